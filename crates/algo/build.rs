@@ -275,8 +275,8 @@ fn mirrors(lists: &Lists) -> String {
     writeln!(
         text,
         "#[cfg(test)]\nmacro_rules! with_own_fields {{ ($apply:ident, $prefix:tt) => {{ $apply! {{ $prefix TcpSock: {} }} }}; }}\n\
-         /// Bytes of a socket that recordings of a running kernel hold: all before the fields that modules alone look at.\n\
-         pub const RECORDED_SOCK_BYTES: usize = std::mem::offset_of!(TcpSock, {first_own});",
+         /// Where in a socket the fields begin that modules alone look at.\n\
+         const FIRST_OWN: usize = std::mem::offset_of!(TcpSock, {first_own});",
         group(&own, |_| true)
     )
     .expect("as above");

@@ -18,9 +18,12 @@ static void print(u32 level, const char *text, size_t bytes)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)knee_sk;
 
-	if (knee_sink.print)
-		knee_sink.print(knee_sink.to, tp ? tp->tcp_clock_cache : 0,
-				knee_sink.has_flow ? knee_sink.flow : NO_FLOW, level, text, bytes);
+	if (!knee_sink.print)
+		return;
+	knee_is_allocating = 1;
+	knee_sink.print(knee_sink.to, tp ? tp->tcp_clock_cache : 0,
+			knee_sink.has_flow ? knee_sink.flow : NO_FLOW, level, text, bytes);
+	knee_is_allocating = 0;
 }
 
 int knee_printk(const char *format, ...)

@@ -14,6 +14,8 @@ const DEPTH: u32 = 8;
 const ELEMENTS: u64 = 16;
 /// Fields beyond are left out: the area has 104 bytes.
 const MOST_FIELDS: usize = 256;
+/// Of an array.
+const MOST_DIMENSIONS: usize = 4;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Entry<'a, 'u> = DebuggingInformationEntry<'u, 'u, Slice<'a>>;
@@ -240,7 +242,14 @@ impl<'a, 'u> Unit<'a, 'u> {
             return self.collect(of, name, bit_offset, depth, fields);
         };
         let stride = inner.iter().fold(each, |bytes, n| bytes.saturating_mul(*n)).saturating_mul(8);
+        // What has no size has no fields either, however many there are.
+        if each == 0 || lengths.len() > MOST_DIMENSIONS {
+            return;
+        }
         for index in 0..(*first).min(ELEMENTS) {
+            if fields.len() > MOST_FIELDS {
+                return;
+            }
             let at = bit_offset.saturating_add(stride.saturating_mul(index));
             self.collect_elements(
                 (of, each),

@@ -31,6 +31,7 @@ mod fields;
 mod given;
 pub mod module;
 mod odd;
+mod operations;
 mod params;
 mod patched;
 pub mod sha256;
@@ -44,7 +45,8 @@ pub use odd::{MOST_CWND_PKTS, Oddity, RTTS_WITHOUT_GROWTH, Warning};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use patched::{SentSegment, SentState, sent_mark};
 pub use sock::{
-    AckSample, AskedAck, Host, OPERATIONS, Pointer, RECORDED_SOCK_BYTES, RateSample, TcpSock,
+    AckSample, AskedAck, Host, OPERATIONS, Pointer, RECORDED_PARTS, RECORDED_SOCK_BYTES,
+    RateSample, TcpSock, recorded_offset,
 };
 
 use given::{Noted, Notes};
@@ -196,34 +198,6 @@ type RawField = (&'static str, u64, u64, fn() -> FieldKind);
 unsafe impl Sync for Raw {}
 
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
-
-unsafe extern "C" {
-    fn cc_call_ssthresh(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
-    fn cc_call_cong_avoid(ops: *const Ops, sk: Sk, host: *mut Host, ack: u32, acked: u32);
-    fn cc_call_set_state(ops: *const Ops, sk: Sk, host: *mut Host, state: u8);
-    fn cc_call_cwnd_event(ops: *const Ops, sk: Sk, host: *mut Host, event: u32);
-    fn cc_call_in_ack_event(ops: *const Ops, sk: Sk, host: *mut Host, flags: u32);
-    fn cc_call_pkts_acked(ops: *const Ops, sk: Sk, host: *mut Host, sample: *const AckSample);
-    fn cc_call_min_tso_segs(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
-    fn cc_call_cong_control(
-        ops: *const Ops,
-        sk: Sk,
-        host: *mut Host,
-        ack: u32,
-        flag: i32,
-        rs: *const RateSample,
-    );
-    fn cc_call_undo_cwnd(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
-    fn cc_call_sndbuf_expand(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
-    fn cc_call_init(ops: *const Ops, sk: Sk, host: *mut Host);
-    fn cc_call_release(ops: *const Ops, sk: Sk, host: *mut Host);
-    fn cc_call_diag_read(
-        read: unsafe extern "C" fn(*const TcpSock, *mut u64),
-        sk: *const TcpSock,
-        host: *mut Host,
-        out: *mut u64,
-    );
-}
 
 /// One congestion control: a file of `algorithms/`.
 pub struct Algorithm {
@@ -526,13 +500,6 @@ impl Instance {
         self.algorithm
     }
 
-    /// Its connection is of this flow: what a module prints says so.
-    pub fn set_flow(&mut self, flow: u32) {
-        if let Some(running) = &mut self.running {
-            running.set_flow(flow);
-        }
-    }
-
     /// The algorithm is assigned to a connection: whatever an earlier one kept there is gone.
     pub fn assign(&mut self, sock: &mut TcpSock) {
         sock.icsk_ca_priv = [0; 13];
@@ -540,9 +507,12 @@ impl Instance {
         self.storage.fill(0);
     }
 
-    /// What sentences about it call its connection: twice the flow's number, plus 1 on the listening side.
+    /// What sentences about it, and what a module prints, call its connection: twice the flow's number, plus 1 on the listening side.
     pub fn set_socket(&mut self, socket: u32) {
         self.socket = socket;
+        if let Some(running) = &mut self.running {
+            running.set_flow(socket / 2);
+        }
     }
 
     /// What it did that no algorithm should, each kind once; of those of the folder nothing.
@@ -670,243 +640,6 @@ impl Instance {
         }
         self.notes = Some(notes);
         result
-    }
-
-    /// The connection is established (or the algorithm was chosen on an established one).
-    ///
-    /// The private state must have been zeroed when the algorithm was assigned, which may be well
-    /// before: on the connecting side the SYN-ACK comes between.
-    pub fn init(&mut self, sock: &mut TcpSock, host: &mut Host) {
-        if self.algorithm.has.init {
-            // SAFETY: see `with`; the operation exists.
-            self.with(
-                sock,
-                host,
-                || Call::Init,
-                |ops, sk, host| unsafe {
-                    cc_call_init(ops, sk, host);
-                    0
-                },
-            );
-        }
-    }
-
-    /// The connection ends or changes its algorithm.
-    pub fn release(&mut self, sock: &mut TcpSock, host: &mut Host) {
-        if self.algorithm.has.release {
-            // SAFETY: see `with`; the operation exists.
-            self.with(
-                sock,
-                host,
-                || Call::Release,
-                |ops, sk, host| unsafe {
-                    cc_call_release(ops, sk, host);
-                    0
-                },
-            );
-        }
-    }
-
-    /// The new ssthresh in packets, at the start of CWR, Recovery or Loss.
-    pub fn ssthresh(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
-        // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
-        self.with(
-            sock,
-            host,
-            || Call::Ssthresh,
-            |ops, sk, host| unsafe { cc_call_ssthresh(ops, sk, host) },
-        )
-    }
-
-    /// Growth for `acked` packets delivered; `ack` is the acknowledged sequence number.
-    ///
-    /// # Panics
-    /// If the algorithm has `cong_control`, and so no such operation.
-    #[inline]
-    pub fn cong_avoid(&mut self, sock: &mut TcpSock, host: &mut Host, ack: u32, acked: u32) {
-        assert!(
-            !self.algorithm.has.cong_control,
-            "an algorithm with cong_control has no cong_avoid"
-        );
-        // SAFETY: see `with`; it exists where cong_control does not, as the kernel demands and was checked.
-        self.with(
-            sock,
-            host,
-            || Call::CongAvoid { ack, acked },
-            |ops, sk, host| unsafe {
-                cc_call_cong_avoid(ops, sk, host, ack, acked);
-                0
-            },
-        );
-    }
-
-    /// `icsk_ca_state` is about to become `state`.
-    pub fn set_state(&mut self, sock: &mut TcpSock, host: &mut Host, state: u8) {
-        if self.algorithm.has.set_state {
-            // SAFETY: see `with`; the operation exists.
-            self.with(
-                sock,
-                host,
-                || Call::SetState { new_state: state },
-                |ops, sk, host| unsafe {
-                    cc_call_set_state(ops, sk, host, state);
-                    0
-                },
-            );
-        }
-    }
-
-    /// One of [`ca_event`].
-    #[inline]
-    pub fn cwnd_event(&mut self, sock: &mut TcpSock, host: &mut Host, event: u32) {
-        if self.algorithm.has.cwnd_event {
-            // SAFETY: see `with`; the operation exists.
-            self.with(
-                sock,
-                host,
-                || Call::CwndEvent { event },
-                |ops, sk, host| unsafe {
-                    cc_call_cwnd_event(ops, sk, host, event);
-                    0
-                },
-            );
-        }
-    }
-
-    /// An ACK came; flags: 1 slow path, 2 window update, 4 ECE.
-    #[inline]
-    pub fn in_ack_event(&mut self, sock: &mut TcpSock, host: &mut Host, flags: u32) {
-        if self.algorithm.has.in_ack_event {
-            // SAFETY: see `with`; the operation exists.
-            self.with(
-                sock,
-                host,
-                || Call::InAckEvent { flags },
-                |ops, sk, host| unsafe {
-                    cc_call_in_ack_event(ops, sk, host, flags);
-                    0
-                },
-            );
-        }
-    }
-
-    /// The retransmit queue was cleaned.
-    #[inline]
-    pub fn pkts_acked(&mut self, sock: &mut TcpSock, host: &mut Host, sample: &AckSample) {
-        if self.algorithm.has.pkts_acked {
-            // SAFETY: see `with`; the operation exists and only reads the sample.
-            self.with(
-                sock,
-                host,
-                || Call::PktsAcked { sample: *sample },
-                |ops, sk, host| unsafe {
-                    cc_call_pkts_acked(ops, sk, host, sample);
-                    0
-                },
-            );
-        }
-    }
-
-    /// Least segments per burst; the kernel's 2 if the algorithm does not say.
-    pub fn min_tso_segs(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
-        if self.algorithm.has.min_tso_segs {
-            // SAFETY: see `with`; the operation exists.
-            self.with(
-                sock,
-                host,
-                || Call::MinTsoSegs,
-                |ops, sk, host| unsafe { cc_call_min_tso_segs(ops, sk, host) },
-            )
-        } else {
-            2
-        }
-    }
-
-    /// Windows that the send buffer may hold; the kernel's 2 if the algorithm does not say.
-    pub fn sndbuf_expand(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
-        if self.algorithm.has.sndbuf_expand {
-            // SAFETY: see `with`; the operation exists.
-            self.with(
-                sock,
-                host,
-                || Call::SndbufExpand,
-                |ops, sk, host| unsafe { cc_call_sndbuf_expand(ops, sk, host) },
-            )
-        } else {
-            2
-        }
-    }
-
-    /// End of an ACK, for algorithms that set cwnd themselves.
-    #[inline]
-    pub fn cong_control(
-        &mut self,
-        sock: &mut TcpSock,
-        host: &mut Host,
-        (ack, flag): (u32, i32),
-        rs: &RateSample,
-    ) {
-        if self.algorithm.has.cong_control {
-            // SAFETY: see `with`; the operation exists and only reads the sample.
-            self.with(
-                sock,
-                host,
-                || Call::CongControl { ack, flag, rs: *rs },
-                |ops, sk, host| unsafe {
-                    cc_call_cong_control(ops, sk, host, ack, flag, rs);
-                    0
-                },
-            );
-        }
-    }
-
-    /// The cwnd to return to, in packets, when a reduction was not justified.
-    pub fn undo_cwnd(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
-        // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
-        self.with(
-            sock,
-            host,
-            || Call::UndoCwnd,
-            |ops, sk, host| unsafe { cc_call_undo_cwnd(ops, sk, host) },
-        )
-    }
-
-    /// The values of [`Algorithm::diag`] for this connection; none if a module does not tell now.
-    pub fn read_diag(&mut self, sock: &mut TcpSock, host: &mut Host) -> Vec<u64> {
-        let mut values = vec![0; self.algorithm.diag.len()];
-        if values.is_empty() {
-            return values;
-        }
-        let read = match (&self.algorithm.origin, &self.running) {
-            (Origin::Folder { diag_read, .. }, _) => *diag_read,
-            (_, Some(running)) => match running.diag_read() {
-                Some(read) => read,
-                None => {
-                    if !self.storage.is_empty() {
-                        host.storage = self.storage.as_mut_ptr();
-                    }
-                    let place = self.place(sock, &"get_info");
-                    let mut values = running.info(sock, host, &place);
-                    host.storage = std::ptr::null_mut();
-                    let is_beside = !self.storage.is_empty();
-                    let area = if is_beside { &self.storage[..] } else { &sock.icsk_ca_priv[..] };
-                    values.extend(running.shown(area));
-                    return values;
-                }
-            },
-            (_, None) => return Vec::new(),
-        };
-        // SAFETY: see `with`; the function writes as many values as the table has rows.
-        self.with_pointers(
-            sock,
-            host,
-            || &"CC_DIAG",
-            |_, sk, host| unsafe {
-                cc_call_diag_read(read, sk, host, values.as_mut_ptr());
-                0
-            },
-        );
-        values
     }
 }
 

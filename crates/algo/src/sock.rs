@@ -270,6 +270,32 @@ impl Host {
     }
 }
 
+/// The parts of a [`TcpSock`] that programs in a running kernel hand over, one after the other: neither the fields that modules alone look
+/// at, nor the words beside the private area.
+pub const RECORDED_PARTS: [std::ops::Range<usize>; 3] = {
+    use std::mem::offset_of;
+    let behind = offset_of!(TcpSock, cc_guard_behind);
+    [
+        0..offset_of!(TcpSock, cc_guard_before),
+        offset_of!(TcpSock, icsk_ca_priv)..behind,
+        behind + size_of::<[u64; 7]>()..FIRST_OWN,
+    ]
+};
+
+/// Their bytes.
+pub const RECORDED_SOCK_BYTES: usize = recorded_offset(FIRST_OWN);
+
+/// Where a field lies there, by its offset in a [`TcpSock`].
+pub const fn recorded_offset(offset: usize) -> usize {
+    let [head, private, tail] = RECORDED_PARTS;
+    let before = private.start - head.end;
+    match offset {
+        _ if offset < private.start => offset,
+        _ if offset < private.end => offset - before,
+        _ => offset - before - (tail.start - private.end),
+    }
+}
+
 /// Name and offset (or size) of what the C side has, to compare with the mirrors here.
 #[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, u64)> {

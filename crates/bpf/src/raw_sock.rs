@@ -1,8 +1,8 @@
 //! Sockets as programs hand them over: `struct cc_sock` of sock.h.
 
-use knee_algo::{Pointer, RECORDED_SOCK_BYTES, TcpSock, with_fields};
+use knee_algo::{Pointer, RECORDED_PARTS, RECORDED_SOCK_BYTES, TcpSock, with_fields};
 
-/// The first bytes of a [`TcpSock`], without the fields that no recording holds.
+/// A [`TcpSock`] without what no recording holds.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(crate) struct RawSock([u8; RECORDED_SOCK_BYTES]);
@@ -10,11 +10,16 @@ pub(crate) struct RawSock([u8; RECORDED_SOCK_BYTES]);
 impl RawSock {
     pub(crate) fn sock(&self) -> TcpSock {
         let mut sock = TcpSock::default();
-        // SAFETY: the bytes are the first of a TcpSock, whose fields take any bits (`check_socket`); its pointers are never
-        // followed before knee-algo sets them.
-        unsafe {
-            let to = (&raw mut sock).cast::<u8>();
-            to.copy_from_nonoverlapping(self.0.as_ptr(), RECORDED_SOCK_BYTES);
+        let mut from = &self.0[..];
+        for part in RECORDED_PARTS {
+            let (bytes, rest) = from.split_at(part.len());
+            from = rest;
+            // SAFETY: the bytes are those of this part of a TcpSock, whose fields take any bits (`check_socket`); its pointers are
+            // never followed before knee-algo sets them.
+            unsafe {
+                let to = (&raw mut sock).cast::<u8>().add(part.start);
+                to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
         }
         sock
     }

@@ -561,9 +561,15 @@ fn code_that_a_file_names_is_run_by_a_run_alone() {
         );
         assert!(!ran.exists(), "{args:?}");
     }
-    // Who names it on the command line, or runs the experiment, has decided.
-    let named = scratch.knee(&["run", "small.toml", "--check", "--cc", "./swift/swift.c"]);
-    assert!(named.status.success() && ran.exists(), "{}", err(&named));
+    // Who names it on the command line, or runs the experiment, has decided; this one is looked at before it is loaded.
+    for args in [
+        &["run", "small.toml", "--check", "--cc", "./swift/swift.c"][..],
+        &["run", "swift/swift.toml"],
+    ] {
+        let named = scratch.knee(args);
+        assert!(err(&named).contains("runs code when it is loaded"), "{}", err(&named));
+        assert!(!ran.exists(), "{args:?}");
+    }
 }
 
 #[test]

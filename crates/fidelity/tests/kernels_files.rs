@@ -134,6 +134,8 @@ impl Pair {
         outcome.module_lines.clear();
         outcome.flow_samples.iter_mut().for_each(|sample| sample.diag.clear());
         for flow in &mut outcome.flows {
+            // Only files are looked after.
+            flow.warnings.clear();
             let theirs = [Some(self.kernels), self.explained].into_iter().flatten();
             let is_theirs = theirs.into_iter().any(|it| it.name() == flow.algorithm);
             flow.algorithm = match flow.algorithm {

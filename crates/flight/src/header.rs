@@ -1,5 +1,6 @@
 //! What a recording says of itself: lines of text, so that a person can read them.
 
+use knee_algo::module::Api;
 use knee_algo::{AckSample, Algorithm, Field, FieldKind, Given, OPERATIONS, Params, RateSample};
 
 use crate::Error;
@@ -8,6 +9,8 @@ use crate::source::SourceFile;
 
 /// The version of the format that this library writes and reads.
 pub(crate) const VERSION: u32 = 1;
+/// Behind the file's name: it is one of several, or was compiled with options.
+const MORE: &str = " and more";
 /// The largest HZ of a kernel.
 const MAX_HZ: u32 = 10_000;
 /// Fields of a private state beyond are left out.
@@ -54,9 +57,10 @@ impl Header {
         Header {
             algorithm: algorithm.name().to_owned(),
             name: algorithm.name().to_owned(),
-            source: algorithm.module().map(|module| SourceFile {
-                name: module.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-                sha256: module.sha256().to_owned(),
+            source: algorithm.module().map(|module| {
+                let name = module.path().file_name().unwrap_or_default().to_string_lossy();
+                let more = if module.check_plain().is_ok() { "" } else { MORE };
+                SourceFile { name: format!("{name}{more}"), sha256: module.sha256().to_owned() }
             }),
             params: names.zip(params.values().iter().copied()).collect(),
             fields: algorithm.state_fields().iter().take(MOST_FIELDS).cloned().collect(),
@@ -95,6 +99,17 @@ impl Header {
                 what: "it is of a Linux module in a kernel, whose clock readings no recording has, so it cannot be replayed"
                     .to_owned(),
             });
+        }
+        let refused = |what: &str| Err(Error::Header { what: what.to_owned() });
+        if file.module().is_some_and(|module| module.api() == Api::V3) {
+            return refused(
+                "it is of a module on the API v3, which is told more than recordings hold, so it cannot be replayed; knee flight show prints it",
+            );
+        }
+        if source.name.ends_with(MORE) {
+            return refused(
+                "it is of a module of several files, or compiled with options, which replay does not know; knee flight show prints it",
+            );
         }
         let given = file.module().map(|module| module.sha256().to_owned());
         if given.as_ref() != Some(&source.sha256) {

@@ -177,6 +177,11 @@ impl Includes {
     /// # Errors
     /// A sentence about the first that is not allowed. What is in it is shown nowhere.
     pub fn check(&self, said: &str, ran_in: &Path) -> Result<(), String> {
+        if said.lines().any(|line| line.starts_with("! ") || line.starts_with("x ")) {
+            return Err(
+                "includes a precompiled header (.gch): include the header itself".to_owned()
+            );
+        }
         for name in listed(said) {
             let path = ran_in.join(name);
             let Ok(real) = fs::canonicalize(&path) else {
@@ -200,6 +205,22 @@ impl Includes {
         }
         Ok(())
     }
+}
+
+/// The sentence about a text that has the compiler or the assembler read files that no list names.
+pub fn reads_a_file(text: &str) -> Option<String> {
+    let mut directives = [".incbin", ".include"].into_iter();
+    let directives = directives.find(|word| text.contains("asm") && text.contains(word));
+    let is_embed = |line: &str| {
+        line.trim_start()
+            .strip_prefix('#')
+            .is_some_and(|rest| rest.trim_start().starts_with("embed"))
+    };
+    let embeds = text.lines().any(is_embed).then_some("#embed");
+    let word = directives.or(embeds)?;
+    Some(format!(
+        "has {word}, which reads a file: only #include does, from knee's headers and the file's own folder"
+    ))
 }
 
 /// The names of headers in a list that `-H` makes.

@@ -352,6 +352,9 @@ impl Job<'_> {
             command.args(["-E", "-H"]).arg(file.path);
             let output = self.carry_out(&mut command, bounded::MOST_PREPROCESSED)?;
             let text = String::from_utf8_lossy(&output.stdout);
+            if let Some(why) = bounded::reads_a_file(file.text).or(bounded::reads_a_file(&text)) {
+                return Err(Refusal::Says(why));
+            }
             behind.push(match self.kind {
                 Kind::KernelModule => {
                     let types = area::private_types(&text, area::stated_type(file.text));
@@ -385,6 +388,8 @@ impl Job<'_> {
             .filter(|name| !name.starts_with('<'))
             .map(Path::new)
             .filter(|path| *path != file.path && !path.starts_with(self.include))
+            // A #line says what it likes.
+            .filter(|path| self.folders().any(|folder| path.starts_with(folder)))
             .collect();
         paths.sort();
         paths.dedup();
@@ -440,7 +445,11 @@ impl Job<'_> {
             let mut more = String::new();
             for file in self.files {
                 let mut command = self.command_for(*file);
-                command.args(["-fsyntax-only", "-H", "-I"]).arg(&stubs).arg(file.path);
+                // As before the text that is compiled.
+                command
+                    .args(["-DKNEE_FILE=1", "-fsyntax-only", "-H", "-I"])
+                    .arg(&stubs)
+                    .arg(file.path);
                 let most = bounded::MOST_PREPROCESSED;
                 if let Err(Refusal::Compiler(said)) =
                     self.carry_out_with(&mut command, most, Some(&stubs))

@@ -65,11 +65,11 @@ impl Missing {
             // gcc names the struct before it, clang behind.
             let before = first().filter(|first| *first != name);
             let of = before.or_else(|| Some(quoted_at(what, 1)?.to_owned()))?;
-            return Some(Missing::Field { of: plain(&of), name });
+            return Missing::field(&plain(&of), name);
         }
         if let Some(name) = quoted("field designator") {
             let of = quoted("any field in type").unwrap_or_default();
-            return Some(Missing::Field { of: plain(&of), name });
+            return Missing::field(&plain(&of), name);
         }
         if let Some(name) = quoted("unknown type name") {
             return Some(Missing::Type(name));
@@ -89,6 +89,12 @@ impl Missing {
             return Some(Missing::Name(name));
         }
         first().filter(|_| what.contains("' undeclared")).map(Missing::Name)
+    }
+
+    /// A field of the contract's structs; of a file's own the compiler says it better.
+    fn field(of: &str, name: String) -> Option<Missing> {
+        let known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
+        (!known.is_empty()).then(|| Missing::Field { of: of.to_owned(), name })
     }
 
     fn name(&self) -> &str {

@@ -46,6 +46,8 @@ unsafe extern "C" {
 pub(super) struct Code {
     /// What the addresses in its object begin from.
     pub(super) base: usize,
+    /// The end of all of it, what is no code too.
+    pub(super) object_end: usize,
     pub(super) begin: usize,
     pub(super) end: usize,
     /// Is not 0 while it allocates; null: it cannot.
@@ -345,6 +347,10 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     let depth = slot.stack.load(Ordering::Relaxed).saturating_sub(sp);
     let is_deep =
         signal == libc::SIGSEGV && depth > DEEP_BYTES && sp.abs_diff(address) < NEAR_BYTES;
+    // What it called may hold a lock; another look will find it elsewhere.
+    if is_loop && !code.holds(pc) {
+        return;
+    }
     // What is none of the file's was called by it.
     let pc = match code.holds(pc) {
         true => pc,

@@ -220,46 +220,68 @@ impl Variable {
     }
 }
 
+/// Calls into a copy that belong to no connection.
+#[derive(Clone, Copy)]
+pub(super) struct Calls<'a> {
+    module: &'a Module,
+    code: &'static Code,
+}
+
+impl Calls<'_> {
+    /// Makes one, which has nothing to tidy up.
+    fn make<R>(
+        self,
+        operation: &'static &'static str,
+        run: impl FnOnce() -> R,
+    ) -> Result<R, String> {
+        let place = Place { operation, flow: NO_FLOW, at_ns: 0 };
+        let result = guard::call(self.module, self.code, &place, run);
+        result.map_err(|fault: Fault| fault.said(&self.module.path))
+    }
+}
+
 /// Bytes that a parameter's callback may write, as in a kernel.
 const PARAM_TEXT_BYTES: usize = 4096;
 
 impl Param {
     /// Its value as 32 bits; `None` if it is none or needs more.
-    pub(super) fn get(&self, table: &ModuleTable) -> Option<u32> {
+    ///
+    /// # Errors
+    /// What its callback did.
+    pub(super) fn get(&self, table: &ModuleTable, calls: Calls<'_>) -> Result<Option<u32>, String> {
         if self.kind != ParamType::Callback {
-            return self.variable.get(self.kind);
+            return Ok(self.variable.get(self.kind));
         }
         let mut written = vec![0u8; PARAM_TEXT_BYTES];
+        let (get, row, to) = (table.param_get, self.row, written.as_mut_ptr().cast());
         // SAFETY: a function of support.c, which writes into a buffer of this size and ends it with a zero.
-        let n = unsafe { (table.param_get)(self.row, written.as_mut_ptr().cast()) };
-        if n < 0 {
-            return None;
-        }
-        let text = CStr::from_bytes_until_nul(&written).ok()?.to_str().ok()?.trim();
-        match text {
+        let n = calls.make(&"module_param", || unsafe { get(row, to) })?;
+        let text = CStr::from_bytes_until_nul(&written).ok().filter(|_| n >= 0);
+        Ok(text.and_then(|text| text.to_str().ok()).and_then(|text| match text.trim() {
             "Y" => Some(1),
             "N" => Some(0),
             number => {
                 let value: i64 = number.parse().ok()?;
                 i32::try_from(value).ok().map(|value| value as u32)
             }
-        }
+        }))
     }
 
     /// Sets it as whoever loads the module does: through its callback, if it has one and the value is another.
-    fn set(&self, table: &ModuleTable, value: u32) -> Result<(), String> {
+    fn set(&self, table: &ModuleTable, value: u32, calls: Calls<'_>) -> Result<(), String> {
         if !self.has_callbacks {
             self.variable.set(self.kind, value);
             return Ok(());
         }
-        if self.get(table) == Some(value) {
+        if self.get(table, calls)? == Some(value) {
             return Ok(());
         }
         let shown =
             if self.kind.is_signed() { (value as i32).to_string() } else { value.to_string() };
         let text = CString::new(shown.as_str()).unwrap_or_default();
+        let (set, row, from) = (table.param_set, self.row, text.as_ptr());
         // SAFETY: a function of support.c; the text ends in a zero and is there during the call.
-        match unsafe { (table.param_set)(self.row, text.as_ptr()) } {
+        match calls.make(&"module_param", || unsafe { set(row, from) })? {
             0.. => Ok(()),
             code => Err(format!(
                 "its parameter {} does not take {shown}: its own callback refuses it with {}",
@@ -348,6 +370,7 @@ impl Image {
         let variable = |name: &CStr| unsafe { libc::dlsym(loaded, name.as_ptr()) }.cast_const();
         let code = Box::leak(Box::new(Code {
             base: parts.base,
+            object_end: parts.end,
             begin: parts.code.0,
             end: parts.code.0 + parts.code.1,
             is_allocating: variable(c"knee_is_allocating").cast(),
@@ -383,6 +406,11 @@ impl Image {
         self.symbol.wrapping_byte_offset(distance)
     }
 
+    /// For calls that belong to no connection.
+    pub(super) fn calls<'a>(&self, module: &'a Module) -> Calls<'a> {
+        Calls { module, code: self.code }
+    }
+
     /// Puts every variable back to what it was first, sets the parameters, and runs `module_init`.
     pub(super) fn start(
         &self,
@@ -391,9 +419,11 @@ impl Image {
         sysctls: &[(&str, i64)],
         log: &Log,
     ) -> Result<(), String> {
+        let calls = self.calls(module);
         if self.is_kernel_module {
+            let free_all = self.module_table().free_all;
             // SAFETY: no connection uses this copy, so nothing that is freed is still in use.
-            unsafe { (self.module_table().free_all)() };
+            calls.make(&"kfree", || unsafe { free_all() })?;
         }
         // SAFETY: the segment is this copy's, and no reference into it is held.
         unsafe {
@@ -412,18 +442,13 @@ impl Image {
             *table.sink = Sink { to: log, print: Some(print), flow: 0, has_flow: false };
         }
         self.enter(&mut sock, &mut host, None);
-        let said = |fault: Fault| fault.said(&module.path);
         let mut values = params.iter();
-        let place = Place { operation: &"module_param", flow: NO_FLOW, at_ns: 0 };
         for param in table.params().filter(|param| param.kind != ParamType::Text) {
-            let value = values.next().copied().unwrap_or_default();
-            guard::call(module, self.code, &place, || param.set(&table, value)).map_err(said)??;
+            param.set(&table, values.next().copied().unwrap_or_default(), calls)?;
         }
-        let files = module.files();
-        let place = Place { operation: &"module_init", flow: NO_FLOW, at_ns: 0 };
+        let (start, files) = (table.start, module.files());
         // SAFETY: module_init has no arguments; clocks and random numbers are this host's.
-        let started = guard::call(module, self.code, &place, || unsafe { (table.start)(files) });
-        match started.map_err(said)? {
+        match calls.make(&"module_init", || unsafe { start(files) })? {
             0 => Ok(()),
             -95 => Err("has no module_init, so nothing registers it".to_owned()),
             -22 => Err(
@@ -636,6 +661,8 @@ fn is_float_helper(symbol: &str) -> bool {
 struct Parts {
     /// What the addresses in the object begin from.
     base: usize,
+    /// The end of the last of them.
+    end: usize,
     /// Its variables.
     data: (usize, usize),
     code: (usize, usize),
@@ -671,7 +698,9 @@ impl Parts {
             }
             let with = |flag: u32| loaded().find(|header| header.p_flags & flag != 0).map(range);
             if let (Some(data), Some(code)) = (with(libc::PF_W), with(libc::PF_X)) {
-                search.found = Some(Parts { base: info.dlpi_addr as usize, data, code });
+                let base = info.dlpi_addr as usize;
+                let end = loaded().map(range).map(|(begin, bytes)| begin + bytes).max();
+                search.found = Some(Parts { base, end: end.unwrap_or(base), data, code });
             }
             1
         }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 
 /// Lines that one copy may have in the log; a module that prints on every ACK would fill the memory.
 const MOST_LINES: usize = 10_000;
+/// Bytes of a line, as in a kernel.
+const MOST_BYTES: usize = 1024;
 
 /// A line that a module printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,10 @@ impl Log {
         let mut lines = self.0.borrow_mut();
         let text = text.strip_suffix('\n').unwrap_or(text);
         if level == CONTINUED && lines.left_out == 0 {
-            if let Some(last) = lines.printed.last_mut().filter(|last| last.flow == flow) {
+            let fits = |last: &&mut Printed| {
+                last.flow == flow && last.text.len() + text.len() <= MOST_BYTES
+            };
+            if let Some(last) = lines.printed.last_mut().filter(fits) {
                 last.text.push_str(text);
                 return;
             }

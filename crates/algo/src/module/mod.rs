@@ -138,6 +138,22 @@ impl Module {
         &self.compiler
     }
 
+    /// Whether kernels can have it: one file, compiled as it is.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_plain(&self) -> Result<(), &'static str> {
+        let is_source = |path: &Path| path.extension().is_some_and(|extension| extension == "c");
+        let is_alone = !self.others_read.iter().any(|(path, _)| is_source(path));
+        match is_alone && self.options.is_empty() {
+            true => Ok(()),
+            false => Err(
+                "is made of several files, or with --cc-define, --cc-include, --linux or --api, which is for the simulator: \
+                 a kernel takes one file that needs none of them",
+            ),
+        }
+    }
+
     /// Whose interface it is compiled against.
     pub fn api(&self) -> Api {
         self.api
@@ -372,7 +388,7 @@ fn build(
         }
         Kind::KernelModule => {
             let table = image.module_table();
-            let (params, types) = params_of(path, &table)?;
+            let (params, types) = params_of(path, &table, image.calls(&module))?;
             module.param_types = types;
             let defaults: Vec<u32> = params.iter().map(|param| param.default).collect();
             image
@@ -435,7 +451,11 @@ fn of_contract_file(
 }
 
 /// A module's parameters with the values of its variables as defaults.
-fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<ParamType>), Error> {
+fn params_of(
+    path: &Path,
+    table: &ModuleTable,
+    calls: image::Calls<'_>,
+) -> Result<(Vec<ParamInfo>, Vec<ParamType>), Error> {
     let mut infos = Vec::new();
     let mut types = Vec::new();
     for param in table.params() {
@@ -445,9 +465,13 @@ fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<Pa
             types.push(kind);
             continue;
         }
-        let default = param.get(table).ok_or_else(|| {
-            says(path, &format!("parameter {name}: its default must be a number of 32 bits here"))
-        })?;
+        let default =
+            param.get(table, calls).map_err(|why| says(path, &why))?.ok_or_else(|| {
+                says(
+                    path,
+                    &format!("parameter {name}: its default must be a number of 32 bits here"),
+                )
+            })?;
         infos.extend(kind.info(name, default, table.meaning(name)));
         types.push(kind);
     }

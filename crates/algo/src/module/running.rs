@@ -265,6 +265,11 @@ impl Running {
         if table == self.table || table.is_null() || !self.copy.module.is_kernel_module {
             return None;
         }
+        // Only a table of its own object; whatever else stands there is no table.
+        let code = self.copy.code();
+        if !(code.base..code.object_end).contains(&table.addr()) {
+            return None;
+        }
         let at = self.copy.distance(table);
         let flow = self.flow;
         *self = Running { flow, ..Running::new(self.copy.clone(), at) };

@@ -105,13 +105,7 @@ impl Embedded {
         if let Some((_, embedded)) = known {
             return Ok(embedded);
         }
-        let is_source = |path: &Path| path.extension().is_some_and(|extension| extension == "c");
-        let is_alone = !module.others_read().iter().any(|(path, _)| is_source(path));
-        if !is_alone || !module.options().is_empty() {
-            let why = "is made of several files, or with --cc-define, --cc-include or --linux, which is for the simulator: a kernel takes one \
-                       file that needs none of them";
-            return Err(outside(module.path(), why.to_owned()));
-        }
+        module.check_plain().map_err(|why| outside(module.path(), why.to_owned()))?;
         let made = Embedded::of_source(module.path(), algorithm.text(), None)?;
         let made: &'static Embedded = Box::leak(Box::new(made));
         compiled.push((algorithm, made));

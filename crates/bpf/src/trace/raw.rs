@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use knee_algo::{
     AckSample, AskedAck, Call, Given, GivenLog, RECORDED_SOCK_BYTES, RateSample, TcpSock,
-    with_fields,
+    recorded_offset, with_fields,
 };
 use knee_flight::{Record, without_last_zeroes};
 use libbpf_rs::HasSize as _;
@@ -194,15 +194,21 @@ macro_rules! recorded {
         (
             $name,
             RECORDED_SOCK_BYTES,
-            &[$($((stringify!($field), std::mem::offset_of!($kind, $field))),*),*],
+            &[$($((stringify!($field), recorded_offset(std::mem::offset_of!($kind, $field)))),*),*],
         )
+    };
+}
+
+macro_rules! mirror_of {
+    ($name:literal $raw:ident $_kind:ident: $([$($field:ident: $_type:ty,)*])*) => {
+        mirror!($name, $raw: $($($field,)*)*)
     };
 }
 
 /// What records consist of.
 const MIRRORS: &[Mirror] = &[
     with_fields!(TcpSock, recorded, "cc_sock"),
-    with_fields!(RateSample, mirror, "rate_sample"),
+    with_fields!(RateSample, mirror_of, "rate_sample", RawRateSample),
     with_fields!(AckSample, mirror, "ack_sample"),
     mirror!("cc_given", Given: kind, value, snd_cwnd, snd_cwnd_cnt),
     mirror!("cc_given_log", GivenLog: count, given),

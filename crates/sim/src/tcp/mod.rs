@@ -278,8 +278,6 @@ impl Sock {
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
-        let mut instance = cc.algorithm.instance_on(cc.params.clone(), &host.modules);
-        instance.set_flow(place.id / 2);
         let timestamp_bytes = if host.config.sysctls.timestamps { 0 } else { TIMESTAMP_BYTES };
         let mut instance = cc.algorithm.instance_on(cc.params.clone(), &host.modules);
         instance.set_socket(place.id);

@@ -34,8 +34,9 @@ impl Sock {
 
     fn set_ca_state(&mut self, state: u8, net: &mut Net) {
         self.cc.set_state(&mut self.tp, &mut net.cc, state);
-        self.do_what_was_asked(net);
+        // Before what it asked for, which may be the state that this is.
         self.tp.icsk_ca_state = state;
+        self.do_what_was_asked(net);
     }
 
     fn ca_event(&mut self, event: u32, net: &mut Net) {

@@ -94,6 +94,10 @@ struct BuiltIn {
 impl Kernel for BuiltIn {
     fn bring(&mut self, cc: &Cc) -> Result<String, Error> {
         let name = cc.algorithm.name();
+        if let Some(module) = cc.algorithm.module() {
+            let refused = |why| Error::Refused(format!("{}: {why}", module.path().display()));
+            module.check_plain().map_err(refused)?;
+        }
         let is_new = !self.known.contains_key(name);
         let known = self.known.entry(name).or_insert_with(|| cc.clone());
         if known.params != cc.params {
