@@ -115,7 +115,7 @@ impl Instance {
         }
     }
 
-    /// One of [`ca_event`].
+    /// One of [`crate::ca_event`].
     #[inline]
     pub fn cwnd_event(&mut self, sock: &mut TcpSock, host: &mut Host, event: u32) {
         if self.algorithm.has.cwnd_event {
@@ -230,7 +230,7 @@ impl Instance {
         )
     }
 
-    /// The values of [`Algorithm::diag`] for this connection; none if a module does not tell now.
+    /// The values of [`crate::Algorithm::diag`] for this connection; none if a module does not tell now.
     pub fn read_diag(&mut self, sock: &mut TcpSock, host: &mut Host) -> Vec<u64> {
         let mut values = vec![0; self.algorithm.diag.len()];
         if values.is_empty() {

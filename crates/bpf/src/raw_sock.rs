@@ -26,6 +26,7 @@ impl RawSock {
 }
 
 /// A type that any bits make a value of.
+#[allow(dead_code, reason = "Rust 1.85 does not see that it is a bound below")]
 trait AnyBits {}
 
 impl AnyBits for u8 {}
