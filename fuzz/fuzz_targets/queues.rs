@@ -210,7 +210,7 @@ knee_fuzz::target!(|bytes: &[u8]| {
         let run = || {
             let mut model = Model::new(config.build(), &config);
             model.run(&operations);
-            (model.verdicts, model.delivered_ids, model.offered)
+            (model.actions, model.delivered_ids, model.offered)
         };
         assert_eq!(run(), run());
     }

@@ -11,7 +11,7 @@ use knee_file::schema::with_defaults;
 use knee_file::units::{Burst, Overhead, Pkts, Share, Size};
 use knee_file::{Error, Node, Reader, keys, one_of};
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{DropTailConfig, ETHERNET_BYTES, Limit, Place, QueueConfig};
+use knee_queue::{DropTailConfig, ETHERNET_BYTES, Limit, PortProperties, QueueConfig};
 use knee_run::spec::{
     Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
 };
@@ -655,9 +655,10 @@ impl Cables<'_, '_> {
         }
         let has_burst = reader.has(&CABLE.burst);
         let queue = match (rate, reader.child(&CABLE.queue)?) {
-            (Some(rate), Some(queue)) => {
-                read_queue(&queue, Place { frame_bytes: self.frame_bytes, rate, has_burst })?
-            }
+            (Some(rate), Some(queue)) => read_queue(
+                &queue,
+                PortProperties { frame_bytes: self.frame_bytes, rate, has_burst },
+            )?,
             (Some(_), None) if end == End::Switch => {
                 return Err(reader.error(
                     &CABLE.queue,

@@ -7,7 +7,8 @@ use knee_file::units::{Burst, Pkts, Quantity as _, QueueLimit, Share, Size};
 use knee_file::{Error, Node, Reader, keys};
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
-    ClassConfig, ClassService, Condition, Limit, Place, QueueConfig, Setting, Threshold, Visit,
+    ClassConfig, ClassService, Condition, Limit, PortProperties, QueueConfig, Setting, Threshold,
+    Visit,
 };
 
 use crate::classes::MAX_DSCP;
@@ -29,8 +30,11 @@ pub(crate) static TABLE: Table = Table {
     says: "A discipline and its settings: docs/queues.md. Defaults are those at 1 Gbps with an MTU of 1500.",
     shape: || {
         let rate = Rate::parse(SHOWN_RATE).ok();
-        let place =
-            rate.map(|rate| Place { frame_bytes: SHOWN_FRAME_BYTES, rate, has_burst: false });
+        let place = rate.map(|rate| PortProperties {
+            frame_bytes: SHOWN_FRAME_BYTES,
+            rate,
+            has_burst: false,
+        });
         let all = place.map(QueueConfig::each).unwrap_or_default();
         let kinds: Vec<&'static str> = all.iter().map(QueueConfig::kind).collect();
         let variants = all.iter().map(|queue| {
@@ -41,7 +45,7 @@ pub(crate) static TABLE: Table = Table {
     },
 };
 
-pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfig, Error> {
+pub(crate) fn read_queue(reader: &Reader<'_>, place: PortProperties) -> Result<QueueConfig, Error> {
     let mut all = QueueConfig::each(place);
     let kinds: Vec<_> = all.iter().zip(0..).map(|(queue, at)| (queue.kind(), at)).collect();
     if !reader.has("kind") {
@@ -68,7 +72,7 @@ pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfi
 /// Puts what a table says in the place of what it leaves out, up to the first mistake.
 struct Read<'a, 'r> {
     reader: &'a Reader<'r>,
-    place: Place,
+    place: PortProperties,
     /// Of the key that was needed last.
     example: &'static str,
     failed: Option<Error>,
@@ -264,7 +268,7 @@ fn number_key(key: &'static str, says: &'static str, allowed: RangeInclusive<u32
 }
 
 /// The classes of a port in order.
-fn read_classes(reader: &Reader<'_>, place: Place) -> Result<Vec<ClassConfig>, Error> {
+fn read_classes(reader: &Reader<'_>, place: PortProperties) -> Result<Vec<ClassConfig>, Error> {
     let all_strict = reader.node("service").and_then(Node::text) == Some("strict");
     let readers = reader.children("class")?;
     if readers.is_empty() || readers.len() > MAX_CLASSES {
@@ -308,7 +312,7 @@ fn read_class(
     reader: &Reader<'_>,
     number: u32,
     all_strict: bool,
-    place: Place,
+    place: PortProperties,
 ) -> Result<ClassConfig, Error> {
     reader.check(&[&CLASS])?;
     let name = match reader.has(&CLASS.name) {
@@ -361,7 +365,8 @@ mod tests {
     #[test]
     fn every_key_of_every_discipline_is_described_with_what_it_means() {
         let rate = Rate::parse(SHOWN_RATE).expect("a rate");
-        for queue in QueueConfig::each(Place { frame_bytes: 1514, rate, has_burst: false }) {
+        for queue in QueueConfig::each(PortProperties { frame_bytes: 1514, rate, has_burst: false })
+        {
             let entries = described(&queue);
             let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
             assert_eq!(keys, queue.keys(), "{}", queue.kind());

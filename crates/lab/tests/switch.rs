@@ -13,8 +13,8 @@ use std::time::{Duration as Wall, Instant};
 use knee_lab::switch::{Port, Switch, SwitchConfig, SwitchReport};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, Qdisc as _, QueueConfig,
-    StepConfig, Threshold, Verdict,
+    DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, Qdisc as _, QueueAction,
+    QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
 use knee_run::topology::{Cable, Star};
@@ -280,8 +280,8 @@ fn recomputed(queue: &QueueConfig, rate: Rate, log: &[Offered]) -> Vec<(bool, bo
         let verdict =
             qdisc.enqueue(Offer { len_bytes: offered.len_bytes, ecn: offered.ecn }, offered.at);
         serve(&mut qdisc, &mut free_at, offered.at);
-        let marked = verdict == Verdict::Marked && offered.ecn != Ecn::Ce;
-        verdicts.push((!matches!(verdict, Verdict::Dropped(_)), marked));
+        let marked = verdict == QueueAction::Marked && offered.ecn != Ecn::Ce;
+        verdicts.push((!matches!(verdict, QueueAction::Dropped(_)), marked));
     }
     verdicts
 }

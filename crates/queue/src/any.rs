@@ -1,4 +1,4 @@
-//! Any discipline or law by value, so that a port holds one without a box or a virtual call.
+//! Any discipline or policy by value: a port holds one without a box or a virtual call.
 
 use crate::classes::Classes;
 use crate::codel::CodelQueue;
@@ -8,7 +8,7 @@ use crate::fifo::Fifo;
 use crate::fq_codel::FqCodel;
 use crate::packet::{Ecn, Packet};
 use crate::pie::Pie;
-use crate::qdisc::{Admission, Backlog, Departure, Inside, Part, Qdisc, Stats, Verdict};
+use crate::qdisc::{Admission, Backlog, Departure, Inside, Part, Qdisc, QueueAction, Stats};
 use crate::red::Red;
 use crate::share::Share;
 use crate::step::Step;
@@ -18,15 +18,12 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub enum AnyQdisc<P> {
     DropTail(Fifo<DropTail, P>),
-    /// Step marking.
     Step(Fifo<Step, P>),
     Pie(Fifo<Pie, P>),
     /// Marking of a share.
     Share(Fifo<Share, P>),
     Red(Box<Fifo<Red, P>>),
-    /// CoDel.
     Codel(CodelQueue<P>),
-    /// FQ-CoDel.
     FqCodel(FqCodel<P>),
     DualPi2(DualPi2<P>),
     /// Several queues behind one another or in turn: classes, or the two buffers of a port.
@@ -58,7 +55,7 @@ impl<P: Packet> AnyQdisc<P> {
 }
 
 impl<P: Packet> Qdisc<P> for AnyQdisc<P> {
-    fn enqueue(&mut self, pkt: P, now: Time) -> Verdict {
+    fn enqueue(&mut self, pkt: P, now: Time) -> QueueAction {
         each_qdisc!(self, qdisc => qdisc.enqueue(pkt, now))
     }
     fn dequeue(&mut self, now: Time) -> Option<P> {
@@ -67,7 +64,7 @@ impl<P: Packet> Qdisc<P> for AnyQdisc<P> {
     fn peek(&mut self, now: Time) -> Option<u32> {
         each_qdisc!(self, qdisc => qdisc.peek(now))
     }
-    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction {
         each_qdisc!(self, qdisc => qdisc.refuse(len_bytes))
     }
     fn next_event(&self, now: Time) -> Option<Time> {
@@ -93,7 +90,7 @@ impl<P: Packet> Qdisc<P> for AnyQdisc<P> {
     }
 }
 
-/// Any law that decides at arrival alone; see [`QueueConfig::admission`](crate::QueueConfig::admission).
+/// Any policy that decides at arrival only; see [`QueueConfig::admission`](crate::QueueConfig::admission).
 ///
 /// Its tag stands for itself: one hidden in a field takes ten instructions to read, for every packet of every link.
 #[derive(Clone, Debug)]
@@ -108,28 +105,28 @@ pub enum AnyAdmission {
 
 impl Admission for AnyAdmission {
     #[inline]
-    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> Verdict {
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> QueueAction {
         match self {
-            AnyAdmission::DropTail(law) => law.admit(backlog, len_bytes, ecn, now),
-            AnyAdmission::Step(law) => law.admit(backlog, len_bytes, ecn, now),
-            AnyAdmission::Share(law) => law.admit(backlog, len_bytes, ecn, now),
+            AnyAdmission::DropTail(policy) => policy.admit(backlog, len_bytes, ecn, now),
+            AnyAdmission::Step(policy) => policy.admit(backlog, len_bytes, ecn, now),
+            AnyAdmission::Share(policy) => policy.admit(backlog, len_bytes, ecn, now),
         }
     }
 
     #[inline]
-    fn release(&mut self, departure: Departure, now: Time) -> Verdict {
+    fn release(&mut self, departure: Departure, now: Time) -> QueueAction {
         match self {
-            AnyAdmission::DropTail(law) => law.release(departure, now),
-            AnyAdmission::Step(law) => law.release(departure, now),
-            AnyAdmission::Share(law) => law.release(departure, now),
+            AnyAdmission::DropTail(policy) => policy.release(departure, now),
+            AnyAdmission::Step(policy) => policy.release(departure, now),
+            AnyAdmission::Share(policy) => policy.release(departure, now),
         }
     }
 
     fn threshold_hits(&self) -> u64 {
         match self {
-            AnyAdmission::DropTail(law) => law.threshold_hits(),
-            AnyAdmission::Step(law) => law.threshold_hits(),
-            AnyAdmission::Share(law) => law.threshold_hits(),
+            AnyAdmission::DropTail(policy) => policy.threshold_hits(),
+            AnyAdmission::Step(policy) => policy.threshold_hits(),
+            AnyAdmission::Share(policy) => policy.threshold_hits(),
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::any::{AnyAdmission, AnyQdisc};
 use crate::config::QueueConfig;
 use crate::droptail::DropTailConfig;
 use crate::packet::Packet;
-use crate::qdisc::{Admission, Backlog, DropReason, Part, Qdisc, Stats, Verdict};
+use crate::qdisc::{Admission, Backlog, DropReason, Part, Qdisc, QueueAction, Stats};
 use crate::round_robin::RoundRobin;
-use crate::settings::{Place, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
 
 /// DSCPs are below this.
@@ -18,7 +18,7 @@ const DSCPS: u8 = 64;
 /// With less, a full packet waits for too many empty rounds.
 const QUANTUM_MIN_BYTES: u32 = 64;
 
-/// What a packet must be to belong into a class: all that is asked for at once; nothing is asked for by default.
+/// Condition of a class. A packet meets it if it meets every part that is set; the default sets none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// One bit for each DSCP allowed; `None`: any.
@@ -56,12 +56,11 @@ pub enum ClassService {
     Weighted(u32),
 }
 
-/// One class.
+/// Settings of one class of traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassConfig {
     /// As in results.
     pub name: String,
-    /// What belongs into it.
     pub condition: Condition,
     /// When it is served.
     pub service: ClassService,
@@ -82,7 +81,7 @@ impl Settings for ClassesConfig {
         "classes"
     }
 
-    fn at(place: Place) -> ClassesConfig {
+    fn at(place: PortProperties) -> ClassesConfig {
         let rest = ClassConfig {
             name: "1".to_owned(),
             condition: Condition::default(),
@@ -139,7 +138,7 @@ impl ClassesConfig {
     }
 }
 
-/// Which of the queues takes a packet.
+/// Rule that assigns a packet to a queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Selector {
     /// The first whose condition is met; if none is, the last.
@@ -162,21 +161,21 @@ impl Selector {
     }
 }
 
-/// What a turn costs.
+/// Unit of a turn of weighted round robin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Price {
     Bytes,
     Packets,
 }
 
-/// One of the queues.
+/// One class with its queue.
 #[derive(Clone, Debug)]
 struct Class<P> {
     queue: AnyQdisc<P>,
     is_strict: bool,
     /// It is passed over.
     is_held: bool,
-    /// What the law for all queues has done to its packets.
+    /// Counters of the gate for packets of this class.
     of_gate: Stats,
 }
 
@@ -185,19 +184,19 @@ struct Class<P> {
 pub struct Classes<P> {
     classes: Vec<Class<P>>,
     selector: Selector,
-    /// A law that decides by what waits in all queues together, where theirs have no limit.
+    /// Policy that decides by the backlog of all queues together; the queues then have no limit.
     gate: Option<AnyAdmission>,
     row: RoundRobin,
     price: Price,
     /// The class whose packet was peeked at, and that packet's length: it leaves next, whatever comes meanwhile.
     chosen: Option<(usize, u32)>,
-    /// What a shaper above did not pass on.
+    /// Counters of packets that a shaper above refused.
     refused: Stats,
-    /// Of all together.
+    /// Sum over all classes, gate and shaper.
     stats: Stats,
 }
 
-/// What [`Classes`] are made of.
+/// Parts to build [`Classes`] from.
 pub(crate) struct Parts<'a> {
     pub(crate) queues: Vec<(&'a QueueConfig, ClassService)>,
     pub(crate) selector: Selector,
@@ -266,24 +265,24 @@ impl<P: Packet> Classes<P> {
         Backlog { pkts: self.len_pkts(), bytes: self.len_bytes() }
     }
 
-    /// Asks the law for all queues, if there is one, and counts for the packet's class what it does.
-    fn ask_gate(&mut self, index: usize, pkt: &mut P, now: Time) -> Verdict {
+    /// Asks the gate, if there is one, and counts its decision for the packet's class.
+    fn ask_gate(&mut self, index: usize, pkt: &mut P, now: Time) -> QueueAction {
         let backlog = self.backlog();
-        let Some(gate) = &mut self.gate else { return Verdict::Queued };
+        let Some(gate) = &mut self.gate else { return QueueAction::Queued };
         let len_bytes = pkt.len_bytes();
-        let hits = gate.threshold_hits();
-        let verdict = gate.admit(backlog, len_bytes, pkt.ecn(), now);
+        let prior_hits = gate.threshold_hits();
+        let action = gate.admit(backlog, len_bytes, pkt.ecn(), now);
         let stats = &mut self.classes[index].of_gate;
-        stats.threshold_hits += gate.threshold_hits() - hits;
-        match verdict {
-            Verdict::Dropped(reason) => stats.count_dropped(reason, len_bytes),
-            Verdict::Marked => {
+        stats.threshold_hits += gate.threshold_hits() - prior_hits;
+        match action {
+            QueueAction::Dropped(reason) => stats.count_dropped(reason, len_bytes),
+            QueueAction::Marked => {
                 pkt.set_ce();
                 stats.marked_pkts += 1;
             }
-            Verdict::Queued => {}
+            QueueAction::Queued => {}
         }
-        verdict
+        action
     }
 
     /// The class whose turn it is, and the length of its packet.
@@ -323,20 +322,20 @@ impl<P: Packet> Classes<P> {
 }
 
 impl<P: Packet> Qdisc<P> for Classes<P> {
-    fn enqueue(&mut self, mut pkt: P, now: Time) -> Verdict {
+    fn enqueue(&mut self, mut pkt: P, now: Time) -> QueueAction {
         let index = self.selector.pick(&pkt);
         let of_gate = self.ask_gate(index, &mut pkt, now);
-        if let Verdict::Dropped(_) = of_gate {
+        if let QueueAction::Dropped(_) = of_gate {
             self.count();
             return of_gate;
         }
         let class = &mut self.classes[index];
-        let verdict = class.queue.enqueue(pkt, now);
+        let action = class.queue.enqueue(pkt, now);
         if !class.is_strict && class.queue.len_pkts() > 0 {
             self.row.join(index);
         }
         self.count();
-        if verdict == Verdict::Queued { of_gate } else { verdict }
+        if action == QueueAction::Queued { of_gate } else { action }
     }
 
     fn dequeue(&mut self, now: Time) -> Option<P> {
@@ -359,10 +358,10 @@ impl<P: Packet> Qdisc<P> for Classes<P> {
         self.choose(now).map(|(_, len_bytes)| len_bytes)
     }
 
-    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction {
         self.refused.count_dropped(DropReason::Full, len_bytes);
         self.count();
-        Verdict::Dropped(DropReason::Full)
+        QueueAction::Dropped(DropReason::Full)
     }
 
     fn next_event(&self, now: Time) -> Option<Time> {
@@ -442,11 +441,11 @@ mod tests {
             class(DSCP_1, ClassService::Weighted(1), step),
             class(ALL, ClassService::Weighted(1), droptail(3)),
         ]);
-        let full = Verdict::Dropped(DropReason::Full);
+        let full = QueueAction::Dropped(DropReason::Full);
         let others: Vec<_> = (0..4).map(|id| queue.enqueue(with_dscp(id, 0), Time::ZERO)).collect();
-        assert_eq!(others, [Verdict::Queued, Verdict::Queued, Verdict::Queued, full]);
+        assert_eq!(others, [QueueAction::Queued, QueueAction::Queued, QueueAction::Queued, full]);
         let ours: Vec<_> = (0..3).map(|id| queue.enqueue(with_dscp(id, 1), Time::ZERO)).collect();
-        assert_eq!(ours, [Verdict::Queued, Verdict::Queued, Verdict::Marked]);
+        assert_eq!(ours, [QueueAction::Queued, QueueAction::Queued, QueueAction::Marked]);
 
         let part = |index| queue.part(index).unwrap();
         assert_eq!((part(0).backlog.pkts, part(0).stats.marked_pkts), (3, 1));
@@ -556,7 +555,7 @@ mod tests {
         assert!(!queue.has_sendable() && queue.len_pkts() == 5);
         assert_eq!(queue.peek(Time::ZERO), None);
         // It takes packets all the same.
-        assert_eq!(queue.enqueue(with_dscp(204, 2), Time::ZERO), Verdict::Queued);
+        assert_eq!(queue.enqueue(with_dscp(204, 2), Time::ZERO), QueueAction::Queued);
         queue.hold(1, false);
         assert!(queue.has_sendable());
         assert_eq!(ids(&mut queue, 9), [202, 203, 204]);

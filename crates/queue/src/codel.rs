@@ -1,32 +1,32 @@
 //! CoDel: drop or mark at the head when packets have waited longer than a target for a whole interval.
 //!
-//! While they do, hits come closer and closer together:
+//! Meanwhile drops (or marks) come closer together:
 //!
 //! ```text
-//! next hit = last hit + interval / sqrt(count)
+//! next drop = last drop + interval / sqrt(count)
 //! ```
 //!
 //! Sources: RFC 8289, and Linux 6.12 where the two differ: a clock of 1024 ns, 1/sqrt(count) as a fraction of 16 bits
-//! that one Newton step refines per hit, and `ce_threshold`. The law is apart from the queue, since FQ-CoDel has one
-//! of it per flow.
+//! that one Newton step refines per drop, and `ce_threshold`. [`Codel`] is apart from the queue, since FQ-CoDel has one
+//! per flow.
 
 use std::collections::VecDeque;
 
 use crate::packet::{Ecn, Packet};
-use crate::qdisc::{DropReason, Inside, Qdisc, Stats, Verdict};
-use crate::settings::{Place, Setting, Settings, Visit};
+use crate::qdisc::{DropReason, Inside, Qdisc, QueueAction, Stats};
+use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, PS_PER_NS, Rate, Time};
 
-/// CoDel's clock.
+/// Tick of CoDel's clock: 1024 ns (Linux `CODEL_SHIFT`).
 const TICK_PS: u64 = 1024 * PS_PER_NS;
 /// 1/sqrt(count) is kept in this many bits.
 const INV_SQRT_BITS: u32 = 16;
-/// 1/sqrt(1), as nearly as these can say.
+/// 1/sqrt(1), rounded to [`INV_SQRT_BITS`].
 const INV_SQRT_ONE: u16 = u16::MAX;
 /// A dropping state that ended within this many intervals is taken up where it was left.
 const RECENT_INTERVALS: i64 = 16;
 
-/// Which packets `ce_threshold` is for.
+/// Packets that `ce_threshold` marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CeThresholdFor {
     /// All that are ECN-capable.
@@ -36,18 +36,17 @@ pub enum CeThresholdFor {
     Ect1,
 }
 
-/// Settings of CoDel's law. [`Default`] is Linux's `codel`.
+/// Parameters of CoDel (RFC 8289). [`Default`] is Linux's `codel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelParams {
-    /// The least sojourn time, over an interval, that is tolerated for ever.
+    /// Target sojourn time: CoDel acts when the minimum over an interval stays above it.
     pub target: Duration,
-    /// How long it must be above the target before anything is hit: about the longest RTT.
+    /// How long the sojourn time stays above the target before the first drop: about the longest RTT.
     pub interval: Duration,
     /// Whether packets that are ECN-capable are marked instead of dropped.
     pub ecn: bool,
-    /// Mark whatever has waited longer than this, whatever the law says; `None`: do not.
+    /// Sojourn time above which every packet is marked, also outside the dropping state; `None`: no such mark.
     pub ce_threshold: Option<Duration>,
-    /// For which packets.
     pub ce_threshold_for: CeThresholdFor,
     /// A backlog of at most this, in bytes, is no queue: the longest packet, Ethernet header included.
     pub mtu_bytes: u32,
@@ -68,18 +67,18 @@ impl Default for CodelParams {
 
 impl CodelParams {
     pub(crate) fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("What packets may wait.");
+        v.says("Target sojourn time.");
         v.key("target", Setting::Time(&mut self.target));
-        v.says("How long they may wait longer than that before the law acts.");
+        v.says("How long the sojourn time stays above the target before the first drop or mark.");
         v.key("interval", Setting::Time(&mut self.interval));
-        v.says("Whether it marks what it can, or drops.");
+        v.says("Whether ECN-capable packets are marked instead of dropped.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Marks whatever has waited longer than this, beside the law.");
+        v.says("Sojourn time above which every packet is marked, independent of `target`.");
         v.key("ce_threshold", Setting::MaybeTime(&mut self.ce_threshold));
         match self.ce_threshold {
             Some(_) => {
                 let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
-                v.says("Which packets the threshold is for.");
+                v.says("Packets that `ce_threshold` marks.");
                 v.word("ce_threshold_for", &mut self.ce_threshold_for, &packets);
             }
             None => v.without("ce_threshold_for", "has no meaning without ce_threshold"),
@@ -93,7 +92,7 @@ impl CodelParams {
         }
     }
 
-    /// The shortest wait that the law acts on.
+    /// The shortest sojourn time that leads to a mark or drop.
     pub(crate) fn acts_at(&self) -> Duration {
         self.ce_threshold.map_or(self.target, |threshold| threshold.min(self.target))
     }
@@ -104,7 +103,6 @@ impl CodelParams {
 pub struct CodelConfig {
     /// How many packets may wait.
     pub limit_pkts: u32,
-    /// The law.
     pub codel: CodelParams,
 }
 
@@ -119,7 +117,7 @@ impl Settings for CodelConfig {
         "codel"
     }
 
-    fn at(place: Place) -> CodelConfig {
+    fn at(place: PortProperties) -> CodelConfig {
         let linux = CodelConfig::default();
         CodelConfig { codel: CodelParams { mtu_bytes: place.frame_bytes, ..linux.codel }, ..linux }
     }
@@ -135,9 +133,9 @@ impl Settings for CodelConfig {
     }
 }
 
-/// The law's settings, in its own units.
+/// [`CodelParams`] in ticks of [`TICK_PS`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Law {
+pub(crate) struct TickParams {
     target_ticks: u64,
     interval_ticks: u64,
     ecn: bool,
@@ -146,37 +144,37 @@ pub(crate) struct Law {
     mtu_bytes: u64,
 }
 
-/// Where the law takes packets from, and what it does with those it drops.
+/// The queue that CoDel takes packets from.
 pub(crate) trait Source<P> {
     /// The next packet, and when it was enqueued. It leaves the backlog.
     fn take(&mut self) -> Option<(P, Time)>;
-    /// What is left, in bytes, of the whole discipline.
+    /// Backlog of the whole discipline, in bytes.
     fn backlog_bytes(&self) -> u64;
     /// The counters of the discipline.
     fn stats(&mut self) -> &mut Stats;
 }
 
-/// The law's state.
+/// State of CoDel, one per queue (Linux `struct codel_vars`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Codel {
-    /// Hits since it began to drop.
+    /// Drops and marks since the dropping state began.
     count: u32,
-    /// `count` when it began to drop.
+    /// `count` when the dropping state began.
     last_count: u32,
     is_dropping: bool,
     /// 1/sqrt(count) in 1/2^16.
     inv_sqrt: u16,
     /// When the sojourn time has been above the target for an interval; `None`: it is not above it.
     first_above_ticks: Option<u64>,
-    /// When the next hit is due.
+    /// When the next drop or mark is due.
     next_drop_ticks: u64,
     /// The sojourn time last seen.
     sojourn_ticks: u64,
 }
 
-impl Law {
-    pub(crate) fn new(params: CodelParams) -> Law {
-        Law {
+impl TickParams {
+    pub(crate) fn new(params: CodelParams) -> TickParams {
+        TickParams {
             target_ticks: ticks(params.target),
             interval_ticks: ticks(params.interval),
             ecn: params.ecn,
@@ -186,7 +184,7 @@ impl Law {
         }
     }
 
-    /// Marks what has waited too long for `ce_threshold`.
+    /// Marks a packet whose sojourn time is above `ce_threshold`; returns whether it is marked.
     fn apply_ce_threshold<P: Packet>(
         &self,
         pkt: &mut P,
@@ -211,52 +209,52 @@ impl Law {
 }
 
 impl Codel {
-    /// The next packet that may leave; those on the way to it that are hit are dropped and counted.
+    /// The next packet that may leave; drops and counts those before it (Linux `codel_dequeue`).
     pub(crate) fn next<P: Packet>(
         &mut self,
-        law: &Law,
+        params: &TickParams,
         source: &mut impl Source<P>,
         now: Time,
     ) -> Option<P> {
         let now_ticks = now.ps() / TICK_PS;
-        let mut head = self.look(law, source, now_ticks);
+        let mut head = self.look(params, source, now_ticks);
         let mut is_marked = false;
         if self.is_dropping {
-            if !head.is_late {
+            if !head.ok_to_drop {
                 self.is_dropping = false;
             }
             while self.is_dropping && now_ticks >= self.next_drop_ticks {
                 self.count = self.count.wrapping_add(1);
                 self.refine_inv_sqrt();
-                if law.ecn && head.mark() {
+                if params.ecn && head.mark() {
                     is_marked = true;
-                    self.schedule(law, self.next_drop_ticks);
+                    self.schedule(params, self.next_drop_ticks);
                     break;
                 }
                 head.drop_into(source);
-                head = self.look(law, source, now_ticks);
-                if head.is_late {
-                    self.schedule(law, self.next_drop_ticks);
+                head = self.look(params, source, now_ticks);
+                if head.ok_to_drop {
+                    self.schedule(params, self.next_drop_ticks);
                 } else {
                     self.is_dropping = false;
                 }
             }
-        } else if head.is_late {
-            if law.ecn && head.mark() {
+        } else if head.ok_to_drop {
+            if params.ecn && head.mark() {
                 is_marked = true;
             } else {
                 head.drop_into(source);
-                head = self.look(law, source, now_ticks);
+                head = self.look(params, source, now_ticks);
             }
-            self.start_dropping(law, now_ticks);
+            self.start_dropping(params, now_ticks);
         }
         let mut pkt = head.pkt?;
-        is_marked |= law.apply_ce_threshold(&mut pkt, self.sojourn_ticks, source.stats());
+        is_marked |= params.apply_ce_threshold(&mut pkt, self.sojourn_ticks, source.stats());
         source.stats().marked_pkts += u64::from(is_marked);
         Some(pkt)
     }
 
-    /// As if it had hit this many more, because they were dropped for want of room.
+    /// Raises the drop count by packets that a full buffer dropped (Linux `fq_codel_drop`).
     pub(crate) fn count_dropped(&mut self, pkts: u32) {
         self.count = self.count.wrapping_add(pkts);
     }
@@ -265,35 +263,40 @@ impl Codel {
         Duration::from_ps(self.sojourn_ticks.saturating_mul(TICK_PS))
     }
 
-    /// Takes a packet, and says whether packets have been late for an interval.
-    fn look<P>(&mut self, law: &Law, source: &mut impl Source<P>, now_ticks: u64) -> Head<P> {
+    /// Takes the head; `ok_to_drop` if sojourn times were above the target for an interval (RFC 8289 5.2).
+    fn look<P>(
+        &mut self,
+        params: &TickParams,
+        source: &mut impl Source<P>,
+        now_ticks: u64,
+    ) -> Head<P> {
         let Some((pkt, enqueued_at)) = source.take() else {
             self.first_above_ticks = None;
             self.is_dropping = false;
-            return Head { pkt: None, is_late: false };
+            return Head { pkt: None, ok_to_drop: false };
         };
         self.sojourn_ticks = now_ticks.saturating_sub(enqueued_at.ps() / TICK_PS);
         let is_fine =
-            self.sojourn_ticks < law.target_ticks || source.backlog_bytes() <= law.mtu_bytes;
-        let is_late = match self.first_above_ticks {
+            self.sojourn_ticks < params.target_ticks || source.backlog_bytes() <= params.mtu_bytes;
+        let ok_to_drop = match self.first_above_ticks {
             _ if is_fine => {
                 self.first_above_ticks = None;
                 false
             }
             None => {
-                self.first_above_ticks = Some(now_ticks + law.interval_ticks);
+                self.first_above_ticks = Some(now_ticks + params.interval_ticks);
                 false
             }
             Some(first_above) => now_ticks > first_above,
         };
-        Head { pkt: Some(pkt), is_late }
+        Head { pkt: Some(pkt), ok_to_drop }
     }
 
-    fn start_dropping(&mut self, law: &Law, now_ticks: u64) {
+    fn start_dropping(&mut self, params: &TickParams, now_ticks: u64) {
         let since_last = self.count.wrapping_sub(self.last_count);
-        // Negative if the next hit was still to come.
+        // Negative if the next drop was still to come.
         let ago_ticks = now_ticks as i64 - self.next_drop_ticks as i64;
-        let is_recent = ago_ticks < RECENT_INTERVALS.saturating_mul(law.interval_ticks as i64);
+        let is_recent = ago_ticks < RECENT_INTERVALS.saturating_mul(params.interval_ticks as i64);
         self.is_dropping = true;
         if since_last > 1 && is_recent {
             self.count = since_last;
@@ -303,13 +306,13 @@ impl Codel {
             self.inv_sqrt = INV_SQRT_ONE;
         }
         self.last_count = self.count;
-        self.schedule(law, now_ticks);
+        self.schedule(params, now_ticks);
     }
 
     /// next = from + interval / sqrt(count)
-    fn schedule(&mut self, law: &Law, from_ticks: u64) {
+    fn schedule(&mut self, params: &TickParams, from_ticks: u64) {
         // Intervals are below 2^44 ticks.
-        let gap_ticks = (law.interval_ticks * u64::from(self.inv_sqrt)) >> INV_SQRT_BITS;
+        let gap_ticks = (params.interval_ticks * u64::from(self.inv_sqrt)) >> INV_SQRT_BITS;
         self.next_drop_ticks = from_ticks + gap_ticks;
     }
 
@@ -328,11 +331,11 @@ impl Codel {
 /// A packet taken from the source.
 struct Head<P> {
     pkt: Option<P>,
-    is_late: bool,
+    ok_to_drop: bool,
 }
 
 impl<P: Packet> Head<P> {
-    /// Marks it if it can be.
+    /// Marks an ECN-capable packet; false if there is none.
     fn mark(&mut self) -> bool {
         let Some(pkt) = self.pkt.as_mut().filter(|pkt| pkt.ecn().is_capable()) else {
             return false;
@@ -356,14 +359,14 @@ fn ticks(span: Duration) -> u64 {
 #[derive(Clone, Debug)]
 pub struct CodelQueue<P> {
     limit_pkts: u32,
-    law: Law,
+    params: TickParams,
     codel: Codel,
     waiting: Waiting<P>,
-    /// The packet that the law has let go, for a shaper that has not taken it yet.
+    /// The packet that CoDel released and a shaper has not taken yet.
     released: Option<P>,
 }
 
-/// What waits, without the packet released.
+/// The queue without the released packet.
 #[derive(Clone, Debug)]
 struct Waiting<P> {
     queue: VecDeque<(P, Time)>,
@@ -390,7 +393,7 @@ impl<P: Packet> CodelQueue<P> {
     pub fn new(config: CodelConfig) -> CodelQueue<P> {
         CodelQueue {
             limit_pkts: config.limit_pkts,
-            law: Law::new(config.codel),
+            params: TickParams::new(config.codel),
             codel: Codel::default(),
             waiting: Waiting { queue: VecDeque::new(), bytes: 0, stats: Stats::default() },
             released: None,
@@ -398,12 +401,12 @@ impl<P: Packet> CodelQueue<P> {
     }
 
     fn release(&mut self, now: Time) -> Option<P> {
-        self.released.take().or_else(|| self.codel.next(&self.law, &mut self.waiting, now))
+        self.released.take().or_else(|| self.codel.next(&self.params, &mut self.waiting, now))
     }
 }
 
 impl<P: Packet> Qdisc<P> for CodelQueue<P> {
-    fn enqueue(&mut self, pkt: P, now: Time) -> Verdict {
+    fn enqueue(&mut self, pkt: P, now: Time) -> QueueAction {
         let len_bytes = pkt.len_bytes();
         if self.len_pkts() >= self.limit_pkts {
             return self.refuse(len_bytes);
@@ -411,7 +414,7 @@ impl<P: Packet> Qdisc<P> for CodelQueue<P> {
         self.waiting.stats.count_enqueued(len_bytes);
         self.waiting.bytes += u64::from(len_bytes);
         self.waiting.queue.push_back((pkt, now));
-        Verdict::Queued
+        QueueAction::Queued
     }
 
     fn dequeue(&mut self, now: Time) -> Option<P> {
@@ -425,9 +428,9 @@ impl<P: Packet> Qdisc<P> for CodelQueue<P> {
         self.released.as_ref().map(P::len_bytes)
     }
 
-    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction {
         self.waiting.stats.count_dropped(DropReason::Full, len_bytes);
-        Verdict::Dropped(DropReason::Full)
+        QueueAction::Dropped(DropReason::Full)
     }
 
     fn next_event(&self, _now: Time) -> Option<Time> {
@@ -479,8 +482,8 @@ mod tests {
 
     #[test]
     fn linux_defaults_are_4882_and_97656_ticks() {
-        let law = Law::new(CodelParams::default());
-        assert_eq!((law.target_ticks, law.interval_ticks), (4882, 97_656));
+        let params = TickParams::new(CodelParams::default());
+        assert_eq!((params.target_ticks, params.interval_ticks), (4882, 97_656));
     }
 
     /// All late from the start: above the target at 10, one interval later at 1010, dropped after that.
@@ -541,7 +544,7 @@ mod tests {
         queue.dequeue(at(now + 10));
         queue.dequeue(at(now + 1011));
         assert_eq!(queue.stats().dropped_early_pkts, before + 1);
-        // last_count was 1: one hit fewer than before is what it begins with, instead of 1.
+        // last_count was 1: the count begins at one drop fewer than before, instead of at 1.
         assert_eq!(queue.codel.count, left - 1);
     }
 
@@ -590,7 +593,7 @@ mod tests {
         let mut queue = queue(CodelConfig { limit_pkts: 2, ..config() }, Ecn::Ect0, 2);
         assert_eq!(queue.peek(at(1)), Some(1514));
         assert_eq!((queue.len_pkts(), queue.len_bytes()), (2, 2 * 1514));
-        let full_ = Verdict::Dropped(DropReason::Full);
+        let full_ = QueueAction::Dropped(DropReason::Full);
         assert_eq!(queue.enqueue(full(2, Ecn::Ect0), at(1)), full_);
         assert_eq!(queue.peek(at(100_000)), Some(1514));
         assert_eq!(queue.dequeue(at(100_000)).unwrap().id, 0);

@@ -11,7 +11,7 @@ use crate::limit::Limit;
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
 use crate::red::{Red, RedConfig};
-use crate::settings::{Check, ConfigError, FindLimit, Keys, Place, Seeds, Settings};
+use crate::settings::{Check, ConfigError, FindLimit, Keys, PortProperties, Seeds, Settings};
 use crate::share::{Share, ShareConfig};
 use crate::step::{Step, StepConfig};
 use crate::two_buffers::TwoBuffersConfig;
@@ -27,11 +27,11 @@ macro_rules! disciplines {
 
         impl QueueConfig {
             /// One of each discipline, with what a file leaves out at this place.
-            pub fn each(place: Place) -> Vec<QueueConfig> {
+            pub fn each(place: PortProperties) -> Vec<QueueConfig> {
                 vec![$(QueueConfig::$name(<$config>::at(place)),)*]
             }
 
-            /// What its discipline says of it.
+            /// The settings of the discipline, read-only.
             pub fn settings(&self) -> &dyn Settings {
                 match self {
                     $(QueueConfig::$name(config) => config,)*
@@ -50,15 +50,12 @@ macro_rules! disciplines {
 
 disciplines! {
     DropTail(DropTailConfig),
-    /// Step marking.
     Step(StepConfig),
     Pie(PieConfig),
     /// Marking of a share.
     Share(ShareConfig),
     Red(RedConfig),
-    /// CoDel.
     Codel(CodelConfig),
-    /// FQ-CoDel.
     FqCodel(FqCodelConfig),
     DualPi2(DualPi2Config),
     /// Several queues by what a packet is.
@@ -68,7 +65,7 @@ disciplines! {
 }
 
 impl QueueConfig {
-    /// As files name its discipline.
+    /// The discipline's name in experiment files.
     pub fn kind(&self) -> &'static str {
         self.settings().kind()
     }
@@ -90,7 +87,7 @@ impl QueueConfig {
         check.0.map_or(Ok(()), Err)
     }
 
-    /// Gives whatever draws in it the next of these seeds.
+    /// Seeds the random generators of this queue, each with the next value of `next`.
     pub fn seed(&mut self, next: &mut dyn FnMut() -> u64) {
         self.each_mut(&mut |queue| queue.settings_mut().fields(&mut Seeds(next)));
     }
@@ -164,7 +161,7 @@ impl QueueConfig {
         }
     }
 
-    /// The law alone, if it decides at arrival and by the backlog found: drop-tail, marking of a share, and
+    /// The admission policy alone, if it decides at arrival and by the backlog only: drop-tail, marking of a share, and
     /// step marking at enqueue on packets or bytes.
     pub fn admission(&self) -> Option<AnyAdmission> {
         match self {
@@ -210,7 +207,7 @@ mod tests {
 
     /// At 1 Gbps, where a full packet of 1514 bytes takes 12.112 us.
     #[test]
-    fn a_law_says_at_which_wait_it_acts_and_what_it_drops_before_it_is_full() {
+    fn a_discipline_names_its_shortest_delay_and_its_early_drops() {
         let rate = Rate::from_bps(1_000_000_000).unwrap();
         let says = |config: &QueueConfig| {
             let settings = config.settings();
@@ -239,7 +236,7 @@ mod tests {
         let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(9) });
         assert_eq!((says(&droptail), droptail.empty_bytes()), ((None, None), 0));
         let early = Some("drops packets before it is full");
-        let place = Place { frame_bytes: 1514, rate, has_burst: false };
+        let place = PortProperties { frame_bytes: 1514, rate, has_burst: false };
         let red =
             |min_bytes| says(&QueueConfig::Red(RedConfig { min_bytes, ..RedConfig::at(place) }));
         assert_eq!([red(3028), red(1)], [(Some(24_224), early), (Some(12_112), early)]);
@@ -284,8 +281,7 @@ mod tests {
 
     #[test]
     fn a_share_that_is_none_is_refused() {
-        let why =
-            "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on";
+        let why = "a queue marks a share from 0 to 1, or every n-th packet with n at least 1";
         for bad in [-0.1, 1.1, f64::NAN] {
             let config = share(MarkShare::Probability(bad));
             assert_eq!(refused(&config), ("kind", why.into()), "{bad}");
@@ -296,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn only_laws_that_decide_at_arrival_stand_alone() {
+    fn only_policies_that_decide_at_arrival_stand_alone() {
         let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) });
         assert!(droptail.admission().is_some());
         assert!(step(Threshold::Bytes(1514), MarkWhen::Enqueue).admission().is_some());
@@ -309,7 +305,7 @@ mod tests {
     #[test]
     fn every_discipline_says_all_of_its_settings() {
         let rate = Rate::from_bps(1_000_000_000).unwrap();
-        let place = Place { frame_bytes: 9014, rate, has_burst: false };
+        let place = PortProperties { frame_bytes: 9014, rate, has_burst: false };
         let all = QueueConfig::each(place);
         let mut kinds: Vec<_> = all.iter().map(QueueConfig::kind).collect();
         kinds.sort_unstable();

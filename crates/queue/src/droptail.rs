@@ -2,8 +2,8 @@
 
 use crate::limit::Limit;
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, DropReason, Verdict};
-use crate::settings::{Place, Settings, Visit};
+use crate::qdisc::{Admission, Backlog, DropReason, QueueAction};
+use crate::settings::{PortProperties, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
 
 /// Settings of a drop-tail queue.
@@ -18,7 +18,7 @@ impl Settings for DropTailConfig {
         "droptail"
     }
 
-    fn at(_place: Place) -> DropTailConfig {
+    fn at(_place: PortProperties) -> DropTailConfig {
         DropTailConfig { limit: Limit::UNLIMITED }
     }
 
@@ -35,7 +35,7 @@ impl Settings for DropTailConfig {
     }
 }
 
-/// The drop-tail law.
+/// Tail drop: a packet that does not fit is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct DropTail {
     limit: Limit,
@@ -50,11 +50,11 @@ impl DropTail {
 
 impl Admission for DropTail {
     #[inline]
-    fn admit(&mut self, backlog: Backlog, len_bytes: u32, _ecn: Ecn, _now: Time) -> Verdict {
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, _ecn: Ecn, _now: Time) -> QueueAction {
         if self.limit.has_room(backlog, len_bytes) {
-            Verdict::Queued
+            QueueAction::Queued
         } else {
-            Verdict::Dropped(DropReason::Full)
+            QueueAction::Dropped(DropReason::Full)
         }
     }
 }
@@ -81,12 +81,15 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_and_never_marks() {
-        let mut law = DropTail::new(DropTailConfig { limit: Limit::Pkts(1) });
+        let mut policy = DropTail::new(DropTailConfig { limit: Limit::Pkts(1) });
         let full = Backlog { pkts: 1, bytes: 1514 };
-        assert_eq!(law.admit(Backlog::default(), 1514, Ecn::Ce, Time::ZERO), Verdict::Queued);
         assert_eq!(
-            law.admit(full, 1514, Ecn::Ect0, Time::ZERO),
-            Verdict::Dropped(DropReason::Full)
+            policy.admit(Backlog::default(), 1514, Ecn::Ce, Time::ZERO),
+            QueueAction::Queued
+        );
+        assert_eq!(
+            policy.admit(full, 1514, Ecn::Ect0, Time::ZERO),
+            QueueAction::Dropped(DropReason::Full)
         );
     }
 }

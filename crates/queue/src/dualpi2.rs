@@ -18,28 +18,28 @@ use std::ops::RangeInclusive;
 
 use crate::limit::Threshold;
 use crate::packet::{Ecn, Packet};
-use crate::qdisc::{DropReason, Inside, Qdisc, Stats, Verdict};
+use crate::qdisc::{DropReason, Inside, Qdisc, QueueAction, Stats};
 use crate::random::SplitMix64;
-use crate::settings::{Place, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
 use crate::time::{Duration, PS_PER_S, Rate, Time};
 
 /// A probability of 1, in fractions of 2^32.
 const PROB_ONE: u64 = u32::MAX as u64;
 /// Gains are in millionths per second.
 const GAIN_UNIT: i128 = 1_000_000;
-/// What gains may be, as `tc` takes them: up to 32 per second.
+/// Range of the gains, as in `tc`: up to 32 per second.
 const GAINS: RangeInclusive<u32> = 0..=32_000_000;
 
-/// What is above the step threshold of the L queue.
+/// Step threshold of the L queue: above it, every packet is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepThreshold {
-    /// A packet that has waited longer than this.
+    /// Sojourn time of the packet.
     Sojourn(Duration),
-    /// A packet that leaves more than this many behind it.
+    /// Packets that stay behind it.
     Pkts(u32),
 }
 
-/// Which packets go to the L queue.
+/// Band packets go to the L queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LowLatency {
     /// ECT(1), and CE, which may have been ECT(1): what L4S senders send.
@@ -54,7 +54,7 @@ pub enum LowLatency {
 pub struct DualPi2Config {
     /// How many packets may wait, in both queues together.
     pub limit_pkts: u32,
-    /// The wait to steer to.
+    /// Target of the queueing delay.
     pub target: Duration,
     /// Time between updates of the probability.
     pub update_interval: Duration,
@@ -64,9 +64,8 @@ pub struct DualPi2Config {
     pub beta_ppm: u32,
     /// k: how much higher L's probability is than the root of C's.
     pub coupling_factor: u32,
-    /// From where on all of L is marked.
     pub step: StepThreshold,
-    /// Which packets go to L.
+    /// Band packets go to L.
     pub low_latency: LowLatency,
     /// C's share of the link while both wait, in percent, 1 to 99.
     pub c_weight_pct: u32,
@@ -105,14 +104,14 @@ impl Settings for DualPi2Config {
         "dualpi2"
     }
 
-    fn at(place: Place) -> DualPi2Config {
+    fn at(place: PortProperties) -> DualPi2Config {
         DualPi2Config { mtu_bytes: place.frame_bytes, ..DualPi2Config::default() }
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
         v.says("How many packets may wait, in both queues together.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("What packets of queue C may wait.");
+        v.says("Target queueing delay of queue C.");
         v.key("target", Setting::Time(&mut self.target));
         v.says("How often the probability is updated.");
         v.key("update_interval", Setting::Time(&mut self.update_interval));
@@ -126,7 +125,7 @@ impl Settings for DualPi2Config {
             StepThreshold::Sojourn(sojourn) => Threshold::Sojourn(sojourn),
             StepThreshold::Pkts(pkts) => Threshold::Pkts(pkts),
         };
-        v.says("In L, a packet that has waited longer is marked; in packets: one that leaves more behind it.");
+        v.says("Step threshold of L: every packet above it is marked; as a sojourn time, or as packets behind it.");
         v.key("step", Setting::Threshold(&mut step));
         match step {
             Threshold::Sojourn(sojourn) => self.step = StepThreshold::Sojourn(sojourn),
@@ -136,7 +135,7 @@ impl Settings for DualPi2Config {
             }
         }
         let packets = [("ect1", LowLatency::Ect1), ("any-ect", LowLatency::EctAny)];
-        v.says("What goes to L: ECT(1) and CE, or ECT(0) as well.");
+        v.says("Packets for L: ECT(1) and CE, or ECT(0) as well.");
         v.word("low_latency", &mut self.low_latency, &packets);
         let mut c_weight = f64::from(self.c_weight_pct) / 100.0;
         v.says("The share of C while both wait.");
@@ -146,9 +145,9 @@ impl Settings for DualPi2Config {
             v.refuse("c_weight", "must be a whole number of percent, as in \"10 %\"");
         }
         self.c_weight_pct = c_weight_pct as u32;
-        v.says("Whether L has drops, too, once k times the probability passes 1.");
+        v.says("Whether L drops as well once its probability passes 1.");
         v.key("drop_on_overload", Setting::Flag(&mut self.drop_on_overload));
-        v.says("Whether the probability applies as packets come, not as they leave.");
+        v.says("Whether the probability applies at enqueue instead of at dequeue.");
         v.key("drop_early", Setting::Flag(&mut self.drop_early));
         v.seed(&mut self.seed);
         if self.update_interval < Duration::from_us(1) {
@@ -177,7 +176,7 @@ pub struct DualPi2<P> {
     config: DualPi2Config,
     l_queue: VecDeque<(P, Time)>,
     c_queue: VecDeque<(P, Time)>,
-    /// Of both, without the packet released.
+    /// Backlog of both queues, without the released packet.
     bytes: u64,
     /// p, in 1/2^32.
     prob: u64,
@@ -186,15 +185,17 @@ pub struct DualPi2<P> {
     next_update: Time,
     /// L is served while C waits only at 0 or below: weighted bytes.
     credit: i64,
-    /// The packet that is on its way out, for a shaper that has not taken it yet.
+    /// The released packet that a shaper has not taken yet.
     released: Option<P>,
     stats: Stats,
     random: SplitMix64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum Band {
+    /// Low latency.
     L,
+    /// Classic.
     C,
 }
 
@@ -226,36 +227,36 @@ impl<P: Packet> DualPi2<P> {
         self.prob as f64 / PROB_ONE as f64
     }
 
-    fn queue_of(&self, ecn: Ecn) -> Which {
+    fn queue_of(&self, ecn: Ecn) -> Band {
         match (ecn, self.config.low_latency) {
-            (Ecn::Ect1 | Ecn::Ce, _) | (Ecn::Ect0, LowLatency::EctAny) => Which::L,
-            _ => Which::C,
+            (Ecn::Ect1 | Ecn::Ce, _) | (Ecn::Ect0, LowLatency::EctAny) => Band::L,
+            _ => Band::C,
         }
     }
 
-    fn draw_hit(&mut self, prob: u64) -> bool {
+    fn roll(&mut self, prob: u64) -> bool {
         self.random.next_u64() >> 32 < prob
     }
 
     /// Applies the probability: `Queued` lets the packet go as it is.
-    fn apply_probability(&mut self, which: Which, ecn: Ecn) -> Verdict {
+    fn apply_probability(&mut self, band: Band, ecn: Ecn) -> QueueAction {
         let bytes = self.len_bytes();
         if bytes < 2 * u64::from(self.config.mtu_bytes) {
-            return Verdict::Queued;
+            return QueueAction::Queued;
         }
         // 32 bits times 32.
         let l_prob = self.prob * u64::from(self.config.coupling_factor);
         let is_overload = l_prob > PROB_ONE;
         // C's: two draws, so that their probabilities multiply.
-        let squared = |queue: &mut Self| queue.draw_hit(queue.prob) && queue.draw_hit(queue.prob);
-        let dropped = match which {
-            Which::C if !squared(self) => return Verdict::Queued,
-            Which::C => is_overload || !ecn.is_capable(),
-            Which::L if is_overload => self.config.drop_on_overload && squared(self),
-            Which::L if !self.draw_hit(l_prob) => return Verdict::Queued,
-            Which::L => !ecn.is_capable(),
+        let squared = |queue: &mut Self| queue.roll(queue.prob) && queue.roll(queue.prob);
+        let dropped = match band {
+            Band::C if !squared(self) => return QueueAction::Queued,
+            Band::C => is_overload || !ecn.is_capable(),
+            Band::L if is_overload => self.config.drop_on_overload && squared(self),
+            Band::L if !self.roll(l_prob) => return QueueAction::Queued,
+            Band::L => !ecn.is_capable(),
         };
-        if dropped { Verdict::Dropped(DropReason::Early) } else { Verdict::Marked }
+        if dropped { QueueAction::Dropped(DropReason::Early) } else { QueueAction::Marked }
     }
 
     fn is_above_step(&self, sojourn: Duration) -> bool {
@@ -266,13 +267,13 @@ impl<P: Packet> DualPi2<P> {
     }
 
     /// Takes the next packet of the queue whose turn it is, and says what that changes of the credit.
-    fn take(&mut self) -> Option<(P, Time, Which, i64)> {
+    fn take(&mut self) -> Option<(P, Time, Band, i64)> {
         let (l_waits, c_waits) = (!self.l_queue.is_empty(), !self.c_queue.is_empty());
         let c_weight = i64::from(self.config.c_weight_pct);
-        let which = if l_waits && (!c_waits || self.credit <= 0) { Which::L } else { Which::C };
-        let (queue, other_waits, weight) = match which {
-            Which::L => (&mut self.l_queue, c_waits, c_weight),
-            Which::C => (&mut self.c_queue, l_waits, c_weight - 100),
+        let band = if l_waits && (!c_waits || self.credit <= 0) { Band::L } else { Band::C };
+        let (queue, other_waits, weight) = match band {
+            Band::L => (&mut self.l_queue, c_waits, c_weight),
+            Band::C => (&mut self.c_queue, l_waits, c_weight - 100),
         };
         let Some((pkt, enqueued_at)) = queue.pop_front() else {
             self.credit = first_credit(&self.config);
@@ -281,37 +282,37 @@ impl<P: Packet> DualPi2<P> {
         let len_bytes = pkt.len_bytes();
         self.bytes -= u64::from(len_bytes);
         let change = if other_waits { weight * i64::from(len_bytes) } else { 0 };
-        Some((pkt, enqueued_at, which, change))
+        Some((pkt, enqueued_at, band, change))
     }
 
     fn release(&mut self, now: Time) -> Option<P> {
         if self.released.is_some() {
             return self.released.take();
         }
-        while let Some((mut pkt, enqueued_at, which, change)) = self.take() {
+        while let Some((mut pkt, enqueued_at, band, change)) = self.take() {
             let ecn = pkt.ecn();
-            let mut verdict = match self.config.drop_early {
-                true => Verdict::Queued,
-                false => self.apply_probability(which, ecn),
+            let mut action = match self.config.drop_early {
+                true => QueueAction::Queued,
+                false => self.apply_probability(band, ecn),
             };
-            let is_dropped = matches!(verdict, Verdict::Dropped(_));
-            if !is_dropped && which == Which::L && self.is_above_step(now.since(enqueued_at)) {
+            let is_dropped = matches!(action, QueueAction::Dropped(_));
+            if !is_dropped && band == Band::L && self.is_above_step(now.since(enqueued_at)) {
                 self.stats.threshold_hits += 1;
-                verdict = match ecn.is_capable() {
-                    true => Verdict::Marked,
-                    false => Verdict::Dropped(DropReason::NotEct),
+                action = match ecn.is_capable() {
+                    true => QueueAction::Marked,
+                    false => QueueAction::Dropped(DropReason::NotEct),
                 };
             }
-            match verdict {
-                Verdict::Dropped(reason) => {
+            match action {
+                QueueAction::Dropped(reason) => {
                     self.stats.count_dropped(reason, pkt.len_bytes());
                     continue;
                 }
-                Verdict::Marked => {
+                QueueAction::Marked => {
                     pkt.set_ce();
                     self.stats.marked_pkts += 1;
                 }
-                Verdict::Queued => {}
+                QueueAction::Queued => {}
             }
             self.credit += change;
             return Some(pkt);
@@ -328,7 +329,7 @@ impl<P: Packet> DualPi2<P> {
         self.qdelay = qdelay;
     }
 
-    /// The control law.
+    /// The PI controller (RFC 9332 A.1).
     fn next_prob(&self, qdelay: Duration) -> u64 {
         let ps = |span: Duration| i128::from(span.ps());
         let from_target = ps(qdelay) - ps(self.config.target);
@@ -351,34 +352,34 @@ fn first_credit(config: &DualPi2Config) -> i64 {
 }
 
 impl<P: Packet> Qdisc<P> for DualPi2<P> {
-    fn enqueue(&mut self, mut pkt: P, now: Time) -> Verdict {
+    fn enqueue(&mut self, mut pkt: P, now: Time) -> QueueAction {
         let (len_bytes, ecn) = (pkt.len_bytes(), pkt.ecn());
         if self.len_pkts() >= self.config.limit_pkts {
             return self.refuse(len_bytes);
         }
-        let which = self.queue_of(ecn);
-        let verdict = match self.config.drop_early {
-            true => self.apply_probability(which, ecn),
-            false => Verdict::Queued,
+        let band = self.queue_of(ecn);
+        let action = match self.config.drop_early {
+            true => self.apply_probability(band, ecn),
+            false => QueueAction::Queued,
         };
-        match verdict {
-            Verdict::Dropped(reason) => {
+        match action {
+            QueueAction::Dropped(reason) => {
                 self.stats.count_dropped(reason, len_bytes);
-                return verdict;
+                return action;
             }
-            Verdict::Marked => {
+            QueueAction::Marked => {
                 pkt.set_ce();
                 self.stats.marked_pkts += 1;
             }
-            Verdict::Queued => {}
+            QueueAction::Queued => {}
         }
         self.stats.count_enqueued(len_bytes);
         self.bytes += u64::from(len_bytes);
-        match which {
-            Which::L => self.l_queue.push_back((pkt, now)),
-            Which::C => self.c_queue.push_back((pkt, now)),
+        match band {
+            Band::L => self.l_queue.push_back((pkt, now)),
+            Band::C => self.c_queue.push_back((pkt, now)),
         }
-        verdict
+        action
     }
 
     fn dequeue(&mut self, now: Time) -> Option<P> {
@@ -392,9 +393,9 @@ impl<P: Packet> Qdisc<P> for DualPi2<P> {
         self.released.as_ref().map(P::len_bytes)
     }
 
-    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction {
         self.stats.count_dropped(DropReason::Full, len_bytes);
-        Verdict::Dropped(DropReason::Full)
+        QueueAction::Dropped(DropReason::Full)
     }
 
     fn next_event(&self, now: Time) -> Option<Time> {
@@ -472,7 +473,7 @@ mod tests {
         }
     }
 
-    /// p = 1/4: C is hit with 1/16, L with 1/2.
+    /// p = 1/4: C drops with 1/16, L marks with 1/2.
     #[test]
     fn c_has_the_square_and_l_twice_the_root() {
         for (ecn, expected) in [(Ecn::Ect0, 1.0 / 16.0), (Ecn::Ect1, 0.5)] {
@@ -494,18 +495,18 @@ mod tests {
 
     #[test]
     fn what_cannot_be_marked_is_dropped_and_overload_drops_all_alike() {
-        let hits = |ecn: Ecn, prob: u64, drop_on_overload: bool| {
+        let marks_and_drops = |ecn: Ecn, prob: u64, drop_on_overload: bool| {
             let mut queue = queue(DualPi2Config { drop_on_overload, ..DualPi2Config::default() });
             queue.prob = prob;
             enqueue(&mut queue, ecn, 4);
             queue.dequeue(Time::ZERO);
             (queue.stats().marked_pkts, queue.stats().dropped_early_pkts)
         };
-        // At p = 1 each C packet is hit, and two of four are gone before what is left is no queue.
-        assert_eq!(hits(Ecn::NotEct, PROB_ONE, true), (0, 2));
-        assert_eq!(hits(Ecn::Ect0, PROB_ONE, true), (0, 2));
-        assert_eq!(hits(Ecn::Ect1, PROB_ONE, true), (0, 2));
-        assert_eq!(hits(Ecn::Ect1, PROB_ONE, false), (1, 0));
+        // At p = 1 every C packet is dropped, until the backlog is below two packets.
+        assert_eq!(marks_and_drops(Ecn::NotEct, PROB_ONE, true), (0, 2));
+        assert_eq!(marks_and_drops(Ecn::Ect0, PROB_ONE, true), (0, 2));
+        assert_eq!(marks_and_drops(Ecn::Ect1, PROB_ONE, true), (0, 2));
+        assert_eq!(marks_and_drops(Ecn::Ect1, PROB_ONE, false), (1, 0));
     }
 
     #[test]
@@ -545,9 +546,9 @@ mod tests {
     fn the_ecn_field_chooses_the_queue() {
         let l4s = queue(DualPi2Config::default());
         let fields = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
-        assert_eq!(fields.map(|ecn| l4s.queue_of(ecn)), [Which::C, Which::C, Which::L, Which::L]);
+        assert_eq!(fields.map(|ecn| l4s.queue_of(ecn)), [Band::C, Band::C, Band::L, Band::L]);
         let any =
             queue(DualPi2Config { low_latency: LowLatency::EctAny, ..DualPi2Config::default() });
-        assert_eq!(fields.map(|ecn| any.queue_of(ecn)), [Which::C, Which::L, Which::L, Which::L]);
+        assert_eq!(fields.map(|ecn| any.queue_of(ecn)), [Band::C, Band::L, Band::L, Band::L]);
     }
 }

@@ -1,28 +1,28 @@
-//! A FIFO that asks a law what to do with each packet.
+//! A FIFO that asks an [`Admission`] policy what to do with each packet.
 
 use std::collections::VecDeque;
 
 use crate::packet::Packet;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, Stats, Verdict};
+use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, QueueAction, Stats};
 use crate::time::Time;
 
-/// A FIFO ruled by the law `A`.
+/// A FIFO with the admission policy `A`.
 #[derive(Clone, Debug)]
 pub struct Fifo<A, P> {
-    law: A,
+    policy: A,
     /// Waiting packets, each with the time of its enqueue.
     queue: VecDeque<(P, Time)>,
     len_bytes: u64,
-    /// Whether the law has already let the head go: it is peeked at, and only waits to be taken.
+    /// Whether the policy has already released the head, because a shaper peeked at it.
     head_is_released: bool,
     stats: Stats,
 }
 
 impl<A: Admission, P: Packet> Fifo<A, P> {
     /// An empty queue.
-    pub fn new(law: A) -> Fifo<A, P> {
+    pub fn new(policy: A) -> Fifo<A, P> {
         Fifo {
-            law,
+            policy,
             queue: VecDeque::new(),
             len_bytes: 0,
             head_is_released: false,
@@ -30,16 +30,16 @@ impl<A: Admission, P: Packet> Fifo<A, P> {
         }
     }
 
-    /// The law.
-    pub fn law(&self) -> &A {
-        &self.law
+    /// The admission policy, for its internal state.
+    pub fn policy(&self) -> &A {
+        &self.policy
     }
 
     fn backlog(&self) -> Backlog {
         Backlog { pkts: self.len_pkts(), bytes: self.len_bytes }
     }
 
-    /// Asks the law about one head after the other until one may go; none is left if it returns `None`.
+    /// Asks the policy about one head after the other until it releases one; `None`: the queue is empty.
     fn release_head(&mut self, now: Time) -> Option<u32> {
         while let Some((pkt, enqueued_at)) = self.queue.front() {
             let len_bytes = pkt.len_bytes();
@@ -50,15 +50,15 @@ impl<A: Admission, P: Packet> Fifo<A, P> {
                 Backlog { pkts: self.len_pkts() - 1, bytes: self.len_bytes - u64::from(len_bytes) };
             let departure =
                 Departure { behind, len_bytes, ecn: pkt.ecn(), enqueued_at: *enqueued_at };
-            let verdict = self.law.release(departure, now);
-            self.stats.threshold_hits = self.law.threshold_hits();
-            if let Verdict::Dropped(reason) = verdict {
+            let action = self.policy.release(departure, now);
+            self.stats.threshold_hits = self.policy.threshold_hits();
+            if let QueueAction::Dropped(reason) = action {
                 self.queue.pop_front();
                 self.len_bytes = behind.bytes;
                 self.stats.count_dropped(reason, len_bytes);
                 continue;
             }
-            if verdict == Verdict::Marked {
+            if action == QueueAction::Marked {
                 if let Some((pkt, _)) = self.queue.front_mut() {
                     pkt.set_ce();
                 }
@@ -71,22 +71,22 @@ impl<A: Admission, P: Packet> Fifo<A, P> {
 }
 
 impl<A: Admission, P: Packet> Qdisc<P> for Fifo<A, P> {
-    fn enqueue(&mut self, mut pkt: P, now: Time) -> Verdict {
+    fn enqueue(&mut self, mut pkt: P, now: Time) -> QueueAction {
         let len_bytes = pkt.len_bytes();
-        let verdict = self.law.admit(self.backlog(), len_bytes, pkt.ecn(), now);
-        self.stats.threshold_hits = self.law.threshold_hits();
-        if let Verdict::Dropped(reason) = verdict {
+        let action = self.policy.admit(self.backlog(), len_bytes, pkt.ecn(), now);
+        self.stats.threshold_hits = self.policy.threshold_hits();
+        if let QueueAction::Dropped(reason) = action {
             self.stats.count_dropped(reason, len_bytes);
-            return verdict;
+            return action;
         }
-        if verdict == Verdict::Marked {
+        if action == QueueAction::Marked {
             pkt.set_ce();
             self.stats.marked_pkts += 1;
         }
         self.stats.count_enqueued(len_bytes);
         self.len_bytes += u64::from(len_bytes);
         self.queue.push_back((pkt, now));
-        verdict
+        action
     }
 
     fn dequeue(&mut self, now: Time) -> Option<P> {
@@ -102,17 +102,17 @@ impl<A: Admission, P: Packet> Qdisc<P> for Fifo<A, P> {
         self.release_head(now)
     }
 
-    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction {
         self.stats.count_dropped(DropReason::Full, len_bytes);
-        Verdict::Dropped(DropReason::Full)
+        QueueAction::Dropped(DropReason::Full)
     }
 
     fn next_event(&self, now: Time) -> Option<Time> {
-        self.law.next_event(now)
+        self.policy.next_event(now)
     }
 
     fn tick(&mut self, now: Time) {
-        self.law.tick(self.backlog(), now);
+        self.policy.tick(self.backlog(), now);
     }
 
     fn len_pkts(&self) -> u32 {
@@ -128,6 +128,6 @@ impl<A: Admission, P: Packet> Qdisc<P> for Fifo<A, P> {
     }
 
     fn inside(&self) -> Option<Inside> {
-        self.law.inside()
+        self.policy.inside()
     }
 }

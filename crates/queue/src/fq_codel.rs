@@ -1,4 +1,4 @@
-//! FQ-CoDel: a queue per flow, served in turn, each with CoDel's law.
+//! FQ-CoDel: one queue per flow, served by deficit round robin, each with CoDel (RFC 8290).
 //!
 //! Flows are told apart by a hash of the packet, so that a few may share a queue. Those that have just become busy are
 //! served first. When the whole is full, the flow with most bytes loses packets from its head.
@@ -9,17 +9,17 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use crate::codel::{Codel, CodelParams, Law, Source};
+use crate::codel::{Codel, CodelParams, Source, TickParams};
 use crate::packet::Packet;
-use crate::qdisc::{DropReason, Qdisc, Stats, Verdict};
+use crate::qdisc::{DropReason, Qdisc, QueueAction, Stats};
 use crate::random::SplitMix64;
-use crate::settings::{Place, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
 
 /// The most queues: numbers of 16 bits, as in Linux.
 const FLOWS_MAX: u32 = 65_536;
 
-/// What a turn may be in a file, as in Linux.
+/// Range of the quantum in bytes (Linux `fq_codel_change`).
 const QUANTUM_BYTES: RangeInclusive<u32> = 256..=1 << 20;
 
 /// Settings of an FQ-CoDel queue. [`Default`] is Linux's, with seed 0.
@@ -35,9 +35,9 @@ pub struct FqCodelConfig {
     pub quantum_bytes: u32,
     /// Packets dropped at most when one does not fit.
     pub drop_batch_pkts: u32,
-    /// The law of each queue.
+    /// Parameters of CoDel, for every queue.
     pub codel: CodelParams,
-    /// Which flows share a queue follows from it.
+    /// Seed of the hash that maps flows to queues.
     pub seed: u64,
 }
 
@@ -60,7 +60,7 @@ impl Settings for FqCodelConfig {
         "fq-codel"
     }
 
-    fn at(place: Place) -> FqCodelConfig {
+    fn at(place: PortProperties) -> FqCodelConfig {
         let linux = FqCodelConfig::default();
         let codel = CodelParams { mtu_bytes: place.frame_bytes, ..linux.codel };
         FqCodelConfig { quantum_bytes: place.frame_bytes, codel, ..linux }
@@ -69,13 +69,13 @@ impl Settings for FqCodelConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         v.says("How many packets may wait, of all flows together.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("The same in bytes of packets.");
+        v.says("Limit in bytes, of all flows together.");
         v.key("memory_limit", Setting::Room(&mut self.memory_limit_bytes));
-        v.says("Queues, of which a hash chooses a flow's.");
+        v.says("Number of queues; a hash maps each flow to one.");
         v.key("flows", Setting::Number(&mut self.flows, 1..=FLOWS_MAX));
-        v.says("Bytes of a turn.");
+        v.says("Bytes that a queue may send per round.");
         v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, QUANTUM_BYTES));
-        v.says("The most packets that go at once when it is full.");
+        v.says("Largest number of packets to drop at once when the queue is full.");
         v.key("drop_batch", Setting::Pkts(&mut self.drop_batch_pkts));
         self.codel.fields(v);
         v.seed(&mut self.seed);
@@ -108,7 +108,7 @@ impl FqCodel<()> {
 #[derive(Clone, Debug)]
 pub struct FqCodel<P> {
     config: FqCodelConfig,
-    law: Law,
+    params: TickParams,
     flows: Vec<Flow<P>>,
     /// Flows that have just become busy, by number.
     new_flows: VecDeque<u32>,
@@ -126,14 +126,14 @@ pub struct FqCodel<P> {
 struct Flow<P> {
     queue: VecDeque<(P, Time)>,
     bytes: u64,
-    /// What it may still send in its turn; it may overdraw.
+    /// Bytes that the queue may still send in this round; negative after a packet longer than the rest.
     deficit_bytes: i64,
     /// Whether it is in one of the two lists.
     is_listed: bool,
     codel: Codel,
 }
 
-/// One flow as CoDel's law sees it; the backlog is the whole discipline's.
+/// One flow as CoDel sees it; the backlog is that of the whole discipline.
 struct Turn<'q, P> {
     flow: &'q mut VecDeque<(P, Time)>,
     flow_bytes: &'q mut u64,
@@ -171,7 +171,7 @@ impl<P: Packet> FqCodel<P> {
             codel: Codel::default(),
         };
         FqCodel {
-            law: Law::new(config.codel),
+            params: TickParams::new(config.codel),
             config: FqCodelConfig { quantum_bytes: config.quantum_bytes.max(1), ..config },
             flows: (0..count).map(|_| flow()).collect(),
             new_flows: VecDeque::new(),
@@ -241,7 +241,7 @@ impl<P: Packet> FqCodel<P> {
                 bytes: &mut self.bytes,
                 stats: &mut self.stats,
             };
-            if let Some(pkt) = flow.codel.next(&self.law, &mut turn, now) {
+            if let Some(pkt) = flow.codel.next(&self.params, &mut turn, now) {
                 flow.deficit_bytes -= i64::from(pkt.len_bytes());
                 return Some(pkt);
             }
@@ -258,7 +258,7 @@ impl<P: Packet> FqCodel<P> {
 }
 
 impl<P: Packet> Qdisc<P> for FqCodel<P> {
-    fn enqueue(&mut self, pkt: P, now: Time) -> Verdict {
+    fn enqueue(&mut self, pkt: P, now: Time) -> QueueAction {
         let len_bytes = pkt.len_bytes();
         let number = self.number_of(&pkt);
         let flow = &mut self.flows[number as usize];
@@ -280,9 +280,9 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
             && self.flows[number as usize].queue.is_empty()
         {
             self.stats.uncount_enqueued(len_bytes);
-            return Verdict::Dropped(DropReason::Full);
+            return QueueAction::Dropped(DropReason::Full);
         }
-        Verdict::Queued
+        QueueAction::Queued
     }
 
     fn dequeue(&mut self, now: Time) -> Option<P> {
@@ -296,9 +296,9 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
         self.released.as_ref().map(P::len_bytes)
     }
 
-    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction {
         self.stats.count_dropped(DropReason::Full, len_bytes);
-        Verdict::Dropped(DropReason::Full)
+        QueueAction::Dropped(DropReason::Full)
     }
 
     fn next_event(&self, _now: Time) -> Option<Time> {
@@ -382,7 +382,7 @@ mod tests {
         let mut queue = queue(FqCodelConfig { limit_pkts: 9, ..FqCodelConfig::default() });
         enqueue(&mut queue, A, 1514, 6);
         enqueue(&mut queue, B, 1514, 3);
-        assert_eq!(queue.enqueue(of_flow(C, 0, 66), Time::ZERO), Verdict::Queued);
+        assert_eq!(queue.enqueue(of_flow(C, 0, 66), Time::ZERO), QueueAction::Queued);
         assert_eq!(queue.stats().dropped_full_pkts, 3);
         assert_eq!((queue.len_pkts(), queue.len_bytes()), (7, 6 * 1514 + 66));
         assert_eq!(queue.dequeue(Time::ZERO).map(|pkt| (pkt.flow, pkt.id)), Some((A, 3)));
@@ -402,7 +402,7 @@ mod tests {
         let mut queue = queue(FqCodelConfig { limit_pkts: 1, ..FqCodelConfig::default() });
         enqueue(&mut queue, A, 1514, 1);
         assert_eq!(queue.peek(Time::ZERO), Some(1514));
-        let refused = Verdict::Dropped(DropReason::Full);
+        let refused = QueueAction::Dropped(DropReason::Full);
         assert_eq!(queue.enqueue(of_flow(A, 1, 1514), Time::ZERO), refused);
         assert_eq!(queue.stats().enqueued_pkts, 1);
         assert_eq!(queue.dequeue(Time::ZERO).map(|pkt| pkt.id), Some(0));

@@ -7,13 +7,13 @@
 //! | part | what it is |
 //! | --- | --- |
 //! | [`QueueConfig`] | the settings of one queue; builds an [`AnyQdisc`] or an [`AnyAdmission`] |
-//! | [`Settings`] | what a discipline says of its settings, once; who reads, scales or lists them is a [`Visit`] |
+//! | [`Settings`] | the settings of a discipline, described once; a [`Visit`] reads, scales or lists them |
 //! | [`Qdisc`] | what a host calls: `enqueue`, `dequeue`, `next_event`, `tick`, lengths, counters |
-//! | [`Admission`] | the law of a FIFO discipline: what happens to a packet that finds this backlog |
-//! | [`Fifo`] | the plumbing: a FIFO that asks an [`Admission`] |
-//! | [`DropTail`], [`Step`], [`Red`], [`Pie`], [`Share`] | the laws |
-//! | [`CodelQueue`], [`FqCodel`], [`DualPi2`] | disciplines that are more than a law of a FIFO |
-//! | [`Classes`] | several queues in one port: by DSCP, pure ACKs or length, or by input; strictly or in turns |
+//! | [`Admission`] | the policy of a FIFO discipline: queue, mark or drop an arriving packet, by the backlog |
+//! | [`Fifo`] | a FIFO that asks an [`Admission`] |
+//! | [`DropTail`], [`Step`], [`Red`], [`Pie`], [`Share`] | tail drop and AQMs for a FIFO |
+//! | [`CodelQueue`], [`FqCodel`], [`DualPi2`] | AQMs with queues of their own |
+//! | [`Classes`] | several queues in one port: by DSCP, pure ACKs or length, or by input; strict priority or weighted round robin |
 //! | [`DynamicThreshold`] | memory that the queues of several ports share |
 //! | [`TokenBucket`], [`Shaped`] | Linux's `tbf`: a rate limit over any discipline |
 //!
@@ -32,7 +32,7 @@
 //! use knee_queue::time::Time;
 //! use knee_queue::{
 //!     Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, Qdisc, QueueConfig, StepConfig, Threshold,
-//!     Verdict,
+//!     QueueAction,
 //! };
 //!
 //! struct Frame(Ecn);
@@ -60,10 +60,10 @@
 //!
 //! let mut queue = config.build::<Frame>();
 //! for _ in 0..20 {
-//!     assert_eq!(queue.enqueue(Frame(Ecn::Ect0), Time::ZERO), Verdict::Queued);
+//!     assert_eq!(queue.enqueue(Frame(Ecn::Ect0), Time::ZERO), QueueAction::Queued);
 //! }
-//! assert_eq!(queue.enqueue(Frame(Ecn::Ect0), Time::ZERO), Verdict::Marked);
-//! assert_eq!(queue.enqueue(Frame(Ecn::NotEct), Time::ZERO), Verdict::Queued);
+//! assert_eq!(queue.enqueue(Frame(Ecn::Ect0), Time::ZERO), QueueAction::Marked);
+//! assert_eq!(queue.enqueue(Frame(Ecn::NotEct), Time::ZERO), QueueAction::Queued);
 //! assert_eq!(queue.stats().marked_pkts, 1);
 //!
 //! let first = queue.dequeue(Time::from_us(12)).expect("22 packets wait");
@@ -109,9 +109,11 @@ pub use fq_codel::{FqCodel, FqCodelConfig};
 pub use limit::{Limit, Threshold};
 pub use packet::{ETHERNET_BYTES, Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
-pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, Stats, Verdict};
+pub use qdisc::{
+    Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, QueueAction, Stats,
+};
 pub use red::{Red, RedConfig};
-pub use settings::{ConfigError, Place, Setting, Settings, Visit};
+pub use settings::{ConfigError, PortProperties, Setting, Settings, Visit};
 pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
 pub use shared::{DynamicThreshold, DynamicThresholdConfig};

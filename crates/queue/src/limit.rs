@@ -26,12 +26,10 @@ impl Limit {
     }
 }
 
-/// What is held against the marking threshold K, and K itself.
+/// The marking threshold K, and the quantity that is compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
-    /// Waiting packets.
     Pkts(u32),
-    /// Waiting bytes.
     Bytes(u64),
     /// The time that the packet has waited; known at dequeue only.
     Sojourn(Duration),

@@ -1,4 +1,4 @@
-//! What a queue needs to know of a packet.
+//! A packet as queues see it.
 
 /// Ethernet's header, which queues, shapers and links count with a packet. What else goes around a frame on the wire (preamble, FCS and
 /// gap) takes no room in a queue, and only on links that say so any time.
@@ -15,7 +15,7 @@ pub enum Ecn {
     Ect1 = 1,
     /// ECN-capable, code point 10 (all others).
     Ect0 = 2,
-    /// Congestion experienced.
+    /// Congestion experienced (RFC 3168 5).
     Ce = 3,
 }
 

@@ -11,9 +11,9 @@
 //! probability in 1/2^56 that may pass 1, and the two-update rule for the burst allowance.
 
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Verdict};
+use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, QueueAction};
 use crate::random::SplitMix64;
-use crate::settings::{Place, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, PS_PER_NS, Rate, Time};
 
 /// PIE's clock: all delays are whole ticks of this length.
@@ -32,7 +32,7 @@ const PROB_2_PCT: u64 = PROB_ONE / 50;
 const ACCUMULATED_MIN: u64 = PROB_ONE / 100 * 85;
 const ACCUMULATED_MAX: u64 = PROB_ONE / 2 * 17;
 
-/// 250 ms. A delay above this raises the probability by 2 % per update on top of the law.
+/// 250 ms. A delay above this adds 2 % to the probability per update (RFC 8033 4.2).
 const HIGH_DELAY_TICKS: u64 = 250_000_000 / 64;
 
 /// A departure rate is measured over this many bytes, from a moment when as many wait. (Linux 6.1; up to
@@ -56,7 +56,7 @@ pub enum PieDelay {
 pub struct PieConfig {
     /// How many packets may wait.
     pub limit_pkts: u32,
-    /// The delay to steer to.
+    /// Target of the queueing delay.
     pub target: Duration,
     /// Time between updates of the probability. Linux rounds it up to its timer tick (1 ms or 4 ms).
     pub update_interval: Duration,
@@ -74,7 +74,6 @@ pub struct PieConfig {
     pub byte_mode: bool,
     /// The longest packet in bytes, Ethernet header included.
     pub mtu_bytes: u32,
-    /// Where the delay comes from.
     pub delay: PieDelay,
     /// Whether drops are kept from bunching and from staying away by chance; false for older Linux.
     pub derandomise: bool,
@@ -107,34 +106,34 @@ impl Settings for PieConfig {
         "pie"
     }
 
-    fn at(place: Place) -> PieConfig {
+    fn at(place: PortProperties) -> PieConfig {
         PieConfig { mtu_bytes: place.frame_bytes, ..PieConfig::default() }
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
         v.says("How many packets may wait.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("What packets may wait.");
+        v.says("Target queueing delay.");
         v.key("target", Setting::Time(&mut self.target));
         v.says("How often the probability is updated.");
         v.key("update_interval", Setting::Time(&mut self.update_interval));
-        v.says("When it is updated first.");
+        v.says("Time of the first update.");
         v.key("first_update", Setting::Time(&mut self.first_update));
         v.says("The gain on the distance from the target, in Linux's units.");
         v.key("alpha", Setting::Number(&mut self.alpha, 0..=32));
         v.says("The gain on the change of the delay, in Linux's units.");
         v.key("beta", Setting::Number(&mut self.beta, 0..=32));
-        v.says("How long a burst passes untouched.");
+        v.says("Length of a burst that passes without drops or marks.");
         v.key("burst_allowance", Setting::Time(&mut self.burst_allowance));
-        v.says("Whether it marks what it can while the probability is low, or drops.");
+        v.says("Whether ECN-capable packets are marked instead of dropped, while the probability is at most 10 %.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Whether longer packets are hit more often.");
+        v.says("Whether the probability grows with the packet's length.");
         v.key("byte_mode", Setting::Flag(&mut self.byte_mode));
         let delays =
             [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-        v.says("How it knows the delay: by timestamps, or by the rate of departure.");
+        v.says("Source of the delay: timestamps, or backlog by departure rate.");
         v.word("delay", &mut self.delay, &delays);
-        v.says("Whether hits are kept from bunching and from staying away.");
+        v.says("Whether drops and marks are spaced evenly (RFC 8033 5.4).");
         v.key("derandomise", Setting::Flag(&mut self.derandomise));
         v.seed(&mut self.seed);
         if self.update_interval.ps() < TICK_PS {
@@ -156,7 +155,7 @@ impl Settings for PieConfig {
     }
 }
 
-/// The PIE law.
+/// PIE (RFC 8033; Linux `sch_pie`).
 #[derive(Clone, Debug)]
 pub struct Pie {
     config: PieConfig,
@@ -167,7 +166,7 @@ pub struct Pie {
     qdelay_ticks: u64,
     /// The delay at the update before.
     prior_qdelay_ticks: u64,
-    /// What is left of the burst allowance.
+    /// Rest of the burst allowance.
     burst_left_ticks: u64,
     /// When a packet last left; `None` after a restart.
     dequeued_at_ticks: Option<u64>,
@@ -211,8 +210,8 @@ impl Pie {
             || backlog.bytes < 2 * u64::from(self.config.mtu_bytes)
     }
 
-    /// Draws whether an arriving packet is hit.
-    fn draw_hit(&mut self, len_bytes: u32) -> bool {
+    /// Draws whether an arriving packet is dropped or marked (Linux `pie_drop_early`).
+    fn drop_early(&mut self, len_bytes: u32) -> bool {
         let prob = self.prob_for(len_bytes);
         if self.config.derandomise {
             self.accumulated_prob =
@@ -220,16 +219,16 @@ impl Pie {
             if self.accumulated_prob < ACCUMULATED_MIN {
                 return false;
             }
-            // The sum stays: if the packet is marked, the next one is hit as well.
+            // The sum stays: if the packet is marked, the next one is marked or dropped as well.
             if self.accumulated_prob >= ACCUMULATED_MAX {
                 return true;
             }
         }
-        let is_hit = self.random.next_u64() >> (u64::BITS - PROB_BITS) < prob;
-        if is_hit {
+        let is_chosen = self.random.next_u64() >> (u64::BITS - PROB_BITS) < prob;
+        if is_chosen {
             self.accumulated_prob = 0;
         }
-        is_hit
+        is_chosen
     }
 
     fn prob_for(&self, len_bytes: u32) -> u64 {
@@ -273,7 +272,7 @@ impl Pie {
         self.prior_qdelay_ticks = self.qdelay_ticks;
     }
 
-    /// The control law.
+    /// The PI controller (RFC 8033 4.2).
     fn next_prob(&self) -> u64 {
         let (alpha, beta) = self.gains();
         let from_target = i128::from(self.qdelay_ticks) - i128::from(ticks(self.config.target));
@@ -328,21 +327,21 @@ impl Pie {
 }
 
 impl Admission for Pie {
-    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, _now: Time) -> Verdict {
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, _now: Time) -> QueueAction {
         let reason = if backlog.pkts >= self.config.limit_pkts {
             DropReason::Full
-        } else if self.is_safe(backlog) || !self.draw_hit(len_bytes) {
-            return Verdict::Queued;
+        } else if self.is_safe(backlog) || !self.drop_early(len_bytes) {
+            return QueueAction::Queued;
         } else if self.config.ecn && self.prob <= PROB_10_PCT && ecn.is_capable() {
-            return Verdict::Marked;
+            return QueueAction::Marked;
         } else {
             DropReason::Early
         };
         self.accumulated_prob = 0;
-        Verdict::Dropped(reason)
+        QueueAction::Dropped(reason)
     }
 
-    fn release(&mut self, departure: Departure, now: Time) -> Verdict {
+    fn release(&mut self, departure: Departure, now: Time) -> QueueAction {
         let now_ticks = now.ps() / TICK_PS;
         match self.config.delay {
             PieDelay::Timestamps => self.measure_by_timestamp(departure, now_ticks),
@@ -352,7 +351,7 @@ impl Admission for Pie {
                 }
             }
         }
-        Verdict::Queued
+        QueueAction::Queued
     }
 
     /// One update, if due; the next is due one interval from now.
@@ -429,12 +428,12 @@ mod tests {
     use crate::testing::{Pkt, full};
     use crate::time::Rate;
 
-    const EARLY: Verdict = Verdict::Dropped(DropReason::Early);
+    const EARLY: QueueAction = QueueAction::Dropped(DropReason::Early);
     const BUSY: Backlog = Backlog { pkts: 20, bytes: 20 * 1514 };
     const EMPTY: Backlog = Backlog { pkts: 0, bytes: 0 };
     const MS: u64 = TICKS_PER_SEC / 1000;
 
-    /// A law past its burst allowance, with this probability and 30 ms of delay now and before.
+    /// PIE past its burst allowance, with this probability and 30 ms of delay now and before.
     fn pie(prob: u64, config: PieConfig) -> Pie {
         let mut pie = Pie::new(config);
         pie.prob = prob;
@@ -464,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_law_at_zero_probability() {
+    fn the_controller_at_zero_probability() {
         let mut pie = pie(0, PieConfig::default());
         pie.prior_qdelay_ticks = 0;
         // 30 ms = 468750 ticks, 15 above the target: 281474 * 234375 + 2814749 * 468750.
@@ -476,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_law_at_half_a_percent() {
+    fn the_controller_at_half_a_percent() {
         let prob = PROB_ONE / 200;
         let mut pie = pie(prob, PieConfig::default());
         pie.qdelay_ticks = 20 * MS;
@@ -515,17 +514,17 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_queue_loses_a_64th_on_top_of_the_law() {
+    fn an_idle_queue_loses_another_64th() {
         let mut pie = pie(PROB_ONE / 2, PieConfig::default());
         pie.qdelay_ticks = 0;
         pie.prior_qdelay_ticks = 0;
-        let by_law = PROB_ONE / 2 - 576_460_752 * 234_375;
-        assert_eq!(pie.next_prob(), by_law);
+        let by_controller = PROB_ONE / 2 - 576_460_752 * 234_375;
+        assert_eq!(pie.next_prob(), by_controller);
         let mut busy = pie.clone();
         busy.update(BUSY);
-        assert_eq!(busy.prob, by_law);
+        assert_eq!(busy.prob, by_controller);
         pie.update(EMPTY);
-        assert_eq!(pie.prob, by_law - by_law / 64);
+        assert_eq!(pie.prob, by_controller - by_controller / 64);
     }
 
     #[test]
@@ -550,11 +549,11 @@ mod tests {
             pie.release(departure(1514, Time::from_ms(at_ms - 1)), Time::from_ms(at_ms));
             assert_eq!(pie.burst_left_ticks, left_ms * MS, "at {at_ms} ms");
         }
-        // Certain to be hit, but for the allowance.
+        // Certain to be dropped, but for the allowance.
         pie.prob = PROB_ONE;
         assert_eq!(pie.admit(BUSY, 1514, Ecn::NotEct, Time::ZERO), EARLY);
         pie.burst_left_ticks = 1;
-        assert_eq!(pie.admit(BUSY, 1514, Ecn::NotEct, Time::ZERO), Verdict::Queued);
+        assert_eq!(pie.admit(BUSY, 1514, Ecn::NotEct, Time::ZERO), QueueAction::Queued);
     }
 
     #[test]
@@ -570,7 +569,7 @@ mod tests {
     fn short_queues_and_low_delays_are_safe() {
         let mut pie = pie(PROB_ONE, PieConfig::default());
         let below_two = Backlog { pkts: 3, bytes: 2 * 1514 - 1 };
-        assert_eq!(pie.admit(below_two, 1514, Ecn::NotEct, Time::ZERO), Verdict::Queued);
+        assert_eq!(pie.admit(below_two, 1514, Ecn::NotEct, Time::ZERO), QueueAction::Queued);
         let two = Backlog { pkts: 2, bytes: 2 * 1514 };
         assert_eq!(pie.admit(two, 1514, Ecn::NotEct, Time::ZERO), EARLY);
         // A low delay helps only below 20 %.
@@ -578,15 +577,15 @@ mod tests {
         assert_eq!(pie.admit(two, 1514, Ecn::NotEct, Time::ZERO), EARLY);
         pie.prob = PROB_ONE / 5 - 1;
         pie.accumulated_prob = ACCUMULATED_MAX;
-        assert_eq!(pie.admit(two, 1514, Ecn::NotEct, Time::ZERO), Verdict::Queued);
+        assert_eq!(pie.admit(two, 1514, Ecn::NotEct, Time::ZERO), QueueAction::Queued);
     }
 
     #[test]
     fn the_limit_comes_first_and_clears_the_sum() {
         let mut pie = pie(1, PieConfig { limit_pkts: 20, ..PieConfig::default() });
         pie.accumulated_prob = 5;
-        let verdict = pie.admit(BUSY, 1514, Ecn::NotEct, Time::ZERO);
-        assert_eq!(verdict, Verdict::Dropped(DropReason::Full));
+        let action = pie.admit(BUSY, 1514, Ecn::NotEct, Time::ZERO);
+        assert_eq!(action, QueueAction::Dropped(DropReason::Full));
         assert_eq!(pie.accumulated_prob, 0);
     }
 
@@ -611,8 +610,8 @@ mod tests {
         let config = PieConfig { ecn: true, ..PieConfig::default() };
         let mut pie = pie(1, config);
         pie.accumulated_prob = ACCUMULATED_MAX - 1;
-        // A mark leaves the sum as it is, so the next packet is hit too; a drop clears it.
-        assert_eq!(pie.admit(BUSY, 1514, Ecn::Ect0, Time::ZERO), Verdict::Marked);
+        // A mark leaves the sum as it is, so the next packet is marked too; a drop clears it.
+        assert_eq!(pie.admit(BUSY, 1514, Ecn::Ect0, Time::ZERO), QueueAction::Marked);
         assert_eq!(pie.accumulated_prob, ACCUMULATED_MAX);
         assert_eq!(pie.admit(BUSY, 1514, Ecn::NotEct, Time::ZERO), EARLY);
         assert_eq!(pie.accumulated_prob, 0);
@@ -635,7 +634,7 @@ mod tests {
         at_ten.accumulated_prob = ACCUMULATED_MAX;
         let mut above = pie(PROB_10_PCT + 1, config);
         above.accumulated_prob = ACCUMULATED_MAX;
-        assert_eq!(at_ten.admit(BUSY, 1514, Ecn::Ect1, Time::ZERO), Verdict::Marked);
+        assert_eq!(at_ten.admit(BUSY, 1514, Ecn::Ect1, Time::ZERO), QueueAction::Marked);
         assert_eq!(above.admit(BUSY, 1514, Ecn::Ect1, Time::ZERO), EARLY);
     }
 

@@ -1,4 +1,4 @@
-//! What hosts, disciplines and their laws say to each other.
+//! The traits of queue disciplines and AQMs, and their counters.
 
 use crate::packet::{Ecn, Packet};
 use crate::time::{Duration, Time};
@@ -14,21 +14,19 @@ pub enum DropReason {
     Early,
 }
 
-/// What became of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum QueueAction {
     /// Accepted as it is.
     Queued,
     /// Accepted, and carries CE (it may have carried it before).
     Marked,
-    /// Not accepted.
     Dropped(DropReason),
 }
 
-/// What waits in a queue; the packet being sent is not counted.
+/// Length of a queue, without the packet in transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Backlog {
-    /// Waiting packets.
     pub pkts: u32,
     pub bytes: u64,
 }
@@ -36,28 +34,26 @@ pub struct Backlog {
 /// A packet about to leave a FIFO, as an [`Admission`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// What stays waiting behind it.
+    /// The queue after this packet left.
     pub behind: Backlog,
-    /// Its length in bytes.
     pub len_bytes: u32,
-    /// Its ECN field.
     pub ecn: Ecn,
     pub enqueued_at: Time,
 }
 
-/// The law of a FIFO discipline, apart from the FIFO itself.
+/// The policy of a FIFO discipline (tail drop or AQM), apart from the FIFO itself.
 ///
 /// Drop-tail and step marking at enqueue need [`admit`](Admission::admit) only. As its answer depends on
 /// nothing but the backlog found, a simulator that knows when packets leave can ask at arrival and
-/// keep no queue at all. The other methods are for laws that also act later.
+/// keep no queue at all. The other methods are for policies that also act later.
 pub trait Admission {
     /// Decides about a packet of `len_bytes` that finds `backlog` waiting, itself not counted.
     /// `Marked` means that the caller sets CE.
-    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> Verdict;
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> QueueAction;
 
     /// Decides about a packet as it leaves: `Queued` lets it go as it is.
-    fn release(&mut self, _departure: Departure, _now: Time) -> Verdict {
-        Verdict::Queued
+    fn release(&mut self, _departure: Departure, _now: Time) -> QueueAction {
+        QueueAction::Queued
     }
 
     /// Does what was due at the time that [`next_event`](Admission::next_event) gave.
@@ -73,7 +69,7 @@ pub trait Admission {
         0
     }
 
-    /// The law's inner state, for sampling.
+    /// Internal state of the AQM, for sampling.
     fn inside(&self) -> Option<Inside> {
         None
     }
@@ -84,7 +80,7 @@ pub trait Admission {
 /// `now` never decreases from one call to the next.
 pub trait Qdisc<P: Packet> {
     /// Takes the packet in, or drops it. Sets CE itself when the answer is `Marked`.
-    fn enqueue(&mut self, pkt: P, now: Time) -> Verdict;
+    fn enqueue(&mut self, pkt: P, now: Time) -> QueueAction;
 
     /// Gives the next packet, or `None` if none may leave now. May drop packets on the way to it.
     fn dequeue(&mut self, now: Time) -> Option<P>;
@@ -96,7 +92,7 @@ pub trait Qdisc<P: Packet> {
     fn peek(&mut self, now: Time) -> Option<u32>;
 
     /// Counts as dropped ([`DropReason::Full`]) a packet of `len_bytes` that a shaper above did not pass on.
-    fn refuse(&mut self, len_bytes: u32) -> Verdict;
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction;
 
     /// When something will happen by itself; never earlier than `now`. The host then calls
     /// [`tick`](Qdisc::tick), and [`dequeue`](Qdisc::dequeue) if the link is free.
@@ -105,13 +101,13 @@ pub trait Qdisc<P: Packet> {
     /// Does what was due at the time that [`next_event`](Qdisc::next_event) gave; harmless at any other.
     fn tick(&mut self, _now: Time) {}
 
-    /// Waiting packets.
+    /// Queue length in packets, without the packet in transmission.
     fn len_pkts(&self) -> u32;
 
-    /// Waiting bytes.
+    /// Queue length in bytes, without the packet in transmission.
     fn len_bytes(&self) -> u64;
 
-    /// What has happened since the queue was built.
+    /// Counters since the queue was built.
     fn stats(&self) -> &Stats;
 
     /// The inner state of a discipline that has one, for sampling.
@@ -129,20 +125,18 @@ pub trait Qdisc<P: Packet> {
 /// One of the queues that a discipline consists of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    /// What waits in it.
     pub backlog: Backlog,
-    /// What has happened to the packets that belong into it.
+    /// Counters of the packets of this part.
     pub stats: Stats,
-    /// Its inner state, where it has one.
     pub inside: Option<Inside>,
 }
 
-/// The inner state of an AQM.
+/// Internal state of an AQM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inside {
-    /// The drop probability, of one that has such; PIE's can pass 1.
+    /// Drop probability; PIE's can pass 1. `None`: the AQM has none.
     pub drop_probability: Option<f64>,
-    /// The queueing delay that it acts on, if it does.
+    /// Queueing delay that the AQM acts on.
     pub qdelay: Option<Duration>,
 }
 
@@ -151,11 +145,8 @@ pub struct Inside {
 pub struct Stats {
     /// Packets accepted (some disciplines drop a few of them later, at dequeue).
     pub enqueued_pkts: u64,
-    /// Bytes accepted.
     pub enqueued_bytes: u64,
-    /// Packets that left.
     pub dequeued_pkts: u64,
-    /// Bytes that left.
     pub dequeued_bytes: u64,
     /// Packets accepted that this queue marked or would have marked had they not been CE already.
     pub marked_pkts: u64,

@@ -14,9 +14,9 @@
 
 use crate::limit::Limit;
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Verdict};
+use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, QueueAction};
 use crate::random::SplitMix64;
-use crate::settings::{Place, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
 use crate::step::NotEctAbove;
 use crate::time::{Duration, PS_PER_US, Rate, Time};
 
@@ -42,7 +42,7 @@ pub struct RedConfig {
     pub limit: Limit,
     /// Below this average, in bytes, nothing happens.
     pub min_bytes: u64,
-    /// From this average on every packet is hit; at least `min_bytes`.
+    /// From this average on every packet is marked or dropped; at least `min_bytes`.
     pub max_bytes: u64,
     /// The probability at `max_bytes`, 0 to 1.
     pub max_p: f64,
@@ -53,11 +53,11 @@ pub struct RedConfig {
     pub packet_time: Duration,
     /// Whether packets that are ECN-capable are marked instead of dropped.
     pub ecn: bool,
-    /// With `ecn`, what happens to hit packets that are not ECN-capable; Linux's default is to drop them.
+    /// With `ecn`: treatment of packets chosen for a mark that are not ECN-capable; Linux drops them by default.
     pub not_ect: NotEctAbove,
     /// Whether ECN-capable packets, too, are dropped from `max_bytes` on.
     pub harddrop: bool,
-    /// Whether the probability goes from `max_p` at `max_bytes` to 1 at twice that, and only from there on all are hit.
+    /// Whether the probability goes from `max_p` at `max_bytes` to 1 at twice that, and only from there on all are marked or dropped.
     pub gentle: bool,
     /// How often `max_p` is moved so that the average stays between 40 and 60 % of the way from min to max; Linux's
     /// interval is 500 ms. `None`: it stays as it is.
@@ -71,7 +71,7 @@ impl Settings for RedConfig {
         "red"
     }
 
-    fn at(place: Place) -> RedConfig {
+    fn at(place: PortProperties) -> RedConfig {
         RedConfig {
             limit: Limit::UNLIMITED,
             min_bytes: THRESHOLD_MAX_BYTES,
@@ -98,31 +98,31 @@ impl Settings for RedConfig {
         v.says("The average at which the probability begins to grow; packets are full ones.");
         v.key("min", Setting::Backlog(&mut self.min_bytes));
         v.need("max", "60 pkts");
-        v.says("The average from which on every packet is hit.");
+        v.says("Average from which on every packet is marked or dropped.");
         v.key("max", Setting::Backlog(&mut self.max_bytes));
         v.says("The probability at `max`.");
         v.key("max_p", Setting::Share(&mut self.max_p));
-        v.says("Each packet that comes moves the average by 2^-wlog of the distance.");
+        v.says("Weight of each arrival in the average: 2^-wlog.");
         v.key("wlog", Setting::Number(&mut self.wlog, 0..=WLOG_MAX));
         v.says("In idle times the average decays as if a packet had come in each of these; 0: it does not.");
         v.key("packet_time", Setting::Time(&mut self.packet_time));
-        v.says("Whether it marks what it can, or drops.");
+        v.says("Whether ECN-capable packets are marked instead of dropped.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
         match self.ecn {
             true => {
-                v.says("What happens to hit packets that are not ECN-capable.");
+                v.says("Queue or drop packets chosen for a mark that are not ECN-capable.");
                 v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
-                v.says("Whether from `max` on ECN-capable packets are dropped, too.");
+                v.says("Whether ECN-capable packets are dropped as well from `max` on.");
                 v.key("harddrop", Setting::Flag(&mut self.harddrop));
             }
             false => ["not_ect", "harddrop"].into_iter().for_each(|key| {
                 v.without(key, "has no meaning without ecn: then all are dropped");
             }),
         }
-        v.says("Whether from `max` to twice that the probability goes on to 1.");
+        v.says("Whether the probability grows from `max_p` to 1 between `max` and twice `max`.");
         v.key("gentle", Setting::Flag(&mut self.gentle));
         let mut adaptive = self.adapt_interval.is_some();
-        v.says("Whether `max_p` is moved so that the average stays between `min` and `max`.");
+        v.says("Whether `max_p` adapts so that the average stays between `min` and `max`.");
         v.key("adaptive", Setting::Flag(&mut adaptive));
         let mut interval = self.adapt_interval.unwrap_or(ADAPT_INTERVAL);
         v.time(&mut interval);
@@ -147,7 +147,7 @@ impl Settings for RedConfig {
     }
 }
 
-/// The RED law.
+/// RED (Floyd and Jacobson 1993; Linux `sch_red`).
 #[derive(Clone, Debug)]
 pub struct Red {
     config: RedConfig,
@@ -155,9 +155,9 @@ pub struct Red {
     avg: u64,
     /// `max_p` in 1/2^32, as adapted.
     max_p: u64,
-    /// Packets since the last hit; `None` while the average is out of range.
+    /// Packets since the last mark or drop; `None` while the average is out of range.
     count: Option<u64>,
-    /// Uniform in 32 bits; drawn anew after each hit.
+    /// Uniform in 32 bits; drawn anew after each mark or drop.
     draw: u64,
     /// When the queue became empty; `None` while it is not.
     idle_since: Option<Time>,
@@ -167,14 +167,14 @@ pub struct Red {
     random: SplitMix64,
 }
 
-/// What the average says of an arriving packet.
+/// Decision by the average queue (Linux `red_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hit {
-    None,
+enum RedAction {
+    DontMark,
     /// By the probability between min and max.
-    Early,
+    ProbMark,
     /// The average is at max or above.
-    Above,
+    HardMark,
 }
 
 impl Red {
@@ -205,7 +205,7 @@ impl Red {
         self.avg >> self.config.wlog
     }
 
-    /// The probability that the average stands for, before hits are spaced out.
+    /// The probability by the average, before marks are spaced.
     pub fn probability(&self) -> f64 {
         let avg_bytes = self.avg_bytes();
         if avg_bytes < self.config.min_bytes {
@@ -230,11 +230,11 @@ impl Red {
         };
     }
 
-    fn hit(&mut self) -> Hit {
+    fn action(&mut self) -> RedAction {
         let avg_bytes = self.avg_bytes();
         if avg_bytes < self.config.min_bytes {
             self.count = None;
-            return Hit::None;
+            return RedAction::DontMark;
         }
         if avg_bytes < self.config.max_bytes {
             // p * count >= U, with p = max_p / range * above. In Linux the division comes first, and is rounded down.
@@ -246,7 +246,7 @@ impl Red {
             Some(prob) => self.spaced(|count, draw| prob.saturating_mul(count) >= draw),
             None => {
                 self.count = None;
-                Hit::Above
+                RedAction::HardMark
             }
         }
     }
@@ -260,31 +260,31 @@ impl Red {
         is_gentle.then(|| self.max_p + of_rest(PROB_ONE - self.max_p))
     }
 
-    /// Holds the count of packets against the draw. The first packet in range is never hit.
-    fn spaced(&mut self, is_hit: impl Fn(u64, u64) -> bool) -> Hit {
-        let hit = match self.count {
-            Some(count) if is_hit(count + 1, self.draw) => Hit::Early,
+    /// Compares the count of packets with the draw. The first packet in range always passes.
+    fn spaced(&mut self, is_due: impl Fn(u64, u64) -> bool) -> RedAction {
+        let action = match self.count {
+            Some(count) if is_due(count + 1, self.draw) => RedAction::ProbMark,
             Some(count) => {
                 self.count = Some(count + 1);
-                return Hit::None;
+                return RedAction::DontMark;
             }
-            None => Hit::None,
+            None => RedAction::DontMark,
         };
         self.count = Some(0);
         self.draw = self.random.next_u64() >> 32;
-        hit
+        action
     }
 
-    fn on_hit(&mut self, hit: Hit, ecn: Ecn) -> Verdict {
+    fn apply(&mut self, action: RedAction, ecn: Ecn) -> QueueAction {
         self.threshold_hits += 1;
-        if !self.config.ecn || (hit == Hit::Above && self.config.harddrop) {
-            Verdict::Dropped(DropReason::Early)
+        if !self.config.ecn || (action == RedAction::HardMark && self.config.harddrop) {
+            QueueAction::Dropped(DropReason::Early)
         } else if ecn.is_capable() {
-            Verdict::Marked
+            QueueAction::Marked
         } else if self.config.not_ect == NotEctAbove::Queue {
-            Verdict::Queued
+            QueueAction::Queued
         } else {
-            Verdict::Dropped(DropReason::NotEct)
+            QueueAction::Dropped(DropReason::NotEct)
         }
     }
 
@@ -305,27 +305,27 @@ impl Red {
 }
 
 impl Admission for Red {
-    /// RED comes before the tail drop, as in Linux: a packet that finds the buffer full is a hit too if it is one.
-    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> Verdict {
+    /// RED comes before the tail drop, as in Linux: a packet that finds the buffer full may count as early too.
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> QueueAction {
         self.update_average(backlog, now);
-        let verdict = match self.hit() {
-            Hit::None => Verdict::Queued,
-            hit => self.on_hit(hit, ecn),
+        let action = match self.action() {
+            RedAction::DontMark => QueueAction::Queued,
+            action => self.apply(action, ecn),
         };
-        let is_dropped = matches!(verdict, Verdict::Dropped(_));
+        let is_dropped = matches!(action, QueueAction::Dropped(_));
         if is_dropped || self.config.limit.has_room(backlog, len_bytes) {
-            verdict
+            action
         } else {
-            Verdict::Dropped(DropReason::Full)
+            QueueAction::Dropped(DropReason::Full)
         }
     }
 
     /// The queue is idle from the moment that its last packet goes.
-    fn release(&mut self, departure: Departure, now: Time) -> Verdict {
+    fn release(&mut self, departure: Departure, now: Time) -> QueueAction {
         if departure.behind.pkts == 0 && self.config.packet_time > Duration::ZERO {
             self.idle_since = Some(now);
         }
-        Verdict::Queued
+        QueueAction::Queued
     }
 
     fn tick(&mut self, _backlog: Backlog, now: Time) {
@@ -349,7 +349,7 @@ impl Admission for Red {
     }
 }
 
-/// What an idle time leaves of the average: a table of shifts, as `tc` makes it for Linux.
+/// Decay of the average over an idle time: a table of shifts, as `tc` computes it for Linux.
 #[derive(Clone, Debug)]
 struct IdleDecay {
     /// Entry i is for idle times of i << `cell_log` us: `avg >> shift` approximates (1 - W)^(time / packet time).
@@ -418,11 +418,11 @@ mod tests {
         Backlog { pkts: bytes.div_ceil(1000) as u32, bytes }
     }
 
-    fn admit(red: &mut Red, bytes: u64, ecn: Ecn) -> Verdict {
+    fn admit(red: &mut Red, bytes: u64, ecn: Ecn) -> QueueAction {
         red.admit(waiting(bytes), 1000, ecn, Time::ZERO)
     }
 
-    const EARLY: Verdict = Verdict::Dropped(DropReason::Early);
+    const EARLY: QueueAction = QueueAction::Dropped(DropReason::Early);
 
     #[test]
     fn each_key_is_shown_once_with_ecn_and_without() {
@@ -448,10 +448,10 @@ mod tests {
     fn below_min_nothing_and_from_max_on_everything_is_marked() {
         let mut red = Red::new(config());
         for bytes in [0, 19_999] {
-            assert_eq!(admit(&mut red, bytes, Ecn::Ect0), Verdict::Queued);
+            assert_eq!(admit(&mut red, bytes, Ecn::Ect0), QueueAction::Queued);
         }
         for bytes in [60_000, 100_000] {
-            assert_eq!(admit(&mut red, bytes, Ecn::Ect0), Verdict::Marked);
+            assert_eq!(admit(&mut red, bytes, Ecn::Ect0), QueueAction::Marked);
         }
         assert_eq!(red.threshold_hits(), 2);
     }
@@ -460,12 +460,16 @@ mod tests {
     #[test]
     fn between_them_marks_are_a_uniform_number_of_packets_apart() {
         let mut red = Red::new(config());
-        assert_eq!(admit(&mut red, 40_000, Ecn::Ect0), Verdict::Queued, "the first is never hit");
+        assert_eq!(
+            admit(&mut red, 40_000, Ecn::Ect0),
+            QueueAction::Queued,
+            "the first always passes"
+        );
         let mut gaps = [0_u32; 6];
         let mut gap = 0;
         for _ in 0..100_000 {
             gap += 1;
-            if admit(&mut red, 40_000, Ecn::Ect0) == Verdict::Marked {
+            if admit(&mut red, 40_000, Ecn::Ect0) == QueueAction::Marked {
                 gaps[gap] += 1;
                 gap = 0;
             }
@@ -479,10 +483,10 @@ mod tests {
     #[test]
     fn what_cannot_be_marked_is_dropped_or_queued_as_asked() {
         let mut drops = Red::new(config());
-        let not_ect = Verdict::Dropped(DropReason::NotEct);
+        let not_ect = QueueAction::Dropped(DropReason::NotEct);
         assert_eq!(admit(&mut drops, 60_000, Ecn::NotEct), not_ect);
         let mut queues = Red::new(RedConfig { not_ect: NotEctAbove::Queue, ..config() });
-        assert_eq!(admit(&mut queues, 60_000, Ecn::NotEct), Verdict::Queued);
+        assert_eq!(admit(&mut queues, 60_000, Ecn::NotEct), QueueAction::Queued);
         assert_eq!(queues.threshold_hits(), 1);
         let mut no_ecn = Red::new(RedConfig { ecn: false, ..config() });
         assert_eq!(admit(&mut no_ecn, 60_000, Ecn::Ect0), EARLY);
@@ -496,8 +500,9 @@ mod tests {
         let mut red = Red::new(RedConfig { gentle: true, harddrop: true, ..config() });
         admit(&mut red, 90_000, Ecn::Ect0);
         assert_eq!(red.probability(), 0.75);
-        let marks =
-            (0..10_000).filter(|_| admit(&mut red, 90_000, Ecn::Ect0) == Verdict::Marked).count();
+        let marks = (0..10_000)
+            .filter(|_| admit(&mut red, 90_000, Ecn::Ect0) == QueueAction::Marked)
+            .count();
         // A gap is 1 with probability 3/4, else 2: 1.25 packets a mark, 8000 marks.
         assert!((7_900..8_100).contains(&marks), "{marks}");
         assert_eq!(admit(&mut red, 120_000, Ecn::Ect0), EARLY);
@@ -544,13 +549,13 @@ mod tests {
             let mut queue: Fifo<Red, Pkt> = Fifo::new(Red::new(config));
             queue.enqueue(full(0, Ecn::Ect0), Time::ZERO);
             queue.enqueue(full(1, Ecn::Ect0), Time::ZERO);
-            assert_eq!(queue.law().avg_bytes(), 757);
+            assert_eq!(queue.policy().avg_bytes(), 757);
             // Not from this one, behind which another waits.
             queue.dequeue(Time::from_us(1));
             queue.dequeue(Time::from_us(6));
             // 8 us are two halvings; without them this is one more arrival that finds nothing.
             queue.enqueue(full(2, Ecn::Ect0), Time::from_us(14));
-            assert_eq!(queue.law().avg_bytes(), expected);
+            assert_eq!(queue.policy().avg_bytes(), expected);
         }
     }
 
@@ -581,10 +586,10 @@ mod tests {
     fn min_as_max_without_averaging_is_a_step() {
         let step = RedConfig { min_bytes: 30_000, max_bytes: 30_000, ..config() };
         let mut red = Red::new(step);
-        assert_eq!(admit(&mut red, 29_999, Ecn::Ect0), Verdict::Queued);
-        assert_eq!(admit(&mut red, 30_000, Ecn::Ect0), Verdict::Marked);
-        assert_eq!(admit(&mut red, 29_999, Ecn::Ect0), Verdict::Queued);
-        let full = Verdict::Dropped(DropReason::Full);
+        assert_eq!(admit(&mut red, 29_999, Ecn::Ect0), QueueAction::Queued);
+        assert_eq!(admit(&mut red, 30_000, Ecn::Ect0), QueueAction::Marked);
+        assert_eq!(admit(&mut red, 29_999, Ecn::Ect0), QueueAction::Queued);
+        let full = QueueAction::Dropped(DropReason::Full);
         assert_eq!(admit(&mut red, 199_001, Ecn::Ect0), full);
         assert_eq!(red.threshold_hits(), 2);
     }

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-/// The row.
+/// Members with packets, in the order of service; Linux `sch_drr` does the same.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundRobin {
     row: VecDeque<u32>,
@@ -26,7 +26,7 @@ struct Member {
     balance: i64,
     /// It has something to send.
     stands: bool,
-    /// It may not send, and so is not in the row although it stands.
+    /// Held: the member may not send and is out of the row, although it has packets.
     held: bool,
 }
 
@@ -42,7 +42,7 @@ impl RoundRobin {
         RoundRobin { row: VecDeque::new(), members: quanta.map(member).collect() }
     }
 
-    /// One has something to send: it goes to the end of the row with a full quantum, unless it stands there.
+    /// The member has packets: it joins the end of the row with a full quantum, unless it is in the row.
     pub(crate) fn join(&mut self, index: usize) {
         let member = &mut self.members[index];
         if !member.stands {
@@ -54,7 +54,7 @@ impl RoundRobin {
         }
     }
 
-    /// One may not send until told otherwise: it leaves the row, and comes back at its end with the balance that it had.
+    /// Holds or releases the member: held, it leaves the row; released, it joins the end with its old balance.
     pub(crate) fn hold(&mut self, index: usize, held: bool) {
         let member = &mut self.members[index];
         if std::mem::replace(&mut member.held, held) == held || !member.stands {
@@ -67,7 +67,7 @@ impl RoundRobin {
         }
     }
 
-    /// Whose turn it is; `None`: nobody stands in the row.
+    /// The member to serve next; `None`: the row is empty.
     pub(crate) fn head(&mut self) -> Option<usize> {
         loop {
             let index = *self.row.front()? as usize;
@@ -97,7 +97,7 @@ impl RoundRobin {
 mod tests {
     use super::*;
 
-    /// What each of them sends of `costs` (one cost for each member, always something to send) in this many turns.
+    /// Members served in `count` turns; each member always has packets of its entry of `costs`.
     fn turns(quanta: &[u64], costs: &[u32], count: usize) -> Vec<usize> {
         let mut row = RoundRobin::new(quanta.iter().copied());
         (0..quanta.len()).for_each(|index| row.join(index));

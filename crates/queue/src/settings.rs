@@ -1,8 +1,8 @@
-//! What the settings of a discipline are, said once beside it: who reads, checks, scales, seeds or lists them visits them.
+//! Settings of a discipline, described once. A [`Visit`] reads, checks, scales, seeds or lists them.
 //!
 //! ```
 //! use knee_queue::time::{Duration, Rate};
-//! use knee_queue::{Place, QueueConfig, Setting, Visit};
+//! use knee_queue::{PortProperties, QueueConfig, Setting, Visit};
 //!
 //! /// Makes every time of a queue ten times as long.
 //! struct Slower;
@@ -16,7 +16,7 @@
 //! }
 //!
 //! let rate = Rate::from_bps(10_000_000_000).expect("above 0");
-//! let place = Place { frame_bytes: 1514, rate, has_burst: false };
+//! let place = PortProperties { frame_bytes: 1514, rate, has_burst: false };
 //! let mut pie = QueueConfig::each(place).into_iter().find(|queue| queue.kind() == "pie").expect("it is there");
 //! pie.settings_mut().fields(&mut Slower);
 //! let QueueConfig::Pie(pie) = pie else { unreachable!() };
@@ -30,12 +30,12 @@ use std::ops::RangeInclusive;
 use crate::limit::{Limit, Threshold};
 use crate::time::{Duration, Rate};
 
-/// Where a queue is.
+/// Port that a queue belongs to; defaults depend on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PortProperties {
     /// The longest packet, Ethernet header included.
     pub frame_bytes: u32,
-    /// Of the link.
+    /// Rate of the link.
     pub rate: Rate,
     /// Whether a token bucket stands before it.
     pub has_burst: bool,
@@ -43,11 +43,11 @@ pub struct Place {
 
 /// The settings of a discipline.
 pub trait Settings {
-    /// As files name the discipline.
+    /// The discipline's name in experiment files.
     fn kind(&self) -> &'static str;
 
-    /// What a file leaves out, mostly Linux's. What a file must say is something or other.
-    fn at(place: Place) -> Self
+    /// Default settings, mostly Linux's. A key without a default gets an arbitrary value.
+    fn at(place: PortProperties) -> Self
     where
         Self: Sized;
 
@@ -55,8 +55,8 @@ pub trait Settings {
     /// consists of are not among them.
     fn fields(&mut self, v: &mut dyn Visit);
 
-    /// The shortest wait that its law acts on, if the link has this rate. `None`: nothing happens before it is full, or the
-    /// queues that it consists of say so.
+    /// The shortest queueing delay that leads to a mark or drop, on a link of this rate. `None`: nothing happens before the
+    /// queue is full, or the queues that it consists of know.
     fn acts_at(&self, rate: Rate) -> Option<Duration>;
 
     /// Why it may drop packets before it is full, in words that follow its name; `None`: it does not.
@@ -106,12 +106,12 @@ pub enum Setting<'a> {
     Parts,
 }
 
-/// Who is shown settings.
+/// Visitor of settings.
 pub trait Visit {
     /// A setting and its key.
     fn key(&mut self, key: &'static str, setting: Setting<'_>);
 
-    /// What the key that comes next means, in one line.
+    /// Meaning of the next key, in one line.
     fn says(&mut self, _words: &'static str) {}
 
     /// The key that comes next has no default, and is written as in `example`.
@@ -120,7 +120,7 @@ pub trait Visit {
     /// A key that has no meaning beside the others, and why; it is not shown by `key` then.
     fn without(&mut self, _key: &'static str, _why: &'static str) {}
 
-    /// What is said cannot work, and which key says it.
+    /// Refuses the settings: the key, and why.
     fn refuse(&mut self, _key: &'static str, _why: &'static str) {}
 
     /// A time that has no key.
@@ -133,7 +133,7 @@ pub trait Visit {
 impl dyn Visit + '_ {
     /// How much may wait, where there is no default.
     pub fn limit(&mut self, limit: &mut Limit) {
-        self.says("How much may wait: packets or bytes.");
+        self.says("Limit of the queue: packets or bytes.");
         self.need("limit", "500 pkts");
         self.key("limit", Setting::Limit(limit));
     }
@@ -168,7 +168,7 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// The first that is refused.
+/// Keeps the first refusal.
 #[derive(Default)]
 pub(crate) struct Check(pub(crate) Option<ConfigError>);
 
@@ -180,7 +180,7 @@ impl Visit for Check {
     }
 }
 
-/// All keys.
+/// Lists all keys.
 pub(crate) struct Keys(pub(crate) Vec<&'static str>);
 
 impl Visit for Keys {
@@ -218,7 +218,7 @@ impl Visit for Seeds<'_> {
     }
 }
 
-/// How long bytes take to leave.
+/// Transmission time of `bytes`.
 pub(crate) fn drain(rate: Rate, bytes: u64) -> Duration {
     rate.time_of(u32::try_from(bytes).unwrap_or(u32::MAX))
 }

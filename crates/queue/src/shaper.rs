@@ -13,7 +13,7 @@
 use std::marker::PhantomData;
 
 use crate::packet::Packet;
-use crate::qdisc::{Inside, Part, Qdisc, Stats, Verdict};
+use crate::qdisc::{Inside, Part, Qdisc, QueueAction, Stats};
 use crate::time::{Rate, Time};
 
 /// A token bucket; it starts full.
@@ -21,7 +21,7 @@ use crate::time::{Rate, Time};
 pub struct TokenBucket {
     rate: Rate,
     burst_bytes: u32,
-    /// What each packet costs beside its bytes, as of `tc ... overhead`.
+    /// Bytes added to each packet's length (`tc ... overhead`).
     overhead_bytes: u32,
     /// `cost(burst)`: the most that the bucket holds, in ns.
     depth_ns: u64,
@@ -124,13 +124,13 @@ impl<P: Packet, Q: Qdisc<P>> Shaped<Q, P> {
 }
 
 impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Shaped<Q, P> {
-    fn enqueue(&mut self, pkt: P, now: Time) -> Verdict {
+    fn enqueue(&mut self, pkt: P, now: Time) -> QueueAction {
         if pkt.len_bytes() > self.bucket.burst_bytes {
             return self.child.refuse(pkt.len_bytes());
         }
-        let verdict = self.child.enqueue(pkt, now);
+        let action = self.child.enqueue(pkt, now);
         self.peek_child(now);
-        verdict
+        action
     }
 
     /// Gives the head if there are tokens for it now. The host repeats this until it returns `None`: the
@@ -150,7 +150,7 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Shaped<Q, P> {
         (self.bucket.ready_at(len_bytes, now) <= now).then_some(len_bytes)
     }
 
-    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+    fn refuse(&mut self, len_bytes: u32) -> QueueAction {
         self.child.refuse(len_bytes)
     }
 
@@ -263,7 +263,7 @@ mod tests {
     fn a_packet_longer_than_the_burst_is_dropped_on_arrival() {
         let mut queue = shaped(1_000_000_000, Limit::Pkts(10));
         let long = Pkt { len_bytes: 1601, ..full(0, Ecn::NotEct) };
-        assert_eq!(queue.enqueue(long, Time::ZERO), Verdict::Dropped(DropReason::Full));
+        assert_eq!(queue.enqueue(long, Time::ZERO), QueueAction::Dropped(DropReason::Full));
         assert_eq!(queue.stats().dropped_full_pkts, 1);
         assert_eq!(queue.next_event(Time::ZERO), None);
         assert_eq!(bucket(1_000_000_000).ready_at(1601, Time::ZERO), Time::MAX);
@@ -275,11 +275,11 @@ mod tests {
         queue.enqueue(full(0, Ecn::Ect0), Time::ZERO);
         assert_eq!(queue.dequeue(Time::ZERO).unwrap().id, 0);
         // The bucket is spent: the next one waits, and fills the buffer while it does.
-        assert_eq!(queue.enqueue(full(1, Ecn::Ect0), Time::ZERO), Verdict::Queued);
+        assert_eq!(queue.enqueue(full(1, Ecn::Ect0), Time::ZERO), QueueAction::Queued);
         assert_eq!(queue.dequeue(Time::ZERO), None);
         assert_eq!(
             queue.enqueue(full(2, Ecn::Ect0), Time::ZERO),
-            Verdict::Dropped(DropReason::Full)
+            QueueAction::Dropped(DropReason::Full)
         );
         let release = Time::from_ns(11_424);
         assert_eq!(queue.next_event(Time::ZERO), Some(release));

@@ -5,12 +5,12 @@
 
 use crate::limit::Limit;
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, DropReason, Verdict};
+use crate::qdisc::{Admission, Backlog, DropReason, QueueAction};
 use crate::random::SplitMix64;
-use crate::settings::{Place, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
 
-/// Which of the ECN-capable packets are marked.
+/// Selection of the ECN-capable packets to mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MarkShare {
     /// Each with this probability, 0 to 1.
@@ -24,9 +24,8 @@ pub enum MarkShare {
 pub struct ShareConfig {
     /// How much may wait.
     pub limit: Limit,
-    /// Which of the ECN-capable packets that it takes are marked.
     pub mark: MarkShare,
-    /// Of the draws; `Every` needs none.
+    /// Seed of the random draws; [`MarkShare::Every`] draws nothing.
     pub seed: u64,
 }
 
@@ -35,7 +34,7 @@ impl Settings for ShareConfig {
         "share"
     }
 
-    fn at(_place: Place) -> ShareConfig {
+    fn at(_place: PortProperties) -> ShareConfig {
         ShareConfig { limit: Limit::UNLIMITED, mark: MarkShare::Every(1), seed: 0 }
     }
 
@@ -45,9 +44,9 @@ impl Settings for ShareConfig {
             MarkShare::Probability(share) => (Some(share), None),
             MarkShare::Every(every) => (None, Some(every)),
         };
-        v.says("The share of packets that is marked, at random.");
+        v.says("Share of packets to mark, chosen at random.");
         v.key("mark", Setting::MaybeShare(&mut share));
-        v.says("Instead: each packet of this number is marked.");
+        v.says("Alternative to `mark`: mark every n-th packet.");
         v.key("every", Setting::MaybeNumber(&mut every, 1..=u32::MAX));
         match (share, every) {
             (Some(share), None) => self.mark = MarkShare::Probability(share),
@@ -59,7 +58,7 @@ impl Settings for ShareConfig {
         if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) || every == Some(0) {
             v.refuse(
                 "kind",
-                "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on",
+                "a queue marks a share from 0 to 1, or every n-th packet with n at least 1",
             );
         }
     }
@@ -73,7 +72,7 @@ impl Settings for ShareConfig {
     }
 }
 
-/// The law that marks a share.
+/// AQM that marks a fixed share of packets, whatever the backlog.
 #[derive(Clone, Debug)]
 pub struct Share {
     limit: Limit,
@@ -122,14 +121,14 @@ impl Share {
 
 impl Admission for Share {
     /// A packet that the full buffer drops is not counted and takes no draw: the share is of what passes.
-    #[inline(never)] // Beside the small laws it would slow down every link of a simulation.
-    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, _now: Time) -> Verdict {
+    #[inline(never)] // Inlined next to the small policies, it slows down every link of a simulation.
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, _now: Time) -> QueueAction {
         if !self.limit.has_room(backlog, len_bytes) {
-            Verdict::Dropped(DropReason::Full)
+            QueueAction::Dropped(DropReason::Full)
         } else if ecn.is_capable() && self.mark.marks_next() {
-            Verdict::Marked
+            QueueAction::Marked
         } else {
-            Verdict::Queued
+            QueueAction::Queued
         }
     }
 }
@@ -141,41 +140,41 @@ mod tests {
     const CONFIG: ShareConfig =
         ShareConfig { limit: Limit::Pkts(4), mark: MarkShare::Every(3), seed: 1 };
 
-    fn admit(law: &mut Share, ecn: Ecn) -> Verdict {
-        law.admit(Backlog::default(), 1514, ecn, Time::ZERO)
+    fn admit(policy: &mut Share, ecn: Ecn) -> QueueAction {
+        policy.admit(Backlog::default(), 1514, ecn, Time::ZERO)
     }
 
     /// Marks among this many packets of one kind.
-    fn marks(law: &mut Share, ecn: Ecn, count: u32) -> u32 {
-        (0..count).map(|_| u32::from(admit(law, ecn) == Verdict::Marked)).sum()
+    fn marks(policy: &mut Share, ecn: Ecn, count: u32) -> u32 {
+        (0..count).map(|_| u32::from(admit(policy, ecn) == QueueAction::Marked)).sum()
     }
 
     #[test]
     fn every_third_capable_packet_is_marked() {
-        let mut law = Share::new(CONFIG);
-        let verdicts = [(); 6].map(|()| admit(&mut law, Ecn::Ect0));
-        use Verdict::{Marked, Queued};
-        assert_eq!(verdicts, [Queued, Queued, Marked, Queued, Queued, Marked]);
+        let mut policy = Share::new(CONFIG);
+        let actions = [(); 6].map(|()| admit(&mut policy, Ecn::Ect0));
+        use QueueAction::{Marked, Queued};
+        assert_eq!(actions, [Queued, Queued, Marked, Queued, Queued, Marked]);
     }
 
     #[test]
     fn packets_that_are_not_capable_are_neither_marked_nor_counted() {
-        let mut law = Share::new(CONFIG);
-        assert_eq!(marks(&mut law, Ecn::Ect1, 2), 0);
-        assert_eq!(marks(&mut law, Ecn::NotEct, 100), 0);
-        assert_eq!(admit(&mut law, Ecn::Ect1), Verdict::Marked);
+        let mut policy = Share::new(CONFIG);
+        assert_eq!(marks(&mut policy, Ecn::Ect1, 2), 0);
+        assert_eq!(marks(&mut policy, Ecn::NotEct, 100), 0);
+        assert_eq!(admit(&mut policy, Ecn::Ect1), QueueAction::Marked);
     }
 
     #[test]
     fn what_a_full_buffer_drops_is_not_counted() {
-        let mut law = Share::new(ShareConfig { mark: MarkShare::Every(2), ..CONFIG });
+        let mut policy = Share::new(ShareConfig { mark: MarkShare::Every(2), ..CONFIG });
         let full = Backlog { pkts: 4, bytes: 4 * 1514 };
-        assert_eq!(admit(&mut law, Ecn::Ect0), Verdict::Queued);
+        assert_eq!(admit(&mut policy, Ecn::Ect0), QueueAction::Queued);
         for _ in 0..3 {
-            let verdict = law.admit(full, 1514, Ecn::Ect0, Time::ZERO);
-            assert_eq!(verdict, Verdict::Dropped(DropReason::Full));
+            let action = policy.admit(full, 1514, Ecn::Ect0, Time::ZERO);
+            assert_eq!(action, QueueAction::Dropped(DropReason::Full));
         }
-        assert_eq!(admit(&mut law, Ecn::Ect0), Verdict::Marked);
+        assert_eq!(admit(&mut policy, Ecn::Ect0), QueueAction::Marked);
     }
 
     #[test]
@@ -198,9 +197,11 @@ mod tests {
     #[test]
     fn a_tenth_is_a_tenth_and_its_seed_decides_which() {
         let tenth = |seed| {
-            let mut law =
+            let mut policy =
                 Share::new(ShareConfig { mark: MarkShare::Probability(0.1), seed, ..CONFIG });
-            (0..100_000).map(|_| admit(&mut law, Ecn::Ect0) == Verdict::Marked).collect::<Vec<_>>()
+            (0..100_000)
+                .map(|_| admit(&mut policy, Ecn::Ect0) == QueueAction::Marked)
+                .collect::<Vec<_>>()
         };
         let marked = tenth(1).iter().filter(|marked| **marked).count();
         // The standard deviation is 95.

@@ -18,14 +18,14 @@ const ALPHA_SHIFT: u32 = 16;
 pub struct DynamicThresholdConfig {
     /// The whole memory.
     pub size_bytes: u64,
-    /// What a queue may have of what is free, from 2^-16 to 2^16; to multiples of 2^-16.
+    /// Share of the free memory that one queue may take, from 2^-16 to 2^16, in steps of 2^-16.
     pub alpha: f64,
-    /// What of the memory is set aside for each queue.
+    /// Memory reserved for each queue.
     pub reserved_bytes: u64,
 }
 
 impl DynamicThresholdConfig {
-    /// Whether `alpha` is one that the law counts with.
+    /// Whether `alpha` is in range.
     pub fn has_sound_alpha(&self) -> bool {
         let unit = f64::from(1_u32 << ALPHA_SHIFT);
         (1.0 / unit..=unit).contains(&self.alpha)
@@ -37,15 +37,15 @@ impl DynamicThresholdConfig {
     }
 }
 
-/// The law of a shared memory. The queues stay with its caller, who says how long they are.
+/// Dynamic threshold on a shared memory. The caller holds the queues and passes their lengths.
 #[derive(Clone, Debug)]
 pub struct DynamicThreshold {
-    /// `B`.
+    /// `B` of the formula: shared memory.
     shared_bytes: u64,
-    /// `Q`.
+    /// `Q` of the formula: shared memory in use.
     used_bytes: u64,
     reserved_bytes: u64,
-    /// In 1/65536.
+    /// alpha of the formula, in 1/65536.
     alpha: u64,
 }
 

@@ -5,8 +5,8 @@
 
 use crate::limit::{Limit, Threshold};
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, Verdict};
-use crate::settings::{Place, Setting, Settings, Visit, drain};
+use crate::qdisc::{Admission, Backlog, Departure, DropReason, QueueAction};
+use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
 use crate::time::{Duration, Rate, Time};
 
 /// Whether a value equal to K is marked.
@@ -30,7 +30,7 @@ pub enum MarkWhen {
     Dequeue,
 }
 
-/// What happens to a packet above the threshold that is not ECN-capable.
+/// Treatment of packets above the threshold that are not ECN-capable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NotEctAbove {
     /// It is treated as below the threshold (Linux RED's `nodrop`).
@@ -50,13 +50,12 @@ impl NotEctAbove {
 pub struct StepConfig {
     /// How much may wait.
     pub limit: Limit,
-    /// K.
+    /// Marking threshold K.
     pub threshold: Threshold,
     /// Whether a value equal to K is marked.
     pub mark_at: MarkAt,
     /// When a packet is held against K.
     pub when: MarkWhen,
-    /// What happens above K to packets that are not ECN-capable.
     pub not_ect: NotEctAbove,
 }
 
@@ -72,7 +71,7 @@ impl Settings for StepConfig {
         "step"
     }
 
-    fn at(_place: Place) -> StepConfig {
+    fn at(_place: PortProperties) -> StepConfig {
         StepConfig {
             limit: Limit::UNLIMITED,
             threshold: Threshold::Pkts(u32::MAX),
@@ -85,14 +84,14 @@ impl Settings for StepConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         v.limit(&mut self.limit);
         v.need("k", "65 pkts");
-        v.says("The threshold: packets, bytes, or time waited.");
+        v.says("Marking threshold: packets, bytes, or sojourn time.");
         v.key("k", Setting::Threshold(&mut self.threshold));
         v.says("Whether a value equal to the threshold is marked.");
         v.word("mark_at", &mut self.mark_at, &[(">=", MarkAt::AtLeast), (">", MarkAt::Above)]);
         let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
-        v.says("On arrival, by what waits, or on leaving, by what stays or the time waited.");
+        v.says("Mark at enqueue by the backlog, or at dequeue by the backlog behind or the sojourn time.");
         v.word("mark_when", &mut self.when, &mark_when);
-        v.says("What happens above the threshold to packets that are not ECN-capable.");
+        v.says("Above the threshold: queue or drop packets that are not ECN-capable.");
         v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
         if matches!((self.threshold, self.when), (Threshold::Sojourn(_), MarkWhen::Enqueue)) {
             v.refuse(
@@ -117,7 +116,7 @@ impl Settings for StepConfig {
     }
 }
 
-/// The step-marking law.
+/// Step marking at a threshold K (RFC 8257 3.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     config: StepConfig,
@@ -142,41 +141,41 @@ impl Step {
         }
     }
 
-    fn on_threshold_hit(&mut self, ecn: Ecn) -> Verdict {
+    fn on_above_threshold(&mut self, ecn: Ecn) -> QueueAction {
         self.threshold_hits += 1;
         match self.config.not_ect {
-            _ if ecn.is_capable() => Verdict::Marked,
-            NotEctAbove::Queue => Verdict::Queued,
-            NotEctAbove::Drop => Verdict::Dropped(DropReason::NotEct),
+            _ if ecn.is_capable() => QueueAction::Marked,
+            NotEctAbove::Queue => QueueAction::Queued,
+            NotEctAbove::Drop => QueueAction::Dropped(DropReason::NotEct),
         }
     }
 }
 
 impl Admission for Step {
-    /// The threshold comes before the tail drop, as in Linux RED: a packet that finds the buffer full is a
-    /// hit too, and one that is not ECN-capable can be dropped as such although it is full as well.
+    /// The threshold comes before the tail drop, as in Linux RED: a packet that finds the buffer full
+    /// counts too, and one that is not ECN-capable is then dropped as [`DropReason::NotEct`].
     #[inline]
-    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, _now: Time) -> Verdict {
-        let is_hit = self.config.when == MarkWhen::Enqueue
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, _now: Time) -> QueueAction {
+        let is_above = self.config.when == MarkWhen::Enqueue
             && self.reaches_threshold(backlog, Duration::ZERO);
-        let verdict = if is_hit { self.on_threshold_hit(ecn) } else { Verdict::Queued };
-        let is_dropped = matches!(verdict, Verdict::Dropped(_));
+        let action = if is_above { self.on_above_threshold(ecn) } else { QueueAction::Queued };
+        let is_dropped = matches!(action, QueueAction::Dropped(_));
         if is_dropped || self.config.limit.has_room(backlog, len_bytes) {
-            verdict
+            action
         } else {
-            Verdict::Dropped(DropReason::Full)
+            QueueAction::Dropped(DropReason::Full)
         }
     }
 
     #[inline]
-    fn release(&mut self, departure: Departure, now: Time) -> Verdict {
+    fn release(&mut self, departure: Departure, now: Time) -> QueueAction {
         let sojourn = now.since(departure.enqueued_at);
         if self.config.when == MarkWhen::Dequeue
             && self.reaches_threshold(departure.behind, sojourn)
         {
-            self.on_threshold_hit(departure.ecn)
+            self.on_above_threshold(departure.ecn)
         } else {
-            Verdict::Queued
+            QueueAction::Queued
         }
     }
 
@@ -205,13 +204,13 @@ mod tests {
         Fifo::new(Step::new(config))
     }
 
-    fn enqueue_all(queue: &mut Fifo<Step, Pkt>, ecn: Ecn, count: u64) -> Vec<Verdict> {
+    fn enqueue_all(queue: &mut Fifo<Step, Pkt>, ecn: Ecn, count: u64) -> Vec<QueueAction> {
         (0..count).map(|id| queue.enqueue(full(id, ecn), Time::ZERO)).collect()
     }
 
-    const FULL: Verdict = Verdict::Dropped(DropReason::Full);
-    const NOT_ECT: Verdict = Verdict::Dropped(DropReason::NotEct);
-    use Verdict::{Marked, Queued};
+    const FULL: QueueAction = QueueAction::Dropped(DropReason::Full);
+    const NOT_ECT: QueueAction = QueueAction::Dropped(DropReason::NotEct);
+    use QueueAction::{Marked, Queued};
 
     #[test]
     fn a_packet_that_finds_k_waiting_is_marked() {

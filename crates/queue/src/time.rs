@@ -33,23 +33,23 @@ impl Time {
     /// Later than everything that happens.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// From picoseconds.
+    /// `ps` picoseconds after time zero.
     pub const fn from_ps(ps: u64) -> Time {
         Time(ps)
     }
-    /// From nanoseconds.
+    /// `ns` nanoseconds after time zero.
     pub const fn from_ns(ns: u64) -> Time {
         Time(ns.saturating_mul(PS_PER_NS))
     }
-    /// From microseconds.
+    /// `us` microseconds after time zero.
     pub const fn from_us(us: u64) -> Time {
         Time(us.saturating_mul(PS_PER_US))
     }
-    /// From milliseconds.
+    /// `ms` milliseconds after time zero.
     pub const fn from_ms(ms: u64) -> Time {
         Time(ms.saturating_mul(PS_PER_MS))
     }
-    /// In picoseconds.
+    /// The value in picoseconds.
     pub const fn ps(self) -> u64 {
         self.0
     }
@@ -75,19 +75,19 @@ impl Duration {
     /// No time at all.
     pub const ZERO: Duration = Duration(0);
 
-    /// From picoseconds.
+    /// A span of `ps` picoseconds.
     pub const fn from_ps(ps: u64) -> Duration {
         Duration(ps)
     }
-    /// From nanoseconds.
+    /// A span of `ns` nanoseconds.
     pub const fn from_ns(ns: u64) -> Duration {
         Duration(ns.saturating_mul(PS_PER_NS))
     }
-    /// From microseconds.
+    /// A span of `us` microseconds.
     pub const fn from_us(us: u64) -> Duration {
         Duration(us.saturating_mul(PS_PER_US))
     }
-    /// From milliseconds.
+    /// A span of `ms` milliseconds.
     pub const fn from_ms(ms: u64) -> Duration {
         Duration(ms.saturating_mul(PS_PER_MS))
     }
@@ -96,7 +96,7 @@ impl Duration {
         let ps = (secs * PS_PER_S as f64).round();
         (ps >= 0.0 && ps < u64::MAX as f64).then_some(Duration(ps as u64))
     }
-    /// In picoseconds.
+    /// The value in picoseconds.
     pub const fn ps(self) -> u64 {
         self.0
     }

@@ -8,26 +8,26 @@ use crate::config::QueueConfig;
 use crate::droptail::DropTailConfig;
 use crate::limit::Limit;
 use crate::packet::Packet;
-use crate::settings::{Place, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate};
 
-/// What the port takes from a buffer before it is the other's turn.
+/// Unit of the alternation between the two buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alternate {
-    /// A packet.
+    /// One packet from each buffer in turn.
     #[default]
     Packets,
-    /// As many bytes, in the long run.
+    /// The same number of bytes from each, in the long run.
     Bytes,
 }
 
-/// What limits and thresholds are about.
+/// Scope of limits and thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitPer {
     /// Each buffer has the queue that the settings say.
     #[default]
     Buffer,
-    /// What waits in both together is what the law is asked about.
+    /// One limit and one threshold for the backlog of both buffers.
     Port,
 }
 
@@ -38,11 +38,9 @@ pub struct TwoBuffersConfig {
     pub second: Vec<u32>,
     /// The same by the names of the hosts and switches at their other ends.
     pub second_names: Vec<String>,
-    /// What each buffer is, or both together.
+    /// The discipline of each buffer, or of both together.
     pub queue: Box<QueueConfig>,
-    /// What a turn is.
     pub alternate: Alternate,
-    /// What limits are about.
     pub limit_per: LimitPer,
 }
 
@@ -51,7 +49,7 @@ impl Settings for TwoBuffersConfig {
         "two-buffers"
     }
 
-    fn at(place: Place) -> TwoBuffersConfig {
+    fn at(place: PortProperties) -> TwoBuffersConfig {
         TwoBuffersConfig {
             second: Vec::new(),
             second_names: Vec::new(),
@@ -69,14 +67,14 @@ impl Settings for TwoBuffersConfig {
         v.says("Whether the buffers take turns by packets or by bytes.");
         v.word("alternate", &mut self.alternate, &alternate);
         let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
-        v.says("Whether the limit is of each buffer, or of both together.");
+        v.says("Whether each buffer has the limit, or both together.");
         v.word("limit_per", &mut self.limit_per, &limit_per);
-        v.says("What each buffer is.");
+        v.says("The discipline of each buffer.");
         v.key("queue", Setting::Parts);
         if self.limit_per == LimitPer::Port && self.queue.admission().is_none() {
             v.refuse(
                 "limit_per",
-                "one limit for both buffers needs a queue that decides at arrival by what waits: droptail, share, or step at enqueue",
+                "one limit for both buffers needs a queue that decides at arrival by the backlog: take droptail, share, or step at enqueue",
             );
         }
     }
@@ -91,9 +89,9 @@ impl Settings for TwoBuffersConfig {
 }
 
 impl TwoBuffersConfig {
-    /// Of the two, as in results.
+    /// Names of the two buffers in results.
     pub const NAMES: [&str; 2] = ["first", "second"];
-    /// What a buffer may send in a turn of bytes: what it overdraws is missing at its next.
+    /// Quantum of a buffer for turns by bytes: a full packet (deficit round robin).
     const QUANTUM_BYTES: u32 = 1514;
 
     pub(crate) fn build<P: Packet>(&self) -> Classes<P> {
@@ -123,7 +121,7 @@ mod tests {
     use crate::limit::Threshold;
     use crate::packet::Ecn;
     use crate::pie::PieConfig;
-    use crate::qdisc::{DropReason, Qdisc, Verdict};
+    use crate::qdisc::{DropReason, Qdisc, QueueAction};
     use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};
     use crate::time::Time;
@@ -192,7 +190,7 @@ mod tests {
             when: MarkWhen::Enqueue,
             not_ect: NotEctAbove::Queue,
         });
-        let verdicts = |limit_per| {
+        let actions = |limit_per| {
             let mut queue = config(step.clone(), limit_per).build();
             let all: Vec<_> =
                 [1, 7, 1, 7, 1].map(|input| queue.enqueue(by(input, 0), Time::ZERO)).to_vec();
@@ -200,22 +198,22 @@ mod tests {
             let drops = [0, 1].map(|part| queue.part(part).unwrap().stats.dropped_full_pkts);
             (all, marks, drops, queue.stats().threshold_hits)
         };
-        let (queued, marked) = (Verdict::Queued, Verdict::Marked);
-        let full = Verdict::Dropped(DropReason::Full);
+        let (queued, marked) = (QueueAction::Queued, QueueAction::Marked);
+        let full = QueueAction::Dropped(DropReason::Full);
         // Two in each buffer, the fifth is the third of its own.
         let per_buffer = vec![queued, queued, queued, queued, marked];
-        assert_eq!(verdicts(LimitPer::Buffer), (per_buffer, [1, 0], [0, 0], 1));
+        assert_eq!(actions(LimitPer::Buffer), (per_buffer, [1, 0], [0, 0], 1));
         // The third and fourth find two and three, the fifth finds four.
         let per_port = vec![queued, queued, marked, marked, full];
-        assert_eq!(verdicts(LimitPer::Port), (per_port, [1, 1], [1, 0], 3));
+        assert_eq!(actions(LimitPer::Port), (per_port, [1, 1], [1, 0], 3));
     }
 
     #[test]
-    fn one_law_for_both_must_decide_at_arrival() {
+    fn one_policy_for_both_must_decide_at_arrival() {
         let pie = || QueueConfig::Pie(PieConfig::default());
         let check = |limit_per| QueueConfig::TwoBuffers(config(pie(), limit_per)).validate();
         let error = check(LimitPer::Port).unwrap_err();
-        let why = "one limit for both buffers needs a queue that decides at arrival by what waits: droptail, share, or step at enqueue";
+        let why = "one limit for both buffers needs a queue that decides at arrival by the backlog: take droptail, share, or step at enqueue";
         assert_eq!((error.key, error.to_string().as_str()), ("limit_per", why));
         assert_eq!(check(LimitPer::Buffer), Ok(()));
     }

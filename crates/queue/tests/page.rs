@@ -1,7 +1,7 @@
 //! Every discipline and every key of it stands on the page of queues, and no other key.
 
 use knee_queue::time::Rate;
-use knee_queue::{Place, QueueConfig};
+use knee_queue::{PortProperties, QueueConfig};
 
 #[test]
 fn the_page_has_every_key_and_no_other() {
@@ -12,7 +12,7 @@ fn the_page_has_every_key_and_no_other() {
         section.unwrap_or_else(|| panic!("docs/queues.md has no part on {kind}"))
     };
     let rate = Rate::from_bps(1_000_000_000).expect("above 0");
-    for queue in QueueConfig::each(Place { frame_bytes: 1514, rate, has_burst: false }) {
+    for queue in QueueConfig::each(PortProperties { frame_bytes: 1514, rate, has_burst: false }) {
         let mut text = section(queue.kind()).to_owned();
         if text.contains("The keys of codel") {
             text.push_str(section("codel"));
@@ -30,7 +30,7 @@ fn the_page_has_every_key_and_no_other() {
     }
 }
 
-/// What tables of keys and the list behind "Keys:" name in backticks.
+/// Keys in backticks, of the tables and of the list behind "Keys:".
 fn named(text: &str) -> Vec<&str> {
     let tables = text.split("| key | default | meaning |\n| --- | --- | --- |\n").skip(1);
     let rows = tables.flat_map(|table| table.lines().take_while(|line| line.starts_with('|')));

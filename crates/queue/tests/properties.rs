@@ -1,4 +1,4 @@
-//! What holds for every discipline, alone and below a shaper, whatever the packets and times.
+//! Properties of every discipline, alone and below a shaper, for random packets and times.
 
 mod model;
 
@@ -7,8 +7,8 @@ use knee_queue::{
     Admission, Alternate, AnyQdisc, Backlog, CeThresholdFor, ClassConfig, ClassService,
     ClassesConfig, CodelConfig, CodelParams, Condition, Departure, DropReason, DropTailConfig,
     DualPi2Config, Ecn, Fifo, FqCodelConfig, Limit, LimitPer, LowLatency, MarkAt, MarkShare,
-    MarkWhen, NotEctAbove, PieConfig, PieDelay, Qdisc, QueueConfig, RedConfig, ShareConfig,
-    StepConfig, StepThreshold, Threshold, TokenBucket, TwoBuffersConfig, Verdict,
+    MarkWhen, NotEctAbove, PieConfig, PieDelay, Qdisc, QueueAction, QueueConfig, RedConfig,
+    ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, TwoBuffersConfig,
 };
 use model::{DSCPS, Model, Operation, Pkt, shaped};
 use proptest::prelude::*;
@@ -248,27 +248,27 @@ proptest! {
         let run = || {
             let mut model = Model::new(config.build(), &config);
             model.run(&operations);
-            (model.verdicts, model.delivered_ids)
+            (model.actions, model.delivered_ids)
         };
         prop_assert_eq!(run(), run());
     }
 
-    /// What lets a simulator ask the law alone, and compute departures without a queue.
+    /// The simulator relies on this: it asks the policy alone and computes departures without a queue.
     #[test]
-    fn a_law_alone_decides_as_its_queue_does(config in config(), operations in operations()) {
-        let Some(mut law) = config.admission() else { return Ok(()) };
+    fn a_policy_alone_decides_as_its_queue_does(config in config(), operations in operations()) {
+        let Some(mut policy) = config.admission() else { return Ok(()) };
         let mut queue = config.build::<Pkt>();
         for operation in operations {
             if let Operation::Enqueue { len_bytes, ecn } = operation {
                 let backlog = Backlog { pkts: queue.len_pkts(), bytes: queue.len_bytes() };
-                let alone = law.admit(backlog, len_bytes, ecn, Time::ZERO);
+                let alone = policy.admit(backlog, len_bytes, ecn, Time::ZERO);
                 let queued = queue.enqueue(Pkt::new(0, len_bytes, ecn), Time::ZERO);
                 prop_assert_eq!(alone, queued);
             } else {
                 queue.dequeue(Time::ZERO);
             }
         }
-        prop_assert_eq!(law.threshold_hits(), queue.stats().threshold_hits);
+        prop_assert_eq!(policy.threshold_hits(), queue.stats().threshold_hits);
     }
 
     /// Queues of which one may not send: it does not, the others do, and nothing is forgotten.
@@ -407,21 +407,21 @@ proptest! {
     }
 }
 
-/// A law that drops every other packet, at departure.
+/// A policy that drops every other packet, at departure.
 struct DropOdd(u64);
 
 impl Admission for DropOdd {
-    fn admit(&mut self, _: Backlog, _: u32, _: Ecn, _: Time) -> Verdict {
-        Verdict::Queued
+    fn admit(&mut self, _: Backlog, _: u32, _: Ecn, _: Time) -> QueueAction {
+        QueueAction::Queued
     }
-    fn release(&mut self, _: Departure, _: Time) -> Verdict {
+    fn release(&mut self, _: Departure, _: Time) -> QueueAction {
         self.0 += 1;
-        if self.0 % 2 == 1 { Verdict::Dropped(DropReason::Early) } else { Verdict::Queued }
+        if self.0 % 2 == 1 { QueueAction::Dropped(DropReason::Early) } else { QueueAction::Queued }
     }
 }
 
 #[test]
-fn a_law_from_outside_can_rule_a_fifo() {
+fn a_policy_from_outside_can_drive_a_fifo() {
     let mut queue = Fifo::new(DropOdd(0));
     for id in 0..5 {
         queue.enqueue(Pkt::new(id, 100, Ecn::NotEct), Time::ZERO);

@@ -5,7 +5,7 @@
 
 use crate::link::LinkState;
 use knee_queue::time::Time;
-use knee_queue::{DynamicThreshold, Packet, Qdisc, Verdict};
+use knee_queue::{DynamicThreshold, Packet, Qdisc, QueueAction};
 use knee_run::outcome::{QueueOutcome, QueueSample};
 use knee_run::spec::Network;
 use std::cell::RefCell;
@@ -61,7 +61,7 @@ pub(crate) fn enqueue<P: Packet>(
     qdisc: &mut impl Qdisc<P>,
     packet: P,
     now: Time,
-) -> Verdict {
+) -> QueueAction {
     let len_bytes = packet.len_bytes();
     if share.as_ref().is_some_and(|share| !share.admits(qdisc.len_bytes(), len_bytes)) {
         return qdisc.refuse(len_bytes);

@@ -13,7 +13,7 @@ use crate::random::Random;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Part,
-    Qdisc, Shaped, TokenBucket, Verdict,
+    Qdisc, QueueAction, Shaped, TokenBucket,
 };
 use knee_run::flow_control::pause_time;
 use knee_run::outcome::{QueueOutcome, QueueSample};
@@ -307,16 +307,16 @@ impl LinkState {
                 self.counts.offered_pkts += 1;
                 fifo.forget_departed(now);
                 match fifo.admission.admit(fifo.backlog(), len_bytes, ecn, now) {
-                    Verdict::Dropped(reason) => {
+                    QueueAction::Dropped(reason) => {
                         count_drop(&mut self.counts, reason);
                         packets.free(id);
                         return Sent::Dropped;
                     }
-                    Verdict::Marked => {
+                    QueueAction::Marked => {
                         packet.tos.set_ecn(Ecn::Ce);
                         self.counts.marked_pkts += 1;
                     }
-                    Verdict::Queued => {}
+                    QueueAction::Queued => {}
                 }
                 self.counts.sent_pkts += 1;
                 self.counts.sent_bytes += u64::from(len_bytes);
@@ -370,13 +370,13 @@ impl LinkState {
 
     fn after_enqueue(
         &mut self,
-        verdict: Verdict,
+        verdict: QueueAction,
         (index, id): (u32, u32),
         packets: &mut Packets,
         now: Time,
         (events, random): (&mut Events, &mut Random),
     ) -> Sent {
-        if let Verdict::Dropped(_) = verdict {
+        if let QueueAction::Dropped(_) = verdict {
             self.free_dropped(packets, Some(id));
             self.settle_share();
             return Sent::Dropped;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    AnyQdisc, Backlog, Ecn, Limit, LimitPer, Packet, Part, Qdisc, QueueConfig, Shaped, TokenBucket,
-    Verdict,
+    AnyQdisc, Backlog, Ecn, Limit, LimitPer, Packet, Part, Qdisc, QueueAction, QueueConfig, Shaped,
+    TokenBucket,
 };
 
 /// A packet with a number, which says all that its length and ECN field do not.
@@ -52,7 +52,7 @@ impl Packet for Pkt {
     }
 }
 
-/// What a host does.
+/// One operation of a host on a queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Wait { ps: u64 },
@@ -91,11 +91,11 @@ pub(crate) struct Model<Q> {
     pub(crate) delivered_ids: Vec<u64>,
     /// How many queues it consists of; 0: it is one.
     pub(crate) parts: usize,
-    /// What tells packets apart that may overtake each other; `None`: this one may overtake any.
+    /// Class of a packet: packets of one class keep their order. `None`: this packet may overtake any.
     class: fn(&Pkt) -> Option<u64>,
     /// The last delivered of each class.
     last_ids: HashMap<u64, u64>,
-    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) actions: Vec<QueueAction>,
 }
 
 impl<Q: Qdisc<Pkt>> Model<Q> {
@@ -121,7 +121,7 @@ impl<Q: Qdisc<Pkt>> Model<Q> {
             offered: Backlog::default(),
             delivered: Backlog::default(),
             delivered_ids: Vec::new(),
-            verdicts: Vec::new(),
+            actions: Vec::new(),
         }
     }
 
@@ -157,18 +157,18 @@ impl<Q: Qdisc<Pkt>> Model<Q> {
         self.offered.pkts += 1;
         self.offered.bytes += u64::from(len_bytes);
         let before = (self.queue.len_pkts(), *self.queue.stats());
-        let verdict = self.queue.enqueue(Pkt::new(id, len_bytes, ecn), self.now);
-        self.verdicts.push(verdict);
+        let action = self.queue.enqueue(Pkt::new(id, len_bytes, ecn), self.now);
+        self.actions.push(action);
 
         let after = self.queue.stats();
-        match verdict {
+        match action {
             // FQ-CoDel may drop others of its flow with it.
-            Verdict::Dropped(_) => assert!(self.queue.len_pkts() <= before.0),
-            Verdict::Marked => {
+            QueueAction::Dropped(_) => assert!(self.queue.len_pkts() <= before.0),
+            QueueAction::Marked => {
                 assert!(ecn.is_capable());
                 assert!(after.marked_pkts > before.1.marked_pkts);
             }
-            Verdict::Queued => assert_eq!(after.enqueued_pkts, before.1.enqueued_pkts + 1),
+            QueueAction::Queued => assert_eq!(after.enqueued_pkts, before.1.enqueued_pkts + 1),
         }
     }
 

@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn refusals_name_keys_and_kinds_that_there_are() {
         let rate = Rate::from_bps(1_000_000_000).unwrap();
-        let at = knee_queue::Place { frame_bytes: 1514, rate, has_burst: false };
+        let at = knee_queue::PortProperties { frame_bytes: 1514, rate, has_burst: false };
         let all = QueueConfig::each(at);
         let kinds: Vec<_> = all.iter().map(QueueConfig::kind).collect();
         let mut refused = Vec::new();
