@@ -7,7 +7,7 @@
 use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use knee_pcap::{Input, Options, analyse};
+use knee_pcap::{AnalysisOptions, Input, analyse};
 use knee_queue::Ecn;
 use knee_wire::Segment;
 use knee_wire::packet::Packet;
@@ -28,7 +28,7 @@ fn main() {
         for _ in 0..REPEATS {
             let input = Input::Reader("bench".to_owned(), Box::new(Cursor::new(file.clone())));
             let start = cpu_seconds();
-            let analysis = analyse(vec![input], &Options::default(), &mut |_| ()).unwrap();
+            let analysis = analyse(vec![input], &AnalysisOptions::default(), &mut |_| ()).unwrap();
             speeds.push(packets as f64 / (cpu_seconds() - start));
             assert_eq!(analysis.whole.files[0].tcp_packets, packets);
         }

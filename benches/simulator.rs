@@ -180,7 +180,7 @@ fn run(network: knee_run::spec::Network, flows: Vec<Flow>, ms: u64) -> Run {
         flows,
         pings: Vec::new(),
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     }
 }
 

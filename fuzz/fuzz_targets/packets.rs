@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use knee_fuzz::{Numbers, reached};
 use knee_pcap::diagnosis::findings;
-use knee_pcap::{Input, Options, Show, analyse, text};
+use knee_pcap::{AnalysisOptions, Input, Show, analyse, text};
 use knee_queue::Ecn;
 use knee_wire::Segment;
 use knee_wire::packet::Packet;
@@ -266,7 +266,7 @@ knee_fuzz::target!(|bytes: &[u8]| {
     }
     let named = |(at, file)| Input::Reader(format!("file {at}"), Box::new(Cursor::new(file)));
     let inputs = files.into_iter().enumerate().map(named).collect();
-    let options = Options { flows: vec![1], ..Options::default() };
+    let options = AnalysisOptions { flows: vec![1], ..AnalysisOptions::default() };
     let mut analysis = analyse(inputs, &options, &mut |_| ()).expect("what we have written");
     analysis.findings = findings(&analysis);
     analysis.findings.iter().for_each(|finding| reached(finding.kind));

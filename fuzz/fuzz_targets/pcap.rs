@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use knee_fuzz::{check_message, reached};
 use knee_pcap::diagnosis::findings;
-use knee_pcap::{Input, Options, Show, analyse, text};
+use knee_pcap::{AnalysisOptions, Input, Show, analyse, text};
 
 const BETWEEN: &[u8] = b"%%%%";
 
@@ -24,7 +24,12 @@ fn captures(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 knee_fuzz::target!(|bytes: &[u8]| {
     let named = |(at, file)| Input::Reader(format!("file {at}"), Box::new(Cursor::new(file)));
     let inputs: Vec<_> = captures(bytes).into_iter().enumerate().map(named).collect();
-    let options = Options { flows: vec![1], most_live: 64, most_flows: 16, ..Options::default() };
+    let options = AnalysisOptions {
+        flows: vec![1],
+        most_live: 64,
+        most_flows: 16,
+        ..AnalysisOptions::default()
+    };
     match analyse(inputs, &options, &mut |_| ()) {
         Ok(mut analysis) => {
             analysis.findings = findings(&analysis);

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use knee_algo::{NEEDS_ECN, TcpSock, ecn_flags};
-use knee_netns::{Found, Id};
+use knee_netns::{FoundNamespace, Id};
 use libbpf_rs::{Iter, Link, Map, MapCore as _, MapFlags, Object, OpenObject, ProgramMut};
 
 use crate::load::{open_object, with_log};
@@ -316,7 +316,7 @@ impl Connections {
     ///
     /// # Errors
     /// [`Error::Read`]; to enter takes CAP_SYS_ADMIN.
-    pub fn read_in(&self, namespace: &Found) -> Result<Vec<Connection>, Error> {
+    pub fn read_in(&self, namespace: &FoundNamespace) -> Result<Vec<Connection>, Error> {
         namespace.run(|| self.read()).map_err(cannot_read)?
     }
 

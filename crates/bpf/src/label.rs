@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{ErrorKind, Link, Object, OpenObject};
 use rustix::net::{AddressFamily, SocketType};
@@ -198,8 +198,7 @@ impl Host {
         if let (Some(device), true) = (device, wanted.is_empty()) {
             let what = match all.unknown.first() {
                 Some((namespace, why)) => format!(
-                    "whether labels are written at {device} is not known, as {namespace} cannot be \
-                     looked at: {why}"
+                    "whether labels are written at {device} is not known, as {namespace} cannot be examined: {why}"
                 ),
                 None => format!("no labels are written at {device}: see knee plb show"),
             };
@@ -274,7 +273,7 @@ fn pinned(pins: &Path) -> Result<Vec<Pinned>, Error> {
     Ok(all)
 }
 
-fn labels_in(namespace: &Found) -> Result<Vec<LabelsAt>, Error> {
+fn labels_in(namespace: &FoundNamespace) -> Result<Vec<LabelsAt>, Error> {
     let netns_cookie = Some(cookie_of(namespace)?);
     let mut all = Vec::new();
     for (index, device) in devices(namespace)? {
@@ -549,7 +548,7 @@ fn remove(pin: &Path) -> Result<(), Error> {
 }
 
 /// Numbers and names of a namespace's devices.
-fn devices(namespace: &Found) -> Result<Vec<(u32, String)>, Error> {
+fn devices(namespace: &FoundNamespace) -> Result<Vec<(u32, String)>, Error> {
     let read = || {
         // SAFETY: it only asks; the list is given back below.
         let list = unsafe { libc::if_nameindex() };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::connections::{Iteration, cannot_read};
@@ -153,7 +153,11 @@ impl Migration {
     /// # Errors
     /// [`Error::NotBuilt`], [`Error::NotPermitted`], [`Error::Load`], [`Error::Inspect`],
     /// [`Error::Read`].
-    pub fn run(&self, mut plan: Vec<Planned>, namespaces: &[Found]) -> Result<Vec<Planned>, Error> {
+    pub fn run(
+        &self,
+        mut plan: Vec<Planned>,
+        namespaces: &[FoundNamespace],
+    ) -> Result<Vec<Planned>, Error> {
         let inspect = |source| Error::Inspect { what: "the list of connections to move", source };
         let todo: Vec<_> = plan.iter().filter(|one| one.outcome == Outcome::Planned).collect();
         if todo.is_empty() {

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use knee_bpf::host::congctl::{forget, routes_naming};
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use knee_testbed::net::{Namespace, ip};
 
 /// Has the networks 10.1.0.0/24 and 2001:db8:1::/64 on va, and those with a 2 on vb.
 struct Host {
     namespace: Namespace,
-    found: Found,
+    found: FoundNamespace,
 }
 
 /// `None`: this kernel's tests are skipped.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use knee_algo::Algorithm;
 use knee_bpf::{Connection, Connections, Embedded, Inside, Loaded, State, Value};
-use knee_netns::{Found, Namespace};
+use knee_netns::{FoundNamespace, Namespace};
 use knee_testbed::net::{Pair, Path, SERVER, choose, cookie};
 use knee_testbed::own_name;
 
@@ -121,7 +121,7 @@ fn send(mut from: &TcpStream, mut to: &TcpStream, bytes: usize) {
     thread::sleep(Duration::from_millis(100));
 }
 
-fn found(namespace: &Namespace) -> Found {
+fn found(namespace: &Namespace) -> FoundNamespace {
     namespace.run(knee_netns::current).unwrap()
 }
 

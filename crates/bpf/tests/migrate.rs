@@ -8,7 +8,7 @@ use std::thread;
 
 use knee_algo::Algorithm;
 use knee_bpf::{Connections, Embedded, Filter, Inside, Loaded, Migration, Outcome, Planned};
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use knee_testbed::net::{Pair, Path, chosen, connect, listen, sysctl};
 use knee_testbed::own_name;
 
@@ -25,11 +25,11 @@ fn transfer(from: &mut TcpStream, to: &mut TcpStream) {
 }
 
 /// The namespaces of the pair, client's first.
-fn namespaces(pair: &Pair) -> [Found; 2] {
+fn namespaces(pair: &Pair) -> [FoundNamespace; 2] {
     [&pair.client, &pair.server].map(|host| host.run(knee_netns::current).unwrap())
 }
 
-fn plan(migration: &Migration, namespaces: &[Found]) -> Vec<Planned> {
+fn plan(migration: &Migration, namespaces: &[FoundNamespace]) -> Vec<Planned> {
     let reader = Connections::open().unwrap();
     let connections = namespaces.iter().flat_map(|one| reader.read_in(one).unwrap()).collect();
     migration.plan(connections)

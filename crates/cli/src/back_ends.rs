@@ -169,7 +169,7 @@ fn lab(on: &On, _: &str) -> Result<Made, Failure> {
              --on sim",
         );
     }
-    let options = knee_lab::Options {
+    let options = knee_lab::LabOptions {
         offloads: match on.offloads {
             Some(Offloads::On) => knee_lab::site::Offloads::On,
             _ => knee_lab::site::Offloads::Off,

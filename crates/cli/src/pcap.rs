@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use knee_files::Unreadable;
-use knee_pcap::{Analysis, Flow, Input, Options, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Flow, Input, analyse};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         None => Ok(args.files.iter().map(|name| Input::named(name)).collect()),
     };
     let flows = args.flow.filter(|_| args.packets).into_iter().collect();
-    let options = Options { flows, ..Options::default() };
+    let options = AnalysisOptions { flows, ..AnalysisOptions::default() };
     let analysis = written(inputs()?, &options, args.csv.as_deref(), &files.stop)?;
     if let Some(id) = args.flow.filter(|id| u64::from(*id) > analysis.whole.flows || *id == 0) {
         let flows = analysis.whole.flows;
@@ -174,7 +174,7 @@ impl Read for Source {
 /// Analyses captures; with the results as CSV in a directory, if there is one. Between two steps it looks whether it is to stop.
 pub(crate) fn written(
     inputs: Vec<Input>,
-    options: &Options,
+    options: &AnalysisOptions,
     dir: Option<&Path>,
     stop: &AtomicBool,
 ) -> Result<Analysis, Failure> {
@@ -244,7 +244,8 @@ pub(crate) fn report(
         }
     }
     let dir = Passing::make(dir)?;
-    let options = Options { flows, most_packets: REPORT_PACKETS, ..Options::default() };
+    let options =
+        AnalysisOptions { flows, most_packets: REPORT_PACKETS, ..AnalysisOptions::default() };
     written(inputs, &options, Some(dir.0), stop)?;
     knee_report::write(dir.0, html).map_err(|error| Failure::Says(error.to_string()))
 }

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use knee_script::random::conversation;
-use knee_script::{Limits, Profile, Refusal, Script, Settings, Stack, Verdict, play_again_if_late};
+use knee_script::{
+    Limits, Profile, Refusal, Script, ScriptOutcome, Settings, Stack, play_again_if_late,
+};
 
 use crate::{CHECK_FAILED, DONE, Failure, print};
 
@@ -77,7 +79,7 @@ fn one(wanted: &Wanted<'_>, seed: u64, make: &Make<'_>) -> Result<bool, Failure>
         })
         .map_err(says)?;
     let lines = text.lines().count();
-    let Verdict::Differs(why) = settled.played.verdict else {
+    let ScriptOutcome::Differs(why) = settled.played.outcome else {
         print(&format!("pass     {name} ({lines} lines)\n"))?;
         return Ok(true);
     };

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use knee_pcap::{Input, Options};
+use knee_pcap::{AnalysisOptions, Input};
 
 use crate::library::results;
 use crate::pcap::{self, Files};
@@ -56,7 +56,7 @@ fn analysed(files: &[PathBuf], dir: &Path, opener: &Files) -> Result<Vec<String>
         let opened = knee_files::open_file(file, "capture");
         let opened = opened.map_err(|why| format!("{}: {why}", name(file)))?;
         let head = vec![Input::Reader(name(file), Box::new(opened.take(HEAD_BYTES)))];
-        let read = knee_pcap::analyse(head, &Options::default(), &mut |_| ());
+        let read = knee_pcap::analyse(head, &AnalysisOptions::default(), &mut |_| ());
         read.map(drop).map_err(|why| why.to_string())
     };
     let (mut whole, mut unread) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ fn analysed(files: &[PathBuf], dir: &Path, opener: &Files) -> Result<Vec<String>
     }
     if !whole.is_empty() {
         let inputs = || opener.open(&whole, name);
-        let (stop, options) = (&opener.stop, Options::default());
+        let (stop, options) = (&opener.stop, AnalysisOptions::default());
         let analysis = pcap::written(inputs()?, &options, Some(dir), stop)?;
         pcap::report(inputs()?, &analysis, &dir.join("report.html"), &dir.join("packets"), stop)?;
     }

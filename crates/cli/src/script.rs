@@ -10,8 +10,8 @@ use std::thread;
 
 use clap::ValueEnum;
 use knee_script::{
-    Limits, LinuxVersion, Played, Profile, Refusal, Script, Settings, Settled, SimStack, Stack,
-    Verdict, capture, play_again_if_late,
+    Limits, LinuxVersion, Played, Profile, Refusal, Script, ScriptOutcome, Settings, Settled,
+    SimStack, Stack, capture, play_again_if_late,
 };
 use serde_json::{Value as Json, json};
 
@@ -433,10 +433,10 @@ impl Tally {
             self.could_not += 1;
             return;
         };
-        match &settled.played.verdict {
-            Verdict::Passed => self.passed += 1,
-            Verdict::NotForThis(_) => self.not_for_this += 1,
-            Verdict::Differs(_) => self.differ += 1,
+        match &settled.played.outcome {
+            ScriptOutcome::Passed => self.passed += 1,
+            ScriptOutcome::NotForThis(_) => self.not_for_this += 1,
+            ScriptOutcome::Differs(_) => self.differ += 1,
         }
         if against.is_kernel() {
             self.again += usize::from(settled.attempts > 1);
@@ -471,19 +471,19 @@ fn told(name: &str, settled: &Settled, account: bool) -> String {
     let mut out = String::new();
     let Settled { played, attempts, .. } = settled;
     let last = played.account.len().saturating_sub(ACCOUNT_BEFORE_DIFFERENCE);
-    let shown = match (&played.verdict, account) {
+    let shown = match (&played.outcome, account) {
         (_, true) => &played.account[..],
-        (Verdict::Differs(_), false) => &played.account[last..],
+        (ScriptOutcome::Differs(_), false) => &played.account[last..],
         _ => &[],
     };
-    match &played.verdict {
-        Verdict::Passed => {
+    match &played.outcome {
+        ScriptOutcome::Passed => {
             let _ = writeln!(out, "pass     {name}");
         }
-        Verdict::NotForThis(why) => {
+        ScriptOutcome::NotForThis(why) => {
             let _ = writeln!(out, "not      {name}: {why}");
         }
-        Verdict::Differs(difference) => {
+        ScriptOutcome::Differs(difference) => {
             let version = name.strip_prefix(&difference.file).unwrap_or_default();
             let _ = writeln!(out, "DIFFERS{version}  {difference}");
             if *attempts > 1 {
@@ -517,10 +517,10 @@ fn json(play: &Play, ended: &Ended) -> Json {
         }
     };
     let played = &settled.played;
-    let (verdict, line, text) = match &played.verdict {
-        Verdict::Passed => ("passed", None, None),
-        Verdict::NotForThis(why) => ("not for this version", None, Some(why.clone())),
-        Verdict::Differs(error) => ("differs", Some(error.line), Some(error.text.clone())),
+    let (verdict, line, text) = match &played.outcome {
+        ScriptOutcome::Passed => ("passed", None, None),
+        ScriptOutcome::NotForThis(why) => ("not for this version", None, Some(why.clone())),
+        ScriptOutcome::Differs(error) => ("differs", Some(error.line), Some(error.text.clone())),
     };
     add(json!({
         "verdict": verdict,

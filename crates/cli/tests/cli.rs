@@ -402,7 +402,7 @@ fn the_report_of_a_run_says_what_its_captures_show() {
     assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
     let html = report("res", "all of it.html");
     for words in [
-        "<p class=\"warn\">s2-run-0.pcapng: it is no pcap and no pcapng file</p>",
+        "<p class=\"warn\">s2-run-0.pcapng: it is neither a pcap nor a pcapng file</p>",
         "<p class=\"warn\">s2-run-2.pcapng: cannot read: ",
         "<p class=\"warn\">r-run-2.pcapng: is a named pipe, not a capture</p>",
         "data-label=\"Files\">16</td>",

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use knee_pcap::model::PacketRow;
-use knee_pcap::{Analysis, Flow, Input, Options, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Flow, Input, analyse};
 use knee_testbed::kernel_is_ready;
 use sender::Sender;
 use table::{Of, Pair, Table, between, same, within};
@@ -96,7 +96,8 @@ impl Ran<'_> {
         let file = |host| Input::File(self.dir.join(format!("{host}-run-{}.pcapng", self.run)));
         let inputs = ["s1", "s2", "s3"].map(file).into();
         let flows = (1..=2 * self.flows.len() as u32).collect();
-        analyse(inputs, &Options { flows, ..Options::default() }, &mut |_| ()).unwrap()
+        analyse(inputs, &AnalysisOptions { flows, ..AnalysisOptions::default() }, &mut |_| ())
+            .unwrap()
     }
 
     fn ones<'a>(&'a self, analysis: &'a Analysis) -> Vec<One<'a>> {

@@ -100,7 +100,7 @@ fn what_cannot_be_recorded_is_said() {
     };
     fs::write(folder.join("text.pcap"), "no capture, although it is called one").unwrap();
     let text = says(&["script", "--record", "text.pcap"]);
-    assert_eq!(text, "knee: text.pcap: it is no pcap and no pcapng file\n");
+    assert_eq!(text, "knee: text.pcap: it is neither a pcap nor a pcapng file\n");
     assert!(says(&["script", "--record", "run.toml", "--on", "sim"]).contains("--on"));
     assert!(says(&["script", "--flow", "1", "a.script"]).contains("--record"));
     assert!(says(&["script", "--record", "run.toml", "text.pcap"]).contains("takes one"));

@@ -10,7 +10,7 @@ use knee_algo::Algorithm;
 use knee_file::keys::{Key, List, Text};
 use knee_file::{Error, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
+use knee_run::spec::{Cc, MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
 
 use crate::cases::MAX_RUNS;
 use crate::memory::Memory;
@@ -128,10 +128,10 @@ impl Scenario {
     /// starts its flows at the same times in every case.
     pub(crate) fn run(&self, seed: u64, repeat: u32) -> Run {
         let seed = run_seed(seed, repeat);
-        let (mut flows, mut pings, mut order) = (Vec::new(), Vec::new(), Order::default());
+        let (mut flows, mut pings, mut schedule) = (Vec::new(), Vec::new(), Schedule::default());
         let groups = self.group_of_entries();
         for (entry, (spec, group)) in self.traffic.iter().zip(groups).enumerate() {
-            spec.build((entry, group), seed, &mut flows, &mut pings, &mut order);
+            spec.build((entry, group), seed, &mut flows, &mut pings, &mut schedule);
         }
         let mut run = Run {
             seed,
@@ -141,7 +141,7 @@ impl Scenario {
             flows,
             pings,
             sampling: self.sampling,
-            order,
+            schedule,
         };
         self.scale.apply(&mut run);
         run

@@ -13,7 +13,7 @@ use knee_file::units::Size;
 use knee_file::{Error, Reader, keys, one_of};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{ETHERNET_BYTES, Ecn};
-use knee_run::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
+use knee_run::spec::{Cc, Flow, NodeId, Ping, Schedule, Traffic};
 
 use crate::arrivals::{self, Arrivals};
 use crate::cc::{PARAMS, read_cc};
@@ -713,7 +713,7 @@ impl TrafficSpec {
         seed: u64,
         flows: &mut Vec<Flow>,
         pings: &mut Vec<Ping>,
-        order: &mut Order,
+        schedule: &mut Schedule,
     ) {
         let mut jitter = Random::new(seed, &[entry as u64, 1]);
         let start = Time::ZERO + self.start;
@@ -785,7 +785,7 @@ impl TrafficSpec {
                     let rounds = connections.rounds;
                     let per_target = connections.all_to_all;
                     let of_entry = waiting::Entry { first, start, rounds, per_target };
-                    waiting.arrange(&mut flows[first..], &of_entry, random, order);
+                    waiting.arrange(&mut flows[first..], &of_entry, random, schedule);
                 }
             }
         }

@@ -104,7 +104,7 @@ fn every_host_sends_to_every_other_once() {
     pairs.dedup();
     assert_eq!(pairs.len(), 30);
     assert!(pairs.iter().all(|(from, to)| from != to));
-    let lanes = &run.order.series[0].rounds[0];
+    let lanes = &run.schedule.series[0].rounds[0];
     assert_eq!((lanes.len(), lanes[0].flows.len()), (6, 5));
 }
 

@@ -10,7 +10,7 @@
 /// Windows have at least this many samples.
 pub const WINDOW_MIN: usize = 50;
 
-/// What an alignment found.
+/// Result of an alignment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aligned {
     /// RMS of the differences after alignment, over the mean of theirs.

@@ -7,7 +7,7 @@ use knee_run::outcome::{FlowOutcome, Outcome, QueueOutcome};
 use knee_run::spec::Run;
 use std::collections::BTreeMap;
 
-/// What is taken from one run.
+/// Measurements of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Run-level values by name; one that was not measured is absent.
@@ -35,15 +35,15 @@ pub type Measure = Box<dyn Fn(&Run, Outcome) -> Measured + Send + Sync>;
 /// Judges all runs of a case, in their order.
 pub type Judge = Box<dyn Fn(&[Measured]) -> Result<Vec<Line>, Error> + Send + Sync>;
 
-/// One case.
+/// A reference case: its runs, measurements and comparison.
 pub struct Case {
     /// Table and row, e.g. `incast10/dctcp-10kB`.
     pub name: String,
-    /// What to simulate.
+    /// Runs to simulate.
     pub runs: Vec<Run>,
-    /// What is taken from each.
+    /// Measurement of each run.
     pub measure: Measure,
-    /// What is made of it.
+    /// Comparison with the reference.
     pub judge: Judge,
 }
 

@@ -11,7 +11,7 @@ pub use knee_exp::difference::Verdict;
 /// One line of a table.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What is compared, with its unit.
+    /// Metric with its unit.
     pub metric: String,
     /// Mean of the reference, or its share.
     pub theirs: f64,
@@ -22,7 +22,7 @@ pub struct Line {
     pub ours_runs: usize,
     /// Half the width of the 95 % interval of the difference; `None`: deterministic.
     pub half_width: Option<f64>,
-    /// What the percentages are of.
+    /// Reference value of the percentages.
     pub scale: f64,
     /// By the rule.
     pub verdict: Verdict,

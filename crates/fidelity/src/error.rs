@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of reference data and options.
 
 use std::io;
 use std::path::PathBuf;

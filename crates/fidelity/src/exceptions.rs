@@ -10,7 +10,7 @@ pub struct Exception {
     pub case: String,
     /// Name of the metric; a trailing `*` stands for any rest.
     pub metric: String,
-    /// Why.
+    /// Cause of the difference.
     pub cause: String,
 }
 

@@ -129,7 +129,7 @@ fn run(options: &Options, stdout: &mut impl Write) -> Result<bool, Error> {
 
 fn print(stdout: &mut impl Write, text: &str) -> Result<(), Error> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Error::Unprinted(error))
         }

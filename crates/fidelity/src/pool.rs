@@ -11,7 +11,7 @@ thread_local! {
     static CURRENT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Which run this thread is at: for the message of a panic.
+/// The run of this thread, for the message of a panic.
 pub fn current_run() -> String {
     CURRENT.with_borrow(Clone::clone)
 }

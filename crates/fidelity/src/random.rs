@@ -11,7 +11,7 @@
 pub enum Random {
     /// As Python's `random.Random(seed)`.
     Python(Box<MersenneTwister>),
-    /// Our own.
+    /// SplitMix64 generator.
     Own(SplitMix),
 }
 
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// SplitMix64.
+/// SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What all cases gave.
+/// Results of all cases.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Cases with their lines, in the order of the tables.
     pub cases: Vec<(String, Vec<Line>)>,
-    /// Known exceptions.
+    /// Known differences with their causes.
     pub exceptions: Vec<Exception>,
     /// Algorithms of the tables that do not exist, with their rows.
     pub skipped: BTreeMap<String, usize>,
@@ -40,7 +40,7 @@ impl Report {
         exception.map(|known| known.cause.as_str())
     }
 
-    /// Totals.
+    /// Numbers of comparisons by result.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for (case, lines) in &self.cases {
@@ -138,7 +138,7 @@ impl Report {
 
     fn skipped_text(&self) -> String {
         let rows = self.skipped.iter().map(|(name, rows)| format!("{name} ({rows} rows)"));
-        format!("{}: not there yet", rows.collect::<Vec<_>>().join(", "))
+        format!("{}: no result yet", rows.collect::<Vec<_>>().join(", "))
     }
 
     /// As a page for the documentation.
@@ -169,7 +169,7 @@ impl Report {
         out
     }
 
-    /// As JSON.
+    /// The report as JSON.
     pub fn json(&self) -> Value {
         let line = |case: &str, line: &Line| {
             json!({

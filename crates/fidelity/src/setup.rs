@@ -58,12 +58,12 @@ impl Algo {
     }
 }
 
-/// A FIFO of so many full packets, in bytes.
+/// A FIFO for this many full packets, with its limit in bytes.
 pub fn bfifo(bytes: u64) -> QueueConfig {
     QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(bytes) })
 }
 
-/// A FIFO of so many packets.
+/// A FIFO with this limit in packets.
 pub fn pfifo(pkts: u32) -> QueueConfig {
     QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) })
 }
@@ -192,7 +192,7 @@ impl Path {
             flows: Vec::new(),
             pings: Vec::new(),
             sampling: Sampling::default(),
-            order: Default::default(),
+            schedule: Default::default(),
         }
     }
 

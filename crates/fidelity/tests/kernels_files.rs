@@ -161,7 +161,7 @@ impl fmt::Write for Digest {
     }
 }
 
-/// Of one algorithm, over all runs.
+/// Sums for one algorithm, over all runs.
 #[derive(Clone, Debug, Default)]
 struct Found {
     runs: usize,

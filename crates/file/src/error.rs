@@ -1,4 +1,4 @@
-//! What a file should not say, in one sentence.
+//! Errors of configuration files, each in one sentence.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ pub struct Error {
     pub key: String,
     /// The value as written; empty: no particular one.
     pub value: String,
-    /// What was expected.
+    /// The expected value, in words.
     pub message: String,
-    /// What a compiler or another tool said of it, in its own lines; mostly nothing.
+    /// Output of a compiler or another tool; usually empty.
     pub lines: Box<str>,
 }
 
@@ -28,7 +28,7 @@ pub enum Origin {
     Nowhere,
     /// On this line of the file, from 1.
     Line(u32),
-    /// In `--set`.
+    /// The value comes from `--set`.
     CommandLine,
 }
 

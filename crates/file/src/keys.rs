@@ -8,15 +8,15 @@ use serde_json::{Value as Json, json};
 use crate::tree::{Node, Value as Tree};
 use crate::units::Quantity;
 
-/// What there is to know of a key, but for the type of its value.
+/// Description of a key, apart from the type of its value.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     name: &'static str,
-    /// What it means, in one line.
+    /// Meaning of the key, in one line.
     says: &'static str,
     /// A value, for the message of who leaves it out.
     pub(crate) example: &'static str,
-    /// What it is where it is left out, where that is not one value.
+    /// Default in words, if it is not one value.
     usually: &'static str,
     /// Bounds of a quantity, as written; empty: none but the unit's own.
     least: &'static str,
@@ -54,13 +54,13 @@ impl About {
         self
     }
 
-    /// The key.
+    /// Name of the key in files.
     pub fn name(&self) -> &'static str {
         // A key that is a word of Rust has this before it.
         self.name.strip_prefix("r#").unwrap_or(self.name)
     }
 
-    /// What it is that must be written, as in a file.
+    /// Example of a required key, as in a file.
     pub(crate) fn written(&self) -> String {
         match self.example.parse::<u64>() {
             Ok(_) => self.example.to_owned(),
@@ -111,13 +111,13 @@ impl About {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: String,
-    /// What it means, in one line.
+    /// Meaning of the key, in one line.
     pub says: String,
-    /// What it takes, in words.
+    /// Allowed values, in words.
     pub value: String,
-    /// What it takes, as JSON Schema.
+    /// Allowed values, as JSON Schema.
     pub schema: Json,
-    /// What it is where it is left out, in words; may be empty.
+    /// Default in words; may be empty.
     pub default: String,
     /// Whether it must be written.
     pub is_needed: bool,
@@ -128,7 +128,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Of a key whose value is described like this, in words and as JSON Schema.
+    /// Entry of a key with these allowed values, in words and as JSON Schema.
     pub fn new(key: &'static str, says: &'static str, takes: (String, Json)) -> Entry {
         About::new(key, says).entry(None, takes)
     }
@@ -167,7 +167,7 @@ pub struct Table {
     pub shape: fn() -> Shape,
 }
 
-/// Which keys a table has.
+/// Keys of a table.
 #[derive(Debug)]
 pub enum Shape {
     Keys(Vec<Entry>),
@@ -179,9 +179,9 @@ pub enum Shape {
 
 /// A key of any type.
 pub trait Describe: Sync {
-    /// The key.
+    /// Name of the key in files.
     fn name(&self) -> &'static str;
-    /// What schema and page say of it.
+    /// Entry for schema and page.
     fn entry(&self) -> Entry;
 }
 
@@ -191,14 +191,14 @@ pub trait Keys: Sync {
     fn all(&self) -> Vec<&dyn Describe>;
 }
 
-/// What schema and page say of all keys of these groups.
+/// Entries of all keys of these groups, for schema and page.
 pub fn entries(groups: &[&dyn Keys]) -> Vec<Entry> {
     groups.iter().flat_map(|keys| keys.all()).map(Describe::entry).collect()
 }
 
 /// A type that the value of a key has.
 pub trait Kind: Copy + Sync + 'static {
-    /// What it takes, in words and as JSON Schema.
+    /// Allowed values, in words and as JSON Schema.
     fn takes(about: &About) -> (String, Json);
 
     /// A default, for manifests.
@@ -319,7 +319,7 @@ pub struct Name;
 
 impl Name {
     const MOST_CHARS: usize = 40;
-    /// What it has beside letters and digits; the last is first in a class of a pattern.
+    /// Characters allowed besides letters and digits; the last comes first in a pattern's character class.
     const MARKS: [char; 3] = ['-', '_', '+'];
 
     /// Whether a text is one.
@@ -328,7 +328,7 @@ impl Name {
         (1..=Name::MOST_CHARS).contains(&text.len()) && text.chars().all(fits)
     }
 
-    /// What it is, marks between such quotes.
+    /// Description of a name, with its marks in these quotes.
     pub(crate) fn words(quote: char) -> String {
         let [one, two, three] = Name::MARKS.map(|mark| format!("{quote}{mark}{quote}"));
         format!("1 to {} letters, digits, {one}, {two} and {three}", Name::MOST_CHARS)
@@ -359,7 +359,7 @@ pub fn list_of((words, one): (String, Json)) -> (String, Json) {
     (format!("{words}, or a list"), json!({ "anyOf": [one, list] }))
 }
 
-/// What descriptions of most kinds may say.
+/// Methods of most kinds of descriptions.
 macro_rules! descriptions {
     ($($of:ident $(<$value:ident>)?),*) => {$(
         impl $(<$value: Copy>)? $of $(<$value>)? {
@@ -370,7 +370,7 @@ macro_rules! descriptions {
                 self
             }
 
-            /// What it is where it is left out, in words, where that is not one value.
+            /// Sets the default in words, if it is not one value.
             #[must_use]
             pub const fn usually(mut self, words: &'static str) -> Self {
                 self.about.usually = words;
@@ -408,7 +408,7 @@ impl<T: Copy> Key<T> {
         Key { about: About::new(name, says), default: None }
     }
 
-    /// What it is where it is left out.
+    /// Sets the default.
     #[must_use]
     pub const fn or(mut self, default: T) -> Key<T> {
         self.default = Some(default);
@@ -444,7 +444,7 @@ impl<T: Copy> Key<T> {
         self
     }
 
-    /// What is just not enough.
+    /// Sets the exclusive lower bound.
     #[must_use]
     pub const fn above(mut self, least: &'static str) -> Key<T> {
         self.about.least = least;
@@ -524,7 +524,7 @@ impl Below {
         Below { about: About::new(name, says), table: None, is_list: false }
     }
 
-    /// This table.
+    /// Sets the keys of the table.
     #[must_use]
     pub const fn table(mut self, table: &'static Table) -> Below {
         self.table = Some(table);
@@ -539,7 +539,7 @@ impl Below {
         self
     }
 
-    /// What it is where it is left out, in words.
+    /// Sets the default in words.
     #[must_use]
     pub const fn usually(mut self, words: &'static str) -> Below {
         self.about.usually = words;
@@ -588,7 +588,7 @@ impl AsRef<str> for Below {
     }
 }
 
-/// A key that whoever reads it takes apart by hand.
+/// A key whose value the reader parses itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Special {
     about: About,
@@ -601,7 +601,7 @@ impl Special {
         Special { about: About::new(name, says), takes: || Text::takes(&About::new("", "")) }
     }
 
-    /// What it takes, in words and as JSON Schema.
+    /// Sets the allowed values, in words and as JSON Schema.
     #[must_use]
     pub const fn takes(mut self, takes: fn() -> (String, Json)) -> Special {
         self.takes = takes;
@@ -619,8 +619,8 @@ impl Describe for Special {
     }
 }
 
-/// Describes keys, in the order in which messages list them: what each means, its name, the type of its value, and what else is
-/// to be known of it. `NAME.key` is how whoever reads a table names it.
+/// Describes keys in the order of messages: meaning, name, type of the value, default and range. Readers of the table use
+/// `NAME.key`.
 ///
 /// ```
 /// use knee_file::keys::Key;

@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn file(&self) -> &'a Path {
         self.file
     }
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         self.node(key).map(|node| self.child_of(key, node, self.key(key))).transpose()
     }
 
-    /// A table below this one, as if it were there and empty where it is not.
+    /// A table below this one; a missing table reads as an empty one.
     pub fn child_or_empty(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Reader<'a>, Error> {
         let key = key.as_ref();
         Ok(self.child(key)?.unwrap_or_else(|| Reader {
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
         Err(self.error(key, format!("must be a name of {}", Name::words('"'))))
     }
 
-    /// What one of a few words means.
+    /// Value of a key that takes one of a few words.
     pub fn choose<T: Copy>(&self, key: &Choice<T>) -> Result<T, Error> {
         if key.default.is_empty() && !self.has(key) {
             return Err(self.missing(key, &key.about.written()));
@@ -375,11 +375,11 @@ mod tests {
     crate::keys! {
         /// Keys with bounds.
         static BOUNDED: BoundedKeys = "bounded" {
-            /// Quantities.
+            /// Several quantities.
             waits: Key<List<Duration>> = at_most("1 s").like("1 ms").usually("none"),
-            /// Of 32 bits.
+            /// A 32-bit number.
             number: Key<u32> = usually("none"),
-            /// A name.
+            /// A name of letters and digits.
             name: Key<Name> = needed("a"),
         }
     }

@@ -22,7 +22,7 @@ pub struct File {
 }
 
 impl File {
-    /// The schema.
+    /// JSON Schema of the file.
     pub fn schema(&self) -> Json {
         let tables = self.tables();
         let root = table_schema(self.root, true);
@@ -57,7 +57,7 @@ impl File {
         found
     }
 
-    /// Its part of the page of all keys.
+    /// Section of docs/keys.md.
     pub fn page(&self) -> String {
         self.tables().into_iter().map(|(table, _)| part(table)).collect()
     }
@@ -70,7 +70,7 @@ pub fn with_defaults<T>(
     read: impl Fn(&Reader<'_>) -> Result<T, Error>,
 ) -> Vec<Entry> {
     let notes = RefCell::default();
-    // Whoever describes a table gives an example that is not refused.
+    // The example in a table's description is valid.
     let _ = read(&Reader::root(Path::new(""), example, &notes));
     entries.iter_mut().for_each(|entry| entry.note(&notes.borrow()));
     entries

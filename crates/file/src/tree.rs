@@ -20,7 +20,7 @@ pub struct Node {
 /// Keys and values in the order of the file.
 pub type Table = Vec<(String, Node)>;
 
-/// What is written.
+/// Value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Text in quotes.
@@ -173,7 +173,7 @@ impl Node {
                     .filter(|item| is_named(item))
                     .try_for_each(|item| item.set_parts(rest, new))
             }
-            _ => Err(format!("there is nothing below it to set: it is {}", self.show())),
+            _ => Err(format!("it has no keys below it: it is {}", self.show())),
         }
     }
 }

@@ -46,7 +46,7 @@ pub trait Quantity: Sized {
     fn parse(text: &str) -> Result<Self, String>;
     /// Writes it so that `parse` reads the same value back.
     fn show(&self) -> String;
-    /// What it is, in words, and the pattern of its texts: for editors, not as strict as `parse`.
+    /// Description in words, and a pattern of its texts for editors, less strict than `parse`.
     fn written() -> (&'static str, String);
     /// Whether it is no less than another one, where one kind can be.
     fn holds(&self, _other: &Self) -> bool {
@@ -86,7 +86,7 @@ pub enum Burst {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pkts(pub u32);
 
-/// What may wait, or nothing that bounds it.
+/// Limit of a queue, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimit(pub Limit);
 

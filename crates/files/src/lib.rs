@@ -1,6 +1,6 @@
-//! How knee reads and writes files that somebody names.
+//! Reading and writing of files that a user names.
 //!
-//! A name may lead to anything: a device without an end, a pipe that nobody writes to, a file that grows. So nothing is read whole
+//! A name may lead to anything: an endless device, a pipe without a writer, a file that grows. So nothing is read whole
 //! without a limit, nothing is waited for when it is opened, and what a file is is asked of the opened one and not of its name. What is
 //! written may lie where others can write, too: [`write()`] and its like say how.
 #![forbid(unsafe_code)]

@@ -15,14 +15,14 @@ pub enum Unreadable {
     /// It is no file.
     Kind {
         is: &'static str,
-        /// What was to be read, as "policy file".
+        /// Kind of file, as "policy file".
         what: &'static str,
     },
     /// It has more bytes than any such file.
     TooLong {
-        /// The most.
+        /// Limit in bytes.
         limit: u64,
-        /// What was to be read.
+        /// Kind of file, as "policy file".
         what: &'static str,
     },
     /// It is not UTF-8.
@@ -38,7 +38,7 @@ impl fmt::Display for Unreadable {
             Unreadable::Io(why) => write!(f, "cannot read: {why}"),
             Unreadable::Kind { is, what } => write!(f, "is {is}, not {}", one(what)),
             Unreadable::TooLong { limit, what } => {
-                write!(f, "is longer than {}, the limit for {}", Bytes(*limit), one(what))
+                write!(f, "exceeds {}, the limit for {}", Bytes(*limit), one(what))
             }
             Unreadable::NotText { .. } => f.write_str("is not text in UTF-8"),
         }
@@ -109,7 +109,7 @@ pub fn open_file(path: &Path, what: &'static str) -> Result<File, Unreadable> {
     Ok(File::from(file))
 }
 
-/// Reads a file of at most so many bytes; what may be read is what [`open_file`] opens.
+/// Reads a file of at most `limit` bytes, of a kind that [`open_file`] opens.
 ///
 /// # Errors
 /// [`Unreadable`], if it is longer, no file, or cannot be read.
@@ -120,7 +120,7 @@ pub fn read_bounded(path: &Path, limit: u64, what: &'static str) -> Result<Vec<u
 /// Reads what [`open_file`] has opened, from where it is.
 ///
 /// # Errors
-/// [`Unreadable`], if it is longer than so many bytes, or cannot be read.
+/// [`Unreadable`], if it is longer than `limit` bytes, or cannot be read.
 pub fn read_open(file: File, limit: u64, what: &'static str) -> Result<Vec<u8>, Unreadable> {
     // A file of the file system says its length, and most that are too long need not be read for it.
     if file.metadata()?.len() > limit {
@@ -135,7 +135,7 @@ pub fn read_open(file: File, limit: u64, what: &'static str) -> Result<Vec<u8>, 
     }
 }
 
-/// Reads a text of at most so many bytes.
+/// Reads a text of at most `limit` bytes.
 ///
 /// # Errors
 /// As of [`read_bounded`], and if it is no text.

@@ -1,4 +1,4 @@
-//! What files say, for a terminal.
+//! Text of files, made safe for a terminal.
 
 use std::fmt;
 

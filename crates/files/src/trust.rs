@@ -1,4 +1,4 @@
-//! Directories and files that nobody else can put another in the place of.
+//! Directories and files that no other user can replace.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -32,7 +32,7 @@ pub enum Untrusted {
 impl fmt::Display for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Untrusted::Io(why) => write!(f, "cannot be looked at: {why}"),
+            Untrusted::Io(why) => write!(f, "cannot be examined: {why}"),
             Untrusted::Of { path, who } => write!(f, "{} {who}", path.display()),
         }
     }
@@ -48,8 +48,8 @@ struct Owners {
 }
 
 impl Owners {
-    /// Root; whoever has become root by sudo, who can do all that root can; and whoever could have put another program in the place of
-    /// this one, who needs no links for that: a clone's owner may be another than root who tries it.
+    /// Root; the user behind sudo, who can do all that root can; and the owner of this program, who could replace it anyway, such as
+    /// the owner of a clone.
     fn of_this_process() -> Owners {
         let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
         let (user, group) = (number("SUDO_UID"), number("SUDO_GID"));
@@ -76,9 +76,10 @@ impl Owners {
     }
 }
 
-/// Refuses, of root, a directory that somebody else can put links into or another in the place of: on the way to it, links included, each
-/// directory is to be root's (or of whoever has become root by sudo, or could change this very program) and written by nobody else. In one like /tmp, where nobody removes
-/// what is another's, the next is. Others than root may write what they can. What is not there yet is as its parent.
+/// When root runs this: refuses a directory that another user can replace or put links into. Each directory on the path, links
+/// included, must belong to root, the user behind sudo, or the owner of this program, and no other user may write to it. In a
+/// sticky directory such as /tmp, this applies to the next one. Other users may write wherever they can. A missing directory
+/// counts as its parent.
 ///
 /// # Errors
 /// [`Untrusted`].
@@ -102,9 +103,9 @@ pub fn check_own(path: &Path) -> Result<(), Untrusted> {
     check_for(path, &owners)
 }
 
-/// Refuses, of root, a file that has been opened and that somebody else owns, can write, or could have put there: it is to be root's (or
-/// of whoever has become root by sudo, or could change this very program), written by nobody else, in a directory that passes [`check`] or
-/// where nobody removes what is another's, as in /tmp.
+/// When root runs this: refuses an open file that another user owns, can write, or could have put there. It must belong to root,
+/// the user behind sudo, or the owner of this program, must not be writable by others, and must be in a directory that passes
+/// [`check`] or is sticky, such as /tmp.
 ///
 /// # Errors
 /// [`Untrusted`].
@@ -126,7 +127,7 @@ fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untru
         _ => false,
     };
     if !is_there && FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
-        let who = "is another file by now".to_owned();
+        let who = "was replaced by another file".to_owned();
         return Err(Untrusted::Of { path: path.to_owned(), who });
     }
     let mode = Mode::from_raw_mode(found.st_mode);
@@ -191,7 +192,7 @@ fn walk(path: &Path, owners: &Owners) -> Result<(OwnedFd, VecDeque<OsString>), U
             continue;
         }
         let next = match openat(here, &name, flags, Mode::empty()) {
-            // Whoever wants a directory here will hear of it.
+            // The caller that needs a directory here reports it.
             Err(rustix::io::Errno::NOTDIR) => {
                 rest.push_front(name);
                 break;
@@ -224,7 +225,7 @@ fn owned(found: &Stat, owners: &Owners, path: &Path) -> Result<(), Untrusted> {
     match owners.users.contains(&found.st_uid) {
         true => Ok(()),
         false => {
-            let who = format!("is of user {}", found.st_uid);
+            let who = format!("belongs to user {}", found.st_uid);
             Err(Untrusted::Of { path: path.to_owned(), who })
         }
     }
@@ -348,9 +349,9 @@ mod tests {
         let opened = File::open(at("sticky/file")).unwrap();
         let why = |name: &str| check_file_for(&opened, &at(name), &owners).unwrap_err().to_string();
         for name in ["own/file", "own", "own/absent", "absent/file"] {
-            assert!(why(name).ends_with("is another file by now"), "{name}: {}", why(name));
+            assert!(why(name).ends_with("was replaced by another file"), "{name}: {}", why(name));
         }
         fs::remove_file(at("sticky/file")).unwrap();
-        assert!(why("sticky/file").ends_with("is another file by now"));
+        assert!(why("sticky/file").ends_with("was replaced by another file"));
     }
 }

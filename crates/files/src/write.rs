@@ -1,8 +1,8 @@
-//! Files are written.
+//! Safe creation of files.
 //!
-//! Where somebody else can write, too, a name that can be guessed may be a link to any file by the time that it is opened. So a new
-//! file has a name that nobody can guess until it is whole, is never what a link leads to, and both names are looked up in one
-//! directory that is held open. (The `tempfile` crate guards the name alike, but looks the directory up by its path each time.)
+//! In a directory that others can write, a predictable name may become a link to any file before it is opened. So a new file has a
+//! random name until it is complete, links are never followed, and both names are resolved in one open directory. (The
+//! `tempfile` crate guards the name alike, but resolves the directory's path each time.)
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,11 +19,11 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Ends the name of a file that is not complete.
 pub const PARTIAL: &str = ".partial";
 
-/// What everybody may read, as far as the process's mask allows.
+/// Mode of new files, before the process's umask.
 const MODE: Mode = Mode::from_raw_mode(0o666);
 const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 
-/// Text that nobody can guess, for names: 16 digits.
+/// Random text for names: 16 digits.
 ///
 /// # Errors
 /// If the system has no random numbers.
@@ -32,11 +32,11 @@ pub fn mark() -> io::Result<String> {
     let got = getrandom(&mut bytes, GetRandomFlags::empty())?;
     match got == bytes.len() {
         true => Ok(format!("{:016x}", u64::from_ne_bytes(bytes))),
-        false => Err(io::Error::other("too few random numbers")),
+        false => Err(io::Error::other("the kernel gives too few random numbers")),
     }
 }
 
-/// Makes a file that is not there yet; a link of this name is one that is there. It has its name while it is written.
+/// Creates a new file; a link of this name is an error. The file has its name while it is written.
 ///
 /// # Errors
 /// What the system says.
@@ -44,7 +44,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(File::from(open(path, NEW, MODE)?))
 }
 
-/// The same, and nobody else may read it.
+/// As [`create_new`], readable by its owner only.
 ///
 /// # Errors
 /// What the system says.
@@ -94,7 +94,7 @@ impl NewFile {
     /// # Errors
     /// What the system says; or if the name is that of something else than a file.
     pub fn create(path: &Path) -> io::Result<NewFile> {
-        let name = path.file_name().ok_or_else(|| io::Error::other("it is no name of a file"))?;
+        let name = path.file_name().ok_or_else(|| io::Error::other("it is not a file name"))?;
         let dir = Dir::of(path)?;
         dir.check_replaceable(name)?;
         let mut partial = OsString::from(".");
@@ -135,7 +135,7 @@ impl Write for NewFile {
     }
 }
 
-/// What was written can be read before it has its name.
+/// Reads back the written data before the file gets its name.
 impl Read for NewFile {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.file.read(bytes)
@@ -199,7 +199,7 @@ impl Dir {
         let owner = rustix::fs::fstat(&dir.handle)?.st_uid;
         match owner == rustix::process::geteuid().as_raw() {
             true => Ok(dir),
-            false => Err(io::Error::other("somebody else has put another directory in its place")),
+            false => Err(io::Error::other("another directory has replaced it")),
         }
     }
 
@@ -217,7 +217,7 @@ impl Dir {
         PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_fd().as_raw_fd()))
     }
 
-    /// Makes a file that is not there yet.
+    /// Creates a new file.
     ///
     /// # Errors
     /// What the system says.
@@ -311,7 +311,7 @@ impl Dir {
         // Whatever this process has there, which may be a file.
         let target = readlinkat(&self.handle, name, Vec::new());
         if target.is_ok_and(|target| target.to_bytes().starts_with(b"/proc/")) {
-            return Err(io::Error::other("it is no regular file: name another"));
+            return Err(io::Error::other("it is not a regular file: name another"));
         }
         let found = match statat(&self.handle, name, AtFlags::empty()) {
             Ok(found) => FileType::from_raw_mode(found.st_mode),
@@ -321,7 +321,7 @@ impl Dir {
         match found {
             FileType::RegularFile => Ok(()),
             FileType::Directory => Err(io::Error::other("it is a directory: name a file in it")),
-            _ => Err(io::Error::other("it is no regular file: name another")),
+            _ => Err(io::Error::other("it is not a regular file: name another")),
         }
     }
 }

@@ -37,7 +37,7 @@ impl Kernel for Running {
 
     fn has_own(&self, name: &str) -> Result<(), Error> {
         let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-            .map_err(failed("the kernel does not tell its algorithms"))?;
+            .map_err(failed("the kernel does not list its algorithms"))?;
         if text.split_whitespace().any(|there| there == name) {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Kernel for Running {
 }
 
 impl Running {
-    /// With nothing in it.
+    /// No algorithm loaded.
     pub(crate) fn new() -> Running {
         Running { loaded: Vec::new() }
     }
@@ -69,7 +69,7 @@ impl Running {
     }
 }
 
-/// The base RTTs, us, that ends of flows are told (flow, whether it listens), by the flow or by its host.
+/// Base RTTs of flow ends in us, by flow and whether the end listens, from the flow's setting or its host's.
 pub(crate) fn base_rtts_us(run: &Run) -> HashMap<(u32, bool), NonZeroU32> {
     let ends = run.flows.iter().zip(0..).flat_map(|(flow, index)| {
         [false, true].map(|listens| ((index, listens), base_rtt(run, flow, listens)))
@@ -78,7 +78,7 @@ pub(crate) fn base_rtts_us(run: &Run) -> HashMap<(u32, bool), NonZeroU32> {
         .collect()
 }
 
-/// A name that nobody else has, in this process or another one.
+/// A name that is unique across processes.
 fn free_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     // 7 digits of a process, and 4 here, leave room in the 15 that the kernel has.

@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 
 use crate::calibrate::{Calibration, calibrate};
 use crate::plan::Plan;
-use crate::run::{HostSettings, Options, run};
+use crate::run::{HostSettings, LabOptions, run};
 use crate::site::Offloads;
 use crate::site::machine::Machine;
 
 /// The lab on this machine, which has been measured.
 #[derive(Debug)]
 pub struct Lab {
-    options: Options,
+    options: LabOptions,
     machine: Machine,
     calibration: Calibration,
     /// How hosts were set in the run before, as cases may set them differently.
@@ -29,7 +29,7 @@ impl Lab {
     ///
     /// # Errors
     /// What the kernel lacks or refuses.
-    pub fn new(options: Options) -> Result<Lab, Error> {
+    pub fn new(options: LabOptions) -> Result<Lab, Error> {
         let machine = Machine::this()?;
         let calibration = calibrate(&options, &AtomicBool::new(false))?;
         Ok(Lab { options, machine, calibration, hosts: Mutex::default() })
@@ -64,7 +64,7 @@ impl BackEnd for Lab {
     fn run(&self, wanted: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
         ask.check(self)?;
         let captures = ask.captures.map(ToOwned::to_owned);
-        let ran = run(wanted, &Options { captures, ..self.options.clone() }, ask.stop)?;
+        let ran = run(wanted, &LabOptions { captures, ..self.options.clone() }, ask.stop)?;
         if let Ok(mut hosts) = self.hosts.lock() {
             *hosts = ran.settings;
         }

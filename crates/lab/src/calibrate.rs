@@ -1,4 +1,4 @@
-//! What the lab can do on this machine, measured before the first run.
+//! Calibration: latency and throughput of the lab on this machine, measured before the first run.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,20 +9,20 @@ use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Sampling, Seriali
 use knee_run::topology::{Cable, Star};
 
 use crate::Error;
-use crate::run::{Options, run};
+use crate::run::{LabOptions, run};
 
-/// Of the pings, and of the transfer after them.
+/// Length of each of the two runs: pings, then one transfer.
 const LENGTH: Time = Time::from_ms(300);
 const PING_INTERVAL: Duration = Duration::from_ms(1);
 
-/// What two hosts without a queue or a rate between them reach.
+/// Latency and throughput between two hosts without a queue or a rate limit between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Calibration {
     /// RTT of a ping: median and 99th percentile.
     pub idle_rtt: [Duration; 2],
-    /// How late its packets left the switch: 99th percentile.
+    /// Lateness of the pings' packets at the switch: 99th percentile.
     pub idle_late_p99: Duration,
-    /// What one transfer reaches through the switch, bits per second on the wire.
+    /// Throughput of one transfer through the switch, bits per second on the wire.
     pub rate_bps: f64,
     /// Frames per second in both directions with it.
     pub frames_per_sec: f64,
@@ -49,8 +49,8 @@ impl Calibration {
 ///
 /// # Errors
 /// As [`run`].
-pub fn calibrate(options: &Options, stop: &AtomicBool) -> Result<Calibration, Error> {
-    let options = Options { captures: None, log: false, ..options.clone() };
+pub fn calibrate(options: &LabOptions, stop: &AtomicBool) -> Result<Calibration, Error> {
+    let options = LabOptions { captures: None, log: false, ..options.clone() };
     let idle = run(&two_hosts(false)?, &options, stop)?;
     let mut rtts: Vec<Duration> = idle.outcome.pings.iter().filter_map(|ping| ping.rtt).collect();
     rtts.sort_unstable();
@@ -58,9 +58,8 @@ pub fn calibrate(options: &Options, stop: &AtomicBool) -> Result<Calibration, Er
         let place = (rtts.len() as f64 * share) as usize;
         rtts.get(place.min(rtts.len().saturating_sub(1))).copied()
     };
-    let lost = || {
-        Error::Failed("the lab's switch brings no packet from one namespace to another".to_owned())
-    };
+    let lost =
+        || Error::Failed("the lab's switch forwards no packet between two namespaces".to_owned());
     let busy = run(&two_hosts(true)?, &options, stop)?;
     let length_s = busy.outcome.end.as_secs_f64().max(f64::MIN_POSITIVE);
     let payload_bytes = busy.outcome.flows.iter().map(|flow| flow.received_bytes).sum::<u64>();
@@ -123,6 +122,6 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         flows: if is_busy { vec![flow] } else { Vec::new() },
         pings: if is_busy { Vec::new() } else { vec![ping] },
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     })
 }

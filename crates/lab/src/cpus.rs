@@ -1,18 +1,18 @@
-//! Which CPU does what.
+//! Assignment of the switch and the applications to CPUs.
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 /// The switch has a CPU for itself, the last one; applications and the hosts' TCP are on the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cpus {
-    /// Of the switch; `None`: there is only one, or none may be chosen.
+    /// CPU of the switch; `None`: there is only one, or the affinity mask allows no choice.
     pub(crate) switch: Option<usize>,
-    /// Of applications.
+    /// CPU of the applications.
     pub(crate) traffic: Option<usize>,
 }
 
 impl Cpus {
-    /// Of those that this thread may use.
+    /// Chooses among the CPUs that this thread may use.
     pub(crate) fn choose() -> Cpus {
         let allowed = sched_getaffinity(None).map_or_else(|_| Vec::new(), |set| numbers(&set));
         match allowed.as_slice() {

@@ -8,11 +8,11 @@
 //! | --- | --- |
 //! | [`run`] | one run from beginning to end |
 //! | [`Lab`] | runs one after the other, as a back end of experiments |
-//! | [`plan`] | what a run becomes: hosts with addresses and egress shapers, the switch's network |
+//! | [`plan`] | the plan of a run: hosts with addresses and egress shapers, the switch's network |
 //! | [`site`] | namespaces, devices, shapers, routes, sysctls, offloads |
-//! | [`switch`] | frames in and out, the network in real time, verdicts, lateness |
+//! | [`switch`] | frames in and out, the network in real time, lateness |
 //! | [`traffic`] | the applications: transfers, exchanges, pings, samples of `TCP_INFO` |
-//! | [`calibrate`] | what the lab can do on this machine |
+//! | [`calibrate`] | latency and throughput of the lab on this machine |
 //! | [`hosts`] | real machines in the place of namespaces: the file that names them, and a run on them over ssh |
 //!
 //! Nothing has a name on the host and nothing is pinned: namespaces, devices and algorithms are held by this process and go with
@@ -37,4 +37,4 @@ pub use calibrate::{Calibration, calibrate};
 pub use knee_linux::Algorithms;
 pub use knee_run::Error;
 use knee_run::error;
-pub use run::{HostSettings, Options, Ran, run};
+pub use run::{HostSettings, LabOptions, LabRun, run};

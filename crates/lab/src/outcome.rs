@@ -12,12 +12,12 @@ use crate::site::{HostCounts, SiteCounts};
 use crate::switch::SwitchReport;
 use crate::traffic::{TcpInfo, TrafficReport};
 
-/// What Linux has for `snd_ssthresh` where there is none yet.
+/// `TCP_INFINITE_SSTHRESH` of Linux: no ssthresh yet.
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
-/// Well above any initial window that a route may be given.
+/// A window that no route's `initcwnd` reaches.
 const POSSIBLE_AT_ONCE_PKTS: u64 = 10_000;
 
-/// Everything that was recorded, put together. What nobody measured is absent.
+/// The outcome of a run from all records. A value that nobody measured is absent.
 pub(crate) fn assemble(
     run: &Run,
     plan: &Plan,
@@ -58,7 +58,7 @@ fn has_impossible_window(info: &[u8]) -> bool {
     ssthresh.into_iter().chain(info.snd_cwnd()).any(|window| u64::from(window) > possible)
 }
 
-/// What a host's MIBs say of the time between two looks, and the CPU time of its receiving.
+/// Difference of a host's MIBs and of its receive CPU time between two readings.
 fn host_count(node: u32, (before, after): (&HostCounts, &HostCounts)) -> HostCount {
     let mut count = counts::host_count(node, &before.mib, &after.mib);
     let cpu_ns = after.receive_cpu_ns.zip(before.receive_cpu_ns);

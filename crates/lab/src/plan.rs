@@ -1,4 +1,4 @@
-//! What a run becomes in the lab.
+//! Plan of a run in the lab: hosts with addresses and egress shapers, and the switch's network.
 
 use std::net::IpAddr;
 
@@ -15,30 +15,29 @@ use crate::applications::check;
 /// Hosts that fit: one octet of their addresses is not enough, but namespaces are heavy.
 const MAX_HOSTS: usize = 1000;
 
-/// A run, turned into hosts and what the switch does between them.
+/// A run as hosts and the network between them.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// In the order of their nodes; a host's place here is its port at the switch.
     pub hosts: Vec<Host>,
-    /// What the switch does: the run's network, in which a host's own link has no limit to what waits for it: that is in its
-    /// shaper.
+    /// The switch's network: that of the run, with no queue limit on the hosts' own links, whose queues are in the egress shapers.
     pub network: Network,
 }
 
 /// A host of the lab.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Its node in the run's network.
+    /// Node in the run's network.
     pub node: NodeId,
-    /// As in results.
+    /// Name in results.
     pub name: String,
-    /// Its address; all are in one subnet, and reach each other without a router.
+    /// IP address. All hosts are in one subnet.
     pub address: IpAddr,
-    /// Of its device.
+    /// MAC address of its device.
     pub mac: [u8; 6],
     /// Sysctls and offloads asked for.
     pub config: HostConfig,
-    /// What shapes its egress; `None`: a link without a rate.
+    /// Shaper of its egress; `None`: the link has no rate.
     pub egress: Option<Egress>,
 }
 
@@ -51,9 +50,9 @@ pub struct Egress {
     pub rate: Rate,
     /// Depth of the link's own bucket.
     pub burst_bytes: u32,
-    /// What each frame costs beside its bytes.
+    /// Bytes added to each frame's length.
     pub overhead_bytes: u32,
-    /// What may wait in it.
+    /// Limit of the queue.
     pub limit: Limit,
 }
 
@@ -61,7 +60,7 @@ impl Plan {
     /// Turns a run into a plan.
     ///
     /// # Errors
-    /// What the lab cannot do, with the way out.
+    /// If the lab cannot run it, with the way out.
     pub fn new(run: &Run) -> Result<Plan, Error> {
         knee_sim::fabric::supports(&run.network)?;
         check(run)?;
@@ -71,7 +70,7 @@ impl Plan {
             nodes.filter_map(|(node, id)| Some((id, &*node.name, node.host.as_ref()?))).collect();
         if hosts.len() > MAX_HOSTS {
             return Err(Error::Refused(format!(
-                "{} hosts: the lab has room for {MAX_HOSTS}",
+                "{} hosts: the lab runs at most {MAX_HOSTS}; use --on sim",
                 hosts.len()
             )));
         }
@@ -88,7 +87,7 @@ impl Plan {
             let link = out.next().ok_or_else(|| Error::Refused(format!("{name} has no link")))?;
             if out.next().is_some() {
                 return Err(Error::Refused(format!(
-                    "{name} has several links: hosts of the lab have one"
+                    "{name} has several links: a host of the lab has one; use --on sim"
                 )));
             }
             planned.push(Host {
@@ -108,7 +107,7 @@ fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::Refused(format!("{name}: {what}")));
     if config.defects != Default::default() {
         return refuse(
-            "defects of older versions: the running kernel has none of them; leave them out, or use --on sim",
+            "defects of older versions: the running kernel does not have them; leave them out, or use --on sim",
         );
     }
     if !config.syn_ect {
@@ -118,28 +117,28 @@ fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
     }
     if config.ecn_low {
         return refuse(
-            "ecn_low: the running kernel's routes have no such feature; leave it out, or use --on sim",
+            "ecn_low: routes of the running kernel lack this feature; leave it out, or use --on sim",
         );
     }
     if config.coalesce.is_some() || config.cpu.is_some() {
         return refuse(
-            "coalesce and cpu are models of a device and a CPU, and the lab has real ones: leave them out (gro_window merges there), or use --on sim",
+            "coalesce and cpu model a device and a CPU, but the lab has real ones: leave them out (gro_window merges packets there), or use --on sim",
         );
     }
     if config.fq_counts_headers {
         return refuse(
-            "fq_counts_headers: the running kernel's fq goes by departure times, which do not; leave it out, or use --on sim",
+            "fq_counts_headers: fq of the running kernel uses departure times, which ignore headers; leave it out, or use --on sim",
         );
     }
     if config.mtu_bytes > 9000 {
         return refuse(
-            "the lab's switch takes frames for MTUs up to 9000: set hosts.mtu, or use --on sim",
+            "the lab's switch supports an MTU of at most 9000: set hosts.mtu, or use --on sim",
         );
     }
     Ok(())
 }
 
-/// What shapes a host's egress; its link keeps everything but the limit of its queue.
+/// The shaper of a host's egress. The link keeps all but the limit of its queue.
 fn take_egress(link: &mut Link, frame_bytes: u32) -> Result<Option<Egress>, Error> {
     let Some(rate) = link.rate else { return Ok(None) };
     let limit = match &link.queue {
@@ -154,7 +153,7 @@ fn take_egress(link: &mut Link, frame_bytes: u32) -> Result<Option<Egress>, Erro
     };
     if link.sampled {
         return Err(Error::Refused(format!(
-            "link {}: a host's own queue is in the kernel, and the lab does not record it: leave record out, or use \
+            "link {}: the lab does not record a host's own queue, which is in the kernel: leave record out, or use \
              --on sim",
             link.name
         )));

@@ -20,28 +20,28 @@ use crate::site::machine::{CpuShare, CpuTimes, CpuUse};
 use crate::site::{Offloads, Site, SiteConfig};
 use crate::switch::{Switch, SwitchConfig};
 use crate::traffic::{InNamespaces, clock, prepare};
-use crate::validity::{Seen, judge};
+use crate::validity::{HostMeasurements, judge};
 use crate::{Error, outcome, traffic};
 
 /// From the start of the switch to time 0 of the run.
 const BEFORE_ZERO_NS: u64 = 100_000_000;
 
-/// How runs take place.
+/// Settings of the lab for its runs.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// What devices do for TCP.
+pub struct LabOptions {
+    /// Segmentation and merging offloads of the hosts' devices.
     pub offloads: Offloads,
-    /// What names of algorithms mean.
+    /// Whether a name means knee's algorithm or the kernel's own.
     pub algorithms: Algorithms,
-    /// Where captures of the next run go.
+    /// Directory for captures of the next run.
     pub captures: Option<PathBuf>,
     /// Whether the switch notes each decision of its queues.
     pub log: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for LabOptions {
+    fn default() -> LabOptions {
+        LabOptions {
             offloads: Offloads::Off,
             algorithms: Algorithms::Ours,
             captures: None,
@@ -50,23 +50,23 @@ impl Default for Options {
     }
 }
 
-/// What came of a run.
+/// Result of one run.
 #[derive(Clone, Debug)]
-pub struct Ran {
-    /// Its records, as the simulator's.
+pub struct LabRun {
+    /// Records in the simulator's shape.
     pub outcome: Outcome,
-    /// Whether the host let it be what it should be.
+    /// Whether the host was fast enough, with the reasons if not.
     pub validity: Validity,
-    /// What the switch recorded beside them.
+    /// Records of the switch.
     pub switch: crate::switch::SwitchReport,
-    /// How each host was set, as the kernel has it.
+    /// Settings of each host, as read back from the kernel.
     pub settings: Vec<HostSettings>,
 }
 
-/// How a host was set.
+/// Settings of a host during a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostSettings {
-    /// Its name in the experiment.
+    /// Name in the experiment.
     pub name: String,
     /// Features of its device, and whether they are on.
     pub offloads: BTreeMap<&'static str, bool>,
@@ -77,8 +77,8 @@ pub struct HostSettings {
 /// Carries out one run on the running kernel, in real time.
 ///
 /// # Errors
-/// What the lab cannot do, what the kernel lacks or refuses, and a `stop` that was set, each in one sentence.
-pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error> {
+/// If the lab cannot do it, the kernel lacks or refuses something, or `stop` is set; each in one sentence.
+pub fn run(run: &Run, options: &LabOptions, stop: &AtomicBool) -> Result<LabRun, Error> {
     validate(run)?;
     let plan = Plan::new(run)?;
     let cpus = Cpus::choose();
@@ -90,14 +90,14 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     let site = Site::build(&plan, &config)?;
     let algorithms = traffic::Algorithms::new(running.all_loaded().collect(), base_rtts_us(run));
     let hosts = (0..plan.hosts.len()).map(|port| site.host(port)).collect();
-    let surroundings = InNamespaces::new(hosts, algorithms);
+    let environment = InNamespaces::new(hosts, algorithms);
     // Hosts have the numbers of their ports.
     let at = |node: u32| {
         let port = plan.hosts.iter().position(|host| host.node == node)?;
         Some(At { number: Some(port as u32), address: plan.hosts[port].address })
     };
     let algorithm = |flow, listens| chosen.name(flow, listens).to_owned();
-    let mut program = prepare(applications::plan(run, &at, &algorithm)?, surroundings)?;
+    let mut program = prepare(applications::plan(run, &at, &algorithm)?, environment)?;
 
     let before = site.counts()?;
     let cpu_before = CpuTimes::now()?;
@@ -117,7 +117,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
         return Err(Error::Stopped);
     }
     let outcome = outcome::assemble(run, &plan, &chosen, &report, &switch, (&before, &after));
-    let seen = Seen {
+    let seen = HostMeasurements {
         dropped_outside_queues: after
             .dropped_outside_queues
             .saturating_sub(before.dropped_outside_queues),
@@ -131,7 +131,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
         switch,
     };
     let validity = judge(&run.network, &seen);
-    Ok(Ran { outcome, validity, switch: seen.switch, settings: settings(&plan, &site) })
+    Ok(LabRun { outcome, validity, switch: seen.switch, settings: settings(&plan, &site) })
 }
 
 fn settings(plan: &Plan, site: &Site) -> Vec<HostSettings> {
@@ -156,14 +156,14 @@ fn pairs(run: &Run, plan: &Plan) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Of the CPU of applications; of the busiest one if they are on any.
+/// Use of the applications' CPU; of the busiest CPU if they have none of their own.
 fn cpu_of_hosts(cpu: &CpuUse, cpus: Cpus) -> CpuShare {
     let own = cpu.cpus.iter().filter(|share| cpus.traffic.is_none_or(|own| own == share.cpu));
     let busiest = own.max_by(|a, b| a.busy.total_cmp(&b.busy));
     busiest.cloned().unwrap_or_default()
 }
 
-fn switch_config(run: &Run, options: &Options, cpus: &Cpus) -> SwitchConfig {
+fn switch_config(run: &Run, options: &LabOptions, cpus: &Cpus) -> SwitchConfig {
     let sampled = run.network.links.iter().zip(0..).filter(|(link, _)| link.sampled);
     SwitchConfig {
         seed: run.seed,

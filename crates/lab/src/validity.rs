@@ -13,14 +13,14 @@ use crate::traffic::TrafficReport;
 const LATE_SHARE_MAX: f64 = 0.001;
 /// Share of a CPU's time that the hosts' applications and TCP may take before they are called saturated.
 const BUSY_SHARE_MAX: f64 = 0.95;
-/// What applications may begin later than asked for.
+/// Tolerated lateness of an application's actions.
 const START_LATE_MAX: Duration = Duration::from_ms(1);
-/// Below this nobody can tell lateness from the way of a frame through the host.
+/// Lateness below this is within the time that a frame takes through the host.
 const LATENESS_FLOOR: Duration = Duration::from_us(20);
 
-/// What was seen of the host during a run.
+/// Measurements of the host during a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct HostMeasurements {
     pub(crate) switch: SwitchReport,
     /// Packets that the kernel dropped where no queue is modelled.
     pub(crate) dropped_outside_queues: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Seen {
     pub(crate) impossible_windows: u64,
     /// Sides of connections that began without the `init` of their algorithm; `None`: of none it is known.
     pub(crate) inits_left_out: Option<u64>,
-    /// The latest that an application began something.
+    /// Largest lateness of an application's action.
     pub(crate) start_late: Duration,
     /// CPU time of the applications, over the time of the run.
     pub(crate) traffic_cpu_share: f64,
@@ -71,36 +71,36 @@ fn queue_limit(queue: &QueueConfig, rate: Rate) -> Duration {
     }
 }
 
-/// What to say of connections that failed, if any did.
+/// Sentence on failed connections; `None` if none failed.
 pub(crate) fn failed_sides(report: &TrafficReport) -> Option<String> {
     let failed: Vec<_> = report.sides.iter().filter(|side| side.error.is_some()).collect();
     let first = failed.first()?;
     Some(format!(
-        "{} sides of connections failed, the first of flow {}: {}",
+        "{} connection ends failed, the first of flow {}: {}",
         failed.len(),
         first.flow,
         first.error.as_deref().unwrap_or_default()
     ))
 }
 
-/// What to say of flows with windows that they cannot have come to.
+/// Sentence on flows with impossible windows.
 pub(crate) fn impossible_in_words(flows: u64) -> String {
     format!(
-        "{flows} flows had a window that no algorithm asked for: the kernel left out calls of algorithms and took garbage for the \
-         answer (docs/kernels.md)"
+        "{flows} flows had a window that no algorithm asked for: the kernel skipped calls of algorithms and used a garbage \
+         result (docs/kernels.md)"
     )
 }
 
-/// What to say of sides of connections that began without `init`.
+/// Sentence on sides of connections that began without `init`.
 pub(crate) fn without_init_in_words(sides: u64) -> String {
     format!(
-        "{sides} sides of connections began without the init of their algorithm, and so with a state of zeros: the kernel left the \
-         call out (docs/kernels.md)"
+        "{sides} connection ends began without the init of their algorithm, so their state was zero: the kernel skipped the \
+         call (docs/kernels.md)"
     )
 }
 
 /// The verdict, with everything that led to it.
-pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
+pub(crate) fn judge(network: &Network, seen: &HostMeasurements) -> Validity {
     let allowed = lateness_limit(network);
     let lateness = &seen.switch.lateness;
     let late_share = lateness.share_above(allowed);
@@ -142,7 +142,7 @@ pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
     limit(
         seen.calls_left_out > 0,
         format!(
-            "the kernel left out {} calls of algorithms that were interrupted on the same CPU",
+            "the kernel skipped {} calls of algorithms that interrupted each other on the same CPU",
             seen.calls_left_out
         ),
     );
@@ -153,7 +153,7 @@ pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
     limit(
         seen.start_late > start_late_max,
         format!(
-            "an application began something {:.0} us late (allowed {:.0} us)",
+            "an application acted {:.0} us late (allowed {:.0} us)",
             us(seen.start_late),
             us(start_late_max)
         ),
@@ -195,7 +195,10 @@ mod tests {
     #[test]
     fn sides_without_init_limit_a_run_and_are_measured_if_anybody_looked() {
         let judged = |inits_left_out| {
-            let validity = judge(&Network::default(), &Seen { inits_left_out, ..Seen::default() });
+            let validity = judge(
+                &Network::default(),
+                &HostMeasurements { inits_left_out, ..HostMeasurements::default() },
+            );
             let measured = validity.measures.iter().find(|(name, _)| *name == "inits_left_out");
             (measured.map(|(_, count)| *count), validity.limits)
         };

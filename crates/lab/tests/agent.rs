@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use knee_lab::Error;
 use knee_lab::traffic::agent::{
-    Answer, BaseRtt, Hello, Order, Preparation, Round, ToLoad, clock_offset, serve,
+    AgentCommand, Answer, BaseRtt, Hello, Preparation, Round, ToLoad, clock_offset, serve,
 };
 use knee_lab::traffic::{FlowPlan, Traffic, TrafficPlan, TrafficReport};
 use knee_testbed::net::{Namespace, Pair, Path};
@@ -24,7 +24,7 @@ fn now_ns() -> u64 {
 
 /// An agent in a namespace of its own, and the lines to and from it.
 struct Machine {
-    orders: UnixStream,
+    commands: UnixStream,
     answers: BufReader<UnixStream>,
     serving: JoinHandle<Result<(), Error>>,
 }
@@ -36,13 +36,13 @@ impl Machine {
             namespace.run(move || serve(BufReader::new(there.try_clone().unwrap()), there))
         });
         let answers = BufReader::new(here.try_clone().unwrap());
-        let mut machine = Machine { orders: here, answers, serving };
+        let mut machine = Machine { commands: here, answers, serving };
         let Answer::Hello(hello) = machine.answer() else { panic!("no hello") };
         (machine, hello)
     }
 
-    fn order(&mut self, order: Order) {
-        writeln!(self.orders, "{}", serde_json::to_string(&order).unwrap()).unwrap();
+    fn send(&mut self, command: AgentCommand) {
+        writeln!(self.commands, "{}", serde_json::to_string(&command).unwrap()).unwrap();
     }
 
     fn answer(&mut self) -> Answer {
@@ -61,7 +61,7 @@ impl Machine {
     fn clock_is_ahead_ns(&mut self) -> (i64, u64) {
         let round = |id| {
             let left_ns = now_ns();
-            self.order(Order::Ping { id });
+            self.send(AgentCommand::Ping { id });
             let Answer::Pong { id: back, received_ns, sent_ns } = self.answer() else {
                 panic!("no pong")
             };
@@ -71,21 +71,21 @@ impl Machine {
         clock_offset(&(0..10).map(round).collect::<Vec<_>>()).unwrap()
     }
 
-    /// Its input ends.
+    /// Ends the agent's input.
     fn leave(self) -> Result<(), Error> {
-        self.orders.shutdown(std::net::Shutdown::Both).unwrap();
+        self.commands.shutdown(std::net::Shutdown::Both).unwrap();
         self.serving.join().unwrap()
     }
 }
 
-/// Both ends of the flows are told the same but for what is here.
-fn preparation(here: bool, flows: &[FlowPlan], end_ns: u64) -> Order {
+/// The preparation of one machine; both get the same flows, except for which ends are here.
+fn preparation(here: bool, flows: &[FlowPlan], end_ns: u64) -> AgentCommand {
     let held = flows.iter().cloned().map(|flow| FlowPlan {
         from: here.then_some(0),
         to: (!here).then_some(0),
         ..flow
     });
-    Order::Prepare(Box::new(Preparation {
+    AgentCommand::Prepare(Box::new(Preparation {
         algorithms: vec![ToLoad {
             kernel_name: if here { &flows[0].algorithm } else { &flows[0].peer_algorithm }.clone(),
             name: "cubic".to_owned(),
@@ -107,7 +107,7 @@ fn preparation(here: bool, flows: &[FlowPlan], end_ns: u64) -> Order {
     }))
 }
 
-/// `test` tells the algorithms of one test from those of others, which run at the same time.
+/// `test` keeps the algorithms of simultaneous tests apart.
 fn flow(test: char, flow: u32, traffic: Traffic) -> FlowPlan {
     let name = |side| format!("ka{}{test}{side}", std::process::id());
     FlowPlan {
@@ -157,7 +157,7 @@ fn two_machines_hold_a_side_each() {
     // A second run follows on the same lines.
     for end_ns in [20_000 * MS, 10_000 * MS] {
         for (machine, here, listens) in [(&mut server, false, 3), (&mut client, true, 0)] {
-            machine.order(preparation(here, &flows, end_ns));
+            machine.send(preparation(here, &flows, end_ns));
             match machine.answer() {
                 Answer::Ready { ports } => assert_eq!(ports.len(), listens),
                 other => panic!("{other:?}"),
@@ -165,7 +165,7 @@ fn two_machines_hold_a_side_each() {
         }
         let zero_ns = now_ns() + 20 * MS;
         for machine in [&mut server, &mut client] {
-            machine.order(Order::Start { zero_ns });
+            machine.send(AgentCommand::Start { zero_ns });
         }
         // The end of the transfer is seen by one, that of the exchanges by the other; neither knows all.
         for machine in [&mut server, &mut client] {
@@ -174,11 +174,11 @@ fn two_machines_hold_a_side_each() {
         while now_ns() < zero_ns + 100 * MS {
             std::thread::sleep(Duration::from_millis(5));
         }
-        server.order(Order::Stop {});
+        server.send(AgentCommand::Stop {});
         let to = server.report();
         // The connections of the one that has ended are still there.
         std::thread::sleep(Duration::from_millis(20));
-        client.order(Order::Stop {});
+        client.send(AgentCommand::Stop {});
         let from = client.report();
         assert!(from.sides.iter().chain(&to.sides).all(|side| side.error.is_none()), "{from:?}");
         assert_eq!((from.sides.len(), to.sides.len()), (3, 3));
@@ -206,19 +206,19 @@ fn a_machine_that_dies_is_an_error_at_the_other_and_no_hang() {
     let (mut server, _) = Machine::start(server);
     let flows = [flow('d', 5, Traffic::Bulk { bytes: None })];
     for (machine, here) in [(&mut server, false), (&mut client, true)] {
-        machine.order(preparation(here, &flows, 60_000 * MS));
+        machine.send(preparation(here, &flows, 60_000 * MS));
         assert!(matches!(machine.answer(), Answer::Ready { .. }));
     }
     let zero_ns = now_ns() + 10 * MS;
     for machine in [&mut server, &mut client] {
-        machine.order(Order::Start { zero_ns });
+        machine.send(AgentCommand::Start { zero_ns });
     }
     std::thread::sleep(Duration::from_millis(100));
     let begun = Instant::now();
     assert_eq!(client.leave(), Ok(()));
     assert!(begun.elapsed() < Duration::from_secs(5), "it does not wait for the end of the run");
     std::thread::sleep(Duration::from_millis(50));
-    server.order(Order::Stop {});
+    server.send(AgentCommand::Stop {});
     let report = server.report();
     assert!(report.sides[0].error.as_ref().unwrap().contains("reset"), "{:?}", report.sides[0]);
     assert!(report.sides[0].read_bytes > 0);

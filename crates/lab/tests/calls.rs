@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use knee_lab::{Algorithms, Options, Ran, run};
+use knee_lab::{Algorithms, LabOptions, LabRun, run};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::Run;
@@ -52,24 +52,24 @@ fn two_flows(algorithm: &str) -> Run {
         flows: vec![flow(Some(300_000), None), flow(None, Some(Time::from_ms(1000)))],
         pings: Vec::new(),
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     }
 }
 
 /// One lab at a time: on a busy machine connections of several may not be there before they are stopped.
-fn ran(algorithm: &str, options: &Options) -> Ran {
+fn ran(algorithm: &str, options: &LabOptions) -> LabRun {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     run(&two_flows(algorithm), options, &AtomicBool::new(false)).unwrap()
 }
 
-fn measure(ran: &Ran, name: &str) -> Option<f64> {
+fn measure(ran: &LabRun, name: &str) -> Option<f64> {
     let measures = &ran.validity.measures;
     measures.iter().find(|(measure, _)| *measure == name).map(|(_, value)| *value)
 }
 
 /// For each flow, how many of its two sides began without `init`.
-fn left_out(ran: &Ran) -> Vec<Option<u64>> {
+fn left_out(ran: &LabRun) -> Vec<Option<u64>> {
     ran.outcome.flows.iter().map(|flow| flow.inits_left_out).collect()
 }
 
@@ -80,7 +80,7 @@ fn connections_whose_init_was_called_are_not_marked() {
         return;
     }
     for algorithm in ["dctcp", "nv", "cubic"] {
-        let healthy = (0..5).map(|_| ran(algorithm, &Options::default()));
+        let healthy = (0..5).map(|_| ran(algorithm, &LabOptions::default()));
         let healthy = healthy.into_iter().find(|ran| measure(ran, "inits_left_out") == Some(0.0));
         let healthy = healthy.expect("five runs in a row were marked");
         assert_eq!(left_out(&healthy), [Some(0), Some(0)], "{algorithm}");
@@ -94,8 +94,9 @@ fn what_cannot_be_known_is_absent() {
         return;
     }
     // Reno has no init; the kernel's own algorithms are no BPF.
-    let reno = ran("reno", &Options::default());
-    let kernels = ran("cubic", &Options { algorithms: Algorithms::Kernels, ..Options::default() });
+    let reno = ran("reno", &LabOptions::default());
+    let kernels =
+        ran("cubic", &LabOptions { algorithms: Algorithms::Kernels, ..LabOptions::default() });
     for ran in [reno, kernels] {
         assert_eq!(left_out(&ran), [None, None]);
         assert_eq!(measure(&ran, "inits_left_out"), None);

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use knee_lab::site::Offloads;
-use knee_lab::{Options, run};
+use knee_lab::{LabOptions, run};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Limit, MarkShare, QueueConfig, ShareConfig};
 use knee_run::Run;
@@ -69,13 +69,13 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         flows: vec![flow],
         pings: Vec::new(),
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     }
 }
 
-/// What the receiver counted, and the payload bytes that it got.
+/// The receiver's counters, and its payload bytes.
 fn received(run_: &Run) -> (Received, u64) {
-    let options = Options { offloads: Offloads::On, ..Options::default() };
+    let options = LabOptions { offloads: Offloads::On, ..LabOptions::default() };
     let ran = run(run_, &options, &AtomicBool::new(false)).unwrap();
     let receiver = run_.flows[0].to;
     let of_host = ran.outcome.host_counts.iter().find(|count| count.node == receiver);

@@ -46,7 +46,7 @@ fn host(number: u8, config: &HostConfig) -> Host {
     }
 }
 
-/// So many hosts that are set up alike.
+/// This many hosts with the same settings.
 fn plan(hosts: u8, config: &HostConfig) -> Plan {
     let hosts = (0..hosts).map(|number| host(number, config)).collect();
     Plan { hosts, network: Network::default() }
@@ -97,7 +97,7 @@ fn connection(site: &Site, plan: &Plan) -> (TcpStream, TcpStream) {
     ends
 }
 
-/// Sends for so long; bytes per second that arrived in the last three quarters of it.
+/// Sends for `seconds`; bytes per second that arrived in the last three quarters of it.
 fn goodput(ends: (TcpStream, TcpStream), seconds: f64) -> f64 {
     let (mut from, mut to) = ends;
     let sender = thread::spawn(move || {
@@ -290,8 +290,7 @@ fn shaped(rate: Rate, burst_bytes: u32, limit: Limit) -> Plan {
     plan
 }
 
-/// Sends full frames from the first host for so long, as many as its queue takes; bytes per second that left it in the last three
-/// quarters of that.
+/// Floods full frames from the first host for `seconds`; bytes per second that left it in the last three quarters of that.
 fn flooded(site: &Site, plan: &Plan, seconds: f64) -> f64 {
     let to = SocketAddr::new(plan.hosts[1].address, PORT);
     let socket = site.host(0).run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
@@ -487,7 +486,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
     let id = |tid: &i32| knee_netns::of_process(*tid as u32).unwrap().id();
     let ids: BTreeSet<Id> = tids.iter().map(id).collect();
     assert_eq!(ids.len(), 3);
-    // A cable into each: when the kernel has really taken a namespace down, the near end is gone, too.
+    // A veth pair into each: once the kernel has removed a namespace, the near end is gone as well.
     let watch = Namespace::new().unwrap();
     let cables = watch.run(move || {
         let kernel = Netlink::open().unwrap();

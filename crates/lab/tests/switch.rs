@@ -175,8 +175,7 @@ fn keep_to(cpu: usize) {
     sched_setaffinity(None, &set).unwrap();
 }
 
-/// Host a sends to b for so long: bytes that arrived in the later nine tenths, and the time that those took. What arrives must
-/// be what was sent.
+/// Host a sends to b for `time`: bytes that arrived in the later nine tenths, and the time that those took. Checks the data.
 fn send_for(hosts: &Hosts, address: &str, time: Wall) -> (u64, f64) {
     let address: IpAddr = address.parse().unwrap();
     let listener = hosts.hosts[1].run(move || TcpListener::bind((address, 0)).unwrap());
@@ -263,7 +262,7 @@ impl Packet for Offer {
     }
 }
 
-/// What a plain queue behind a port of this rate does at the times of the log: per packet, whether it is taken and marked.
+/// Decisions of a plain queue at a port of this rate, at the times of the log: per packet, whether it is queued and marked.
 fn recomputed(queue: &QueueConfig, rate: Rate, log: &[Offered]) -> Vec<(bool, bool)> {
     let mut qdisc = queue.build::<Offer>();
     let mut free_at = Time::ZERO;

@@ -11,8 +11,8 @@ use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded};
 use knee_lab::Error;
 use knee_lab::traffic::{
-    Algorithms, FlowPlan, Here, InNamespaces, Lane, Order, PingPlan, Series, SideReport,
-    SocketKind, Surroundings, TcpInfo, Traffic, TrafficPlan, TrafficReport, prepare,
+    Algorithms, Environment, FlowPlan, Here, InNamespaces, PingPlan, Schedule, Sequence, Series,
+    SideReport, SocketKind, TcpInfo, Traffic, TrafficPlan, TrafficReport, prepare,
 };
 use knee_testbed::net::{Namespace, ip};
 use rustix::time::{ClockId, clock_gettime};
@@ -67,8 +67,8 @@ fn plan(end_ns: u64, flows: Vec<FlowPlan>) -> TrafficPlan {
 }
 
 fn run(namespace: &Namespace, plan: TrafficPlan) -> TrafficReport {
-    let surroundings = InNamespaces::new(vec![namespace], Algorithms::default());
-    let mut program = prepare(plan, surroundings).unwrap();
+    let environment = InNamespaces::new(vec![namespace], Algorithms::default());
+    let mut program = prepare(plan, environment).unwrap();
     program.run(now_ns() + 5 * MS, &AtomicBool::new(false))
 }
 
@@ -116,8 +116,8 @@ fn a_transfer_without_end_is_stopped_and_sends_no_more() {
     let mut plan = plan(160 * MS, vec![stopped, late, flow(2, bulk(None))]);
     plan.until_done = false;
     plan.sample_goodput_ns = Some(20 * MS);
-    let surroundings = InNamespaces::new(vec![&namespace], Algorithms::default());
-    let mut program = prepare(plan, surroundings).unwrap();
+    let environment = InNamespaces::new(vec![&namespace], Algorithms::default());
+    let mut program = prepare(plan, environment).unwrap();
     let report = program.run(now_ns() + 5 * MS, &AtomicBool::new(false));
     // One end was closed, which resets the other.
     knee_testbed::wait_until("two connections are left", || left_over(&namespace) == 4);
@@ -293,16 +293,16 @@ fn a_socket_that_is_left_is_looked_into_no_more() {
     let embedded = Embedded::by_name("dctcp").unwrap();
     let loaded = Loaded::register(embedded, &name, &dctcp.default_params()).unwrap();
     let algorithms = Algorithms::new(vec![&loaded], HashMap::new());
-    let mut surroundings = InNamespaces::new(vec![&namespace], algorithms);
-    let sockets = surroundings.open(0, &[SocketKind::Tcp { ipv6: false }; 2]).unwrap();
+    let mut environment = InNamespaces::new(vec![&namespace], algorithms);
+    let sockets = environment.open(0, &[SocketKind::Tcp { ipv6: false }; 2]).unwrap();
     for (n, socket) in (4..).zip(&sockets) {
         let flow = FlowPlan { algorithm: name.clone(), ..flow(n, bulk(None)) };
-        surroundings.give(&flow, false, socket.as_fd()).unwrap();
-        surroundings.watch(&flow, socket.as_fd()).unwrap();
+        environment.give(&flow, false, socket.as_fd()).unwrap();
+        environment.watch(&flow, socket.as_fd()).unwrap();
     }
-    assert_eq!(surroundings.inside().len(), 2);
-    surroundings.leave(sockets[0].as_fd());
-    let left = surroundings.inside();
+    assert_eq!(environment.inside().len(), 2);
+    environment.leave(sockets[0].as_fd());
+    let left = environment.inside();
     assert_eq!((left.len(), left[0].0, left[0].1.len()), (1, 5, dctcp.diag().len()));
 }
 
@@ -344,8 +344,8 @@ fn a_refused_connection_fails_alone() {
 fn what_cannot_be_is_refused_in_a_sentence() {
     let Some(namespace) = namespace() else { return };
     let refused = |flow: FlowPlan| {
-        let surroundings = InNamespaces::new(vec![&namespace], Algorithms::default());
-        prepare(plan(MS, vec![flow]), surroundings).err().unwrap().to_string()
+        let environment = InNamespaces::new(vec![&namespace], Algorithms::default());
+        prepare(plan(MS, vec![flow]), environment).err().unwrap().to_string()
     };
     let unknown = FlowPlan { algorithm: "no_such".to_owned(), ..flow(3, bulk(None)) };
     assert!(refused(unknown).contains("flow 3: its socket does not get the algorithm no_such"));
@@ -360,8 +360,8 @@ fn what_cannot_be_is_refused_in_a_sentence() {
 fn the_flag_stops_it_soon() {
     let Some(namespace) = namespace() else { return };
     let stop = AtomicBool::new(false);
-    let surroundings = InNamespaces::new(vec![&namespace], Algorithms::default());
-    let mut program = prepare(plan(60_000 * MS, vec![flow(0, bulk(None))]), surroundings).unwrap();
+    let environment = InNamespaces::new(vec![&namespace], Algorithms::default());
+    let mut program = prepare(plan(60_000 * MS, vec![flow(0, bulk(None))]), environment).unwrap();
     let begun = Instant::now();
     let report = std::thread::scope(|scope| {
         let running = scope.spawn(|| program.run(now_ns(), &stop));
@@ -377,7 +377,7 @@ fn the_flag_stops_it_soon() {
 /// A host that may open no raw sockets.
 struct WithoutRaw<'a>(&'a Namespace);
 
-impl Surroundings for WithoutRaw<'_> {
+impl Environment for WithoutRaw<'_> {
     fn open(&mut self, _host: u32, kinds: &[SocketKind]) -> std::io::Result<Vec<OwnedFd>> {
         use rustix::net;
         assert_eq!(kinds, [SocketKind::Ping { ipv6: false }]);
@@ -425,8 +425,8 @@ fn left_over(namespace: &Namespace) -> usize {
 fn connections_last_as_long_as_the_program_and_leave_nothing() {
     let Some(namespace) = namespace() else { return };
     let flows = vec![flow(0, bulk(Some(1000))), flow(1, bulk(None))];
-    let surroundings = InNamespaces::new(vec![&namespace], Algorithms::default());
-    let mut program = prepare(plan(100 * MS, flows), surroundings).unwrap();
+    let environment = InNamespaces::new(vec![&namespace], Algorithms::default());
+    let mut program = prepare(plan(100 * MS, flows), environment).unwrap();
     assert_eq!(program.ports(), [(0, 10_000), (1, 10_001)]);
     program.run(now_ns(), &AtomicBool::new(false));
     assert_eq!(left_over(&namespace), 4);
@@ -491,7 +491,7 @@ fn a_thousand_flows_fit_and_idle_ones_cost_next_to_nothing() {
 /// Looks for marks of another algorithm than connections have: where it leaves none, the kernel would have left `init` out.
 struct OfAnother<'a>(InNamespaces<'a>, &'a Loaded);
 
-impl Surroundings for OfAnother<'_> {
+impl Environment for OfAnother<'_> {
     fn open(&mut self, host: u32, kinds: &[SocketKind]) -> std::io::Result<Vec<OwnedFd>> {
         self.0.open(host, kinds)
     }
@@ -510,9 +510,9 @@ impl Surroundings for OfAnother<'_> {
     }
 }
 
-/// What each side of a plan knows of its `init`.
-fn known<S: Surroundings>(plan: &TrafficPlan, surroundings: S) -> Vec<Option<bool>> {
-    let mut program = prepare(plan.clone(), surroundings).unwrap();
+/// `init_called` of each side of a plan.
+fn known<S: Environment>(plan: &TrafficPlan, environment: S) -> Vec<Option<bool>> {
+    let mut program = prepare(plan.clone(), environment).unwrap();
     let report = program.run(now_ns() + 5 * MS, &AtomicBool::new(false));
     report.sides.iter().map(|side| side.init_called).collect()
 }
@@ -550,12 +550,12 @@ fn transfers_that_wait_for_others_have_their_turn() {
     let Some(namespace) = namespace() else { return };
     let mut flows: Vec<_> = (0..3).map(|n| flow(n, bulk(Some(200_000)))).collect();
     flows[2].start_ns = MS;
-    let lane = |flows: &[u32]| Lane { flows: flows.to_vec(), parallel: 1 };
+    let lane = |flows: &[u32]| Sequence { flows: flows.to_vec(), parallel: 1 };
     let rounds = vec![vec![lane(&[0, 1])], vec![lane(&[2])]];
     let rpc = Traffic::Rpc { request_bytes: 100, response_bytes: 50_000, count: Some(10) };
     flows.extend([3, 4].map(|n| FlowPlan { start_ns: n * MS, ..flow(n as u32, rpc) }));
-    let order = Order { series: vec![Series { rounds }], together: vec![vec![3, 4]] };
-    let plan = TrafficPlan { order, ..plan(20_000 * MS, flows) };
+    let schedule = Schedule { series: vec![Series { rounds }], together: vec![vec![3, 4]] };
+    let plan = TrafficPlan { schedule, ..plan(20_000 * MS, flows) };
     let report = run(&namespace, plan.clone());
     assert!(report.end_ns < 20_000 * MS, "it ends when all are done");
     let begin_ns = |flow| side(&report, flow, false).connected_ns.unwrap();
@@ -571,7 +571,7 @@ fn transfers_that_wait_for_others_have_their_turn() {
         let both_ns = (one[before].1 + one[before].2).max(other[before].1 + other[before].2);
         assert!(one[next].1 >= both_ns && other[next].1 >= both_ns, "{next}");
     }
-    // Of a program that has one side nobody can ask that.
+    // A program with one side only cannot know it.
     let mut plan = plan;
     plan.flows[1].to = None;
     let why = prepare(plan, Here::default()).err().unwrap().to_string();

@@ -66,7 +66,7 @@ pub fn plan(
         sample_goodput_ns: run.sampling.goodput_or_window().map(Duration::ns),
         sample_queues_ns: None,
         window_ns: run.sampling.window.map(|window| [window.from.ns(), window.until.ns()]),
-        order: run.order.clone(),
+        schedule: run.schedule.clone(),
     })
 }
 

@@ -11,9 +11,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod found;
+mod found_namespace;
 pub mod netlink;
 mod own;
 
-pub use found::{Found, Id, all, current, of_process};
+pub use found_namespace::{FoundNamespace, Id, all, current, of_process};
 pub use own::Namespace;

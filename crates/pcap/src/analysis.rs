@@ -10,7 +10,7 @@ use std::thread;
 use knee_wire::Error;
 
 use crate::crossings::Matcher;
-use crate::input::{Input, Seen, Told, packets};
+use crate::input::{FileFacts, Input, Seen, packets};
 use crate::keep::Keeper;
 use crate::live::Shared;
 use crate::model::{Analysis, Arrivals, FileSummary, Flow, Point};
@@ -25,26 +25,26 @@ const MOST_RECEIVERS: usize = 256;
 const MOST_BINS: usize = 4096;
 const FIRST_BIN_NS: u64 = 1_000_000;
 
-/// What to look at, and how much to keep.
+/// Settings of an analysis: flows to list, and limits on memory.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AnalysisOptions {
     /// Flows whose packets are listed.
     pub flows: Vec<u32>,
-    /// Packets of each that are kept at most.
+    /// Most packets kept per flow.
     pub most_packets: usize,
-    /// Flows that are kept: half of them the largest, half those that stood still longest.
+    /// Flows kept: half the largest, half those with the longest stalls.
     pub most_flows: usize,
-    /// Round trips that are kept of a direction.
+    /// Round trips kept per direction.
     pub most_rounds: usize,
-    /// Connections that may go on at once; of more, those that are idle longest are finished.
+    /// Most simultaneous connections; beyond it, the longest idle ones are finished.
     pub most_live: usize,
-    /// A connection that is idle so long is finished, ns.
+    /// Idle time after which a connection is finished, ns.
     pub idle_ns: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for AnalysisOptions {
+    fn default() -> AnalysisOptions {
+        AnalysisOptions {
             flows: Vec::new(),
             most_packets: 1_000_000,
             most_flows: 2000,
@@ -62,7 +62,7 @@ impl Default for Options {
 /// If a file cannot be opened, or is no capture. What cannot be read further is counted, and said in [`FileSummary::unread`].
 pub fn analyse(
     inputs: Vec<Input>,
-    options: &Options,
+    options: &AnalysisOptions,
     each: &mut dyn FnMut(&Flow),
 ) -> Result<Analysis, Error> {
     let names: Vec<String> = inputs.iter().map(Input::name).collect();
@@ -71,22 +71,22 @@ pub fn analyse(
         // One file's packets wait from the first on: another's clock may be behind.
         running.matcher = Some(Matcher::default());
     }
-    let told = match <[Input; 1]>::try_from(inputs) {
+    let facts = match <[Input; 1]>::try_from(inputs) {
         Ok([input]) => {
             let opened = input.open()?;
-            let told = packets(&names[0], opened, |seen| {
+            let facts = packets(&names[0], opened, |seen| {
                 running.packet(0, seen);
                 ControlFlow::Continue(())
             });
-            vec![told?]
+            vec![facts?]
         }
         Err(inputs) => side_by_side(inputs, &mut running)?,
     };
-    Ok(running.finish(&names, told))
+    Ok(running.finish(&names, facts))
 }
 
 /// Reads several files at once, each on its own thread, and takes their packets in the order of their times.
-fn side_by_side(inputs: Vec<Input>, running: &mut Running<'_>) -> Result<Vec<Told>, Error> {
+fn side_by_side(inputs: Vec<Input>, running: &mut Running<'_>) -> Result<Vec<FileFacts>, Error> {
     let mut opened = Vec::new();
     for input in inputs {
         opened.push((input.name(), input.open()?));
@@ -101,10 +101,11 @@ fn side_by_side(inputs: Vec<Input>, running: &mut Running<'_>) -> Result<Vec<Tol
         }
         merge(&mut sources, running);
         drop(sources);
-        let join = |reader: thread::ScopedJoinHandle<'_, Result<Told, Error>>| match reader.join() {
-            Ok(told) => told,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
+        let join =
+            |reader: thread::ScopedJoinHandle<'_, Result<FileFacts, Error>>| match reader.join() {
+                Ok(facts) => facts,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
         readers.into_iter().map(join).collect()
     })
 }
@@ -113,9 +114,9 @@ fn read_into(
     name: &str,
     input: Box<dyn std::io::Read + Send>,
     sender: &SyncSender<Vec<Seen>>,
-) -> Result<Told, Error> {
+) -> Result<FileFacts, Error> {
     let mut batch = Vec::with_capacity(BATCH);
-    let told = packets(name, input, |seen| {
+    let facts = packets(name, input, |seen| {
         batch.push(*seen);
         if batch.len() < BATCH {
             return ControlFlow::Continue(());
@@ -127,7 +128,7 @@ fn read_into(
         }
     });
     let _ = sender.send(batch);
-    told
+    facts
 }
 
 struct Source {
@@ -165,7 +166,7 @@ fn merge(sources: &mut [Source], running: &mut Running<'_>) {
 
 /// An analysis while packets come.
 struct Running<'a> {
-    options: Options,
+    options: AnalysisOptions,
     each: &'a mut dyn FnMut(&Flow),
     table: Table,
     keeper: Keeper,
@@ -180,8 +181,8 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn new(options: &Options, each: &'a mut dyn FnMut(&Flow)) -> Running<'a> {
-        let Options { most_live, idle_ns, most_rounds, .. } = *options;
+    fn new(options: &AnalysisOptions, each: &'a mut dyn FnMut(&Flow)) -> Running<'a> {
+        let AnalysisOptions { most_live, idle_ns, most_rounds, .. } = *options;
         Running {
             options: options.clone(),
             each,
@@ -266,7 +267,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn finish(self, names: &[String], told: Vec<Told>) -> Analysis {
+    fn finish(self, names: &[String], facts: Vec<FileFacts>) -> Analysis {
         let Running { table, mut keeper, each, .. } = self;
         let (flows, connections) = (table.flows(), table.connections());
         table.finish(&mut |flow| {
@@ -282,18 +283,18 @@ impl<'a> Running<'a> {
         whole.totals = totals;
         whole.briefs = analysis.flows.iter().map(Flow::brief).collect();
         whole.points =
-            self.points.iter().map(|(file, within)| named(names, &told, *file, *within)).collect();
+            self.points.iter().map(|(file, within)| named(names, &facts, *file, *within)).collect();
         let points = &self.points;
         let file_of = |point: u32| points[point as usize].0;
         whole.crossings = self.matcher.map_or_else(Vec::new, |matcher| matcher.finish(file_of));
         whole.arrivals = self.arrived;
-        let files = names.iter().zip(told).map(|(name, told)| FileSummary {
+        let files = names.iter().zip(facts).map(|(name, facts)| FileSummary {
             name: name.clone(),
-            packets: told.packets,
-            tcp_packets: told.tcp_packets,
-            begin_ns: told.begin_ns,
-            end_ns: told.end_ns,
-            unread: told.unread,
+            packets: facts.packets,
+            tcp_packets: facts.tcp_packets,
+            begin_ns: facts.begin_ns,
+            end_ns: facts.end_ns,
+            unread: facts.unread,
         });
         whole.files = files.collect();
         analysis.packets = self.rows.list;
@@ -302,8 +303,8 @@ impl<'a> Running<'a> {
     }
 }
 
-fn named(names: &[String], told: &[Told], file: usize, within: u16) -> Point {
-    let points = &told[file].points;
+fn named(names: &[String], facts: &[FileFacts], file: usize, within: u16) -> Point {
+    let points = &facts[file].points;
     let interfaces = points.get(usize::from(within)).cloned().unwrap_or_default();
     let name = match points.len() {
         0 | 1 => names[file].clone(),

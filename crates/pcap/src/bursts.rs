@@ -6,10 +6,10 @@ use crate::rounds::Rounds;
 
 /// Packets over which the rate of a link is taken: two alone may be close by chance, or by the clock.
 const RATE_PACKETS: usize = 4;
-/// Packets whose distance is up to so many times that of packets at the link's rate follow each other without a gap: between two
-/// of a burst there is room for a packet of another flow.
+/// Largest distance within a burst, in packet times at the link's rate: two packets of a burst leave room for one of another
+/// flow.
 const SLACK: f64 = 2.0;
-/// What clocks of captures cannot tell apart, ns.
+/// Resolution of capture timestamps, ns.
 const CLOCK_NS: u64 = 1_000;
 /// While no rate is known, packets within this part of an RTT are one burst.
 const PART_OF_RTT: u64 = 16;

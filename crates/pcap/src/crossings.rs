@@ -17,14 +17,14 @@ use crate::model::{Crossing, Delay};
 const MOST_WAITING: usize = 1 << 19;
 /// How long they wait, ns: longer than what clocks of machines that are kept in time differ by, and than queues are.
 const WAIT_NS: u64 = 10_000_000_000;
-/// Pairs of hosts at pairs of points that are told apart.
+/// Most pairs of hosts at pairs of points that are tracked separately.
 const MOST_PAIRS: usize = 4096;
 /// Windows of time in which the clocks are compared, and the width of the first ones, ns.
 const MOST_WINDOWS: usize = 64;
 const FIRST_WINDOW_NS: u64 = 10_000_000;
 /// Packets a way and a window before it says something about clocks.
 const FEWEST_IN_WINDOW: u64 = 4;
-/// A drift is one if over all windows it comes to more than so many times the windows' noise.
+/// Least ratio of a drift over all windows to the windows' noise.
 const DRIFT_OVER_NOISE: f64 = 8.0;
 /// Windows before there is a drift.
 const FEWEST_WINDOWS: usize = 8;
@@ -48,7 +48,7 @@ impl Waiting {
     }
 }
 
-/// What two hosts' packets say of each pair of points.
+/// Matched packets of two hosts, per pair of points.
 #[derive(Default)]
 struct Hosts {
     pairs: Vec<((u32, u32), Matched)>,
@@ -86,7 +86,7 @@ impl Differences {
     }
 }
 
-/// Of packets from the lower address, and from the higher.
+/// Time differences between two points. Index 0: packets from the lower address; 1: from the higher.
 #[derive(Clone, Debug, Default)]
 struct Matched {
     begin_ns: u64,
@@ -246,7 +246,7 @@ impl Matcher {
         }
     }
 
-    /// What was found out. Points of one file have one clock.
+    /// The results for all pairs of points. Points of one file share a clock.
     pub(crate) fn finish(mut self, file_of: impl Fn(u32) -> usize) -> Vec<Crossing> {
         for (print, at_ns) in std::mem::take(&mut self.order) {
             self.give_up(print, at_ns);
@@ -350,7 +350,7 @@ fn crossing(
     }
 }
 
-/// Which of a pair of hosts' ways leads from the first point to the second: that with the larger differences.
+/// The direction that leads from the first point to the second: that with the larger differences.
 fn towards(matched: &Matched, is_one_clock: bool) -> usize {
     let [low, high] = &matched.all;
     match (low.count > 0, high.count > 0) {

@@ -58,7 +58,7 @@ fn cannot(path: &Path, source: io::Error) -> Error {
 }
 
 impl Csv {
-    /// Begins the files in a directory, which is made if it is not there. Packets that other captures left in it go.
+    /// Begins the files in a directory, which is created if needed. Removes packets.csv of an earlier capture.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -21,14 +21,14 @@ const MOST_SENT: usize = 1 << 18;
 pub(crate) const MOST_EVENTS: u32 = 128;
 /// RTT where none is known, ns: that of RFC 6298's first timeout.
 const UNKNOWN_RTT_NS: u64 = 1_000_000_000;
-/// An ACK of all data in flight is an event if it took so much longer than the smallest RTT, ns: more than the largest queues of
-/// data centers hold, less than the shortest timers of delayed ACKs.
+/// Excess over the smallest RTT that makes an ACK of all data in flight a delayed-ACK event, ns: more than the largest queues of
+/// data centers hold, less than the shortest delayed-ACK timers.
 const DELAYED_ACK_NS: u64 = 10_000_000;
 
-/// Spans of an RTT in which sending is told apart: a window may go out in one of them.
+/// Resolution of sending times, in parts of an RTT: a whole window may leave within one of them.
 const SPANS_OF_RTT: u64 = 64;
 
-/// RTTs of a sort that are kept as they are.
+/// Exact RTTs kept of each kind.
 const MOST_SAMPLES: usize = 1024;
 
 /// A segment in flight, or a gap that later segments left.
@@ -36,20 +36,20 @@ const MOST_SAMPLES: usize = 1024;
 pub(crate) struct Sent {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// When and by which packet it was sent first; of a gap, that which left it.
+    /// Time and packet of its first transmission; for a gap, of the packet that left it.
     pub(crate) at_ns: u64,
     pub(crate) number: u64,
-    /// The same of the last time.
+    /// Time and packet of its last transmission.
     pub(crate) last_at_ns: u64,
     pub(crate) last_number: u64,
-    /// How often it was sent, 0 for a gap.
+    /// Number of transmissions, 0 for a gap.
     pub(crate) times: u8,
     pub(crate) is_sacked: bool,
     pub(crate) is_ce: bool,
-    /// Of the first packet; of a gap, of that which left it.
+    /// Timestamp value and IP identification of the first packet; for a gap, of the packet that left it.
     pub(crate) tsval: Option<u32>,
     pub(crate) ip_id: Option<u16>,
-    /// Of the last time.
+    /// Row of the last transmission.
     pub(crate) row: u32,
 }
 
@@ -60,25 +60,25 @@ impl Sent {
     }
 }
 
-/// What is known when a packet comes.
+/// A packet with the state of its connection when it arrives.
 pub(crate) struct Now<'a> {
     pub(crate) tcp: &'a Compact,
     pub(crate) at_ns: u64,
     pub(crate) number: u64,
     /// Smallest time from the point to the sender of the data and back, if known, ns.
     pub(crate) to_sender_ns: Option<u64>,
-    /// The same of its receiver.
+    /// Smallest time from the point to the receiver of the data and back, if known, ns.
     pub(crate) to_receiver_ns: Option<u64>,
     /// Largest segment that goes over the wire, bytes.
     pub(crate) mss: u32,
     pub(crate) has_sack: Option<bool>,
-    /// Whether flags count marks as AccECN has it.
+    /// Whether flags count marks (AccECN, RFC 9768).
     pub(crate) is_accurate: bool,
-    /// The window that the packet gives, bytes.
+    /// Advertised window, bytes.
     pub(crate) window_bytes: Option<u64>,
-    /// Room for what a SACK reports.
+    /// Scratch space for newly SACKed ranges.
     pub(crate) fresh: &'a mut Vec<(u64, u64)>,
-    /// Of the point: highest rate of packets one after the other, bits per second.
+    /// Highest rate of consecutive packets at the point, bits per second.
     pub(crate) link_rate_bps: &'a mut f64,
     pub(crate) rows: Option<&'a mut Rows>,
     pub(crate) row: u32,
@@ -87,14 +87,14 @@ pub(crate) struct Now<'a> {
     pub(crate) other_data_at_ns: Option<u64>,
 }
 
-/// A sender's data.
+/// Data of one sender.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
-    /// What becomes the result.
+    /// The result so far.
     pub(crate) out: Direction,
     pub(crate) sent: VecDeque<Sent>,
     pub(crate) sacked: Ranges,
-    /// Behind the last byte sent, and behind the last acknowledged.
+    /// Sequence numbers: next to send, and first unacknowledged.
     pub(crate) next: u64,
     pub(crate) una: u64,
     /// First byte that was seen or acknowledged.
@@ -105,23 +105,23 @@ pub(crate) struct Data {
     pub(crate) last_data_at_ns: Option<u64>,
     pub(crate) last_data_number: u64,
     pub(crate) last_ack_at_ns: Option<u64>,
-    /// When the newest of what was delivered was sent, ns, and its end.
+    /// RACK state: time of sending of the newest delivered segment, ns, and its end.
     pub(crate) delivered: (u64, u64),
     pub(crate) duplicate_acks: u32,
-    /// Of each kind, how many are kept.
+    /// Kept events of each kind.
     events: [u32; EventKind::COUNT],
     ids: Ids,
     pub(crate) stamps: Stamps,
     bursts: Bursts,
     echo: Echo,
-    /// Since when nothing is in flight.
+    /// Time since which nothing is in flight.
     idle_since_ns: Option<u64>,
     begin_ns: Option<u64>,
     last_new_ack_ns: Option<u64>,
     last_ack_rate_at_ns: Option<u64>,
-    /// Of RTTs without and with a mark.
+    /// Exact RTTs without and with a mark.
     every: [Every; 2],
-    /// How long spans of data and of losses are, where there are too many, ns.
+    /// Length of spans of data and of losses after merging, ns.
     grown_ns: [u64; 2],
     initial: Initial,
     /// Bytes that were acknowledged before they were captured, and when.
@@ -159,7 +159,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Ticks that must have passed: so many at 1 ms are more than what delays of packets differ by in data centers.
+    /// Least number of ticks: at 1 ms each, more than packet delays vary in data centers.
     const FEWEST: u32 = 16;
 
     fn note(&mut self, tsval: u32, at_ns: u64) {
@@ -176,7 +176,7 @@ impl Stamps {
     }
 }
 
-/// Takes every so many of values: of twice as many, where there are too many.
+/// Thins out values: keeps every n-th, and doubles n where there are too many.
 #[derive(Clone, Copy, Debug, Default)]
 struct Every {
     doubled: u32,
@@ -244,7 +244,7 @@ impl Data {
         self.ids.all >= 4 && self.ids.near >= self.ids.all - self.ids.all / 10
     }
 
-    /// How many segments so many bytes are.
+    /// Number of segments for these bytes.
     pub(crate) fn segments(len: u64, mss: u32) -> u64 {
         len.div_ceil(u64::from(mss.max(1)))
     }
@@ -597,7 +597,7 @@ impl Data {
         }
     }
 
-    /// What an ACK tells of: `newly` acknowledged, and `delivered` by it or its SACKs and not known to have arrived before.
+    /// Counts an ACK: bytes `newly` acknowledged, and bytes newly `delivered` by it or its SACKs.
     fn count_acked(&mut self, newly: u64, delivered: u64, is_ece: bool, now: &Now<'_>) {
         let marked = if is_ece { delivered } else { 0 };
         let ecn = &mut self.out.ecn;
@@ -755,7 +755,7 @@ impl Data {
     }
 }
 
-/// What an ACK took off the list.
+/// Segments that an ACK removed from the list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     least_rtt_ns: u64,

@@ -1,4 +1,4 @@
-//! How a receiver tells of marks: run by run of ACKs with ECE, or by AccECN's counter.
+//! How a receiver echoes marks: in runs of ACKs with ECE, or by AccECN's counter.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(crate) struct Echo {
     cwrs: VecDeque<u64>,
     ace: Option<u8>,
     is_accurate: bool,
-    /// What the last ACK began or ended.
+    /// Begin or end of a run of ECE at the last ACK.
     pub(crate) event: Option<Event>,
 }
 
@@ -38,7 +38,7 @@ struct Run {
     last_ns: u64,
     number: u64,
     acks: u64,
-    /// What was acknowledged when it began, and by the last of it.
+    /// Acknowledged up to here at the first and at the last ACK of the run.
     ack: u64,
     last_ack: u64,
     is_held: bool,
@@ -53,7 +53,7 @@ impl Echo {
         self.cwrs.push_back(end);
     }
 
-    /// An ACK.
+    /// Follows one ACK.
     #[expect(clippy::too_many_arguments, reason = "all of it is of the one ACK")]
     pub(crate) fn ack(
         &mut self,

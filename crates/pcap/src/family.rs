@@ -8,21 +8,21 @@ use crate::model::{Direction, Family, FamilyGuess, Round};
 /// Cuts of a window that are enough for a guess, and as many as are looked at.
 const FEWEST_CUTS: usize = 3;
 const MOST_CUTS: usize = 256;
-/// How far the middle cut may be from a family's factor: the window grows by some segments in the same round trip.
+/// Tolerance of the median cut against a family's factor: the window also grows in the same round trip.
 const CUT_TOLERANCE: f64 = 0.07;
-/// Round trips before there is a guess, and calm ones before a growth is told from them.
+/// Round trips needed for a guess, and calm ones needed for a growth rate.
 const FEWEST_ROUNDS: u64 = 16;
-/// A window below so many segments has too coarse a cut.
+/// Smallest window, in segments, whose cut is precise enough.
 const FEWEST_SEGMENTS: f64 = 8.0;
 /// DCTCP's gain (RFC 8257, section 3.3).
 const DCTCP_GAIN: f64 = 1.0 / 16.0;
 /// Round trips before DCTCP's estimate, which begins at 1, has settled: after 32 of them an eighth of that is left.
 const SETTLED_ROUNDS: u64 = 32;
-/// What BBR has in flight while it probes for the RTT, segments (version 1), and how often it does so, ns.
+/// BBR's window in PROBE_RTT, segments (version 1), and the time between two such probes, ns.
 const PROBE_RTT_SEGMENTS: f64 = 4.0;
 const PROBE_RTT_EVERY_NS: (u64, u64) = (4_500_000_000, 11_000_000_000);
-/// And for how long: 200 ms or a round trip, where clocks are coarse; until the window is back it may be some round trips of a long path.
-/// A window that a loss has left small grows by the round trip, and is not small for so long on a short path.
+/// Duration of a probe: 200 ms or a round trip, with coarse clocks; on a long path the window returns after some more round trips.
+/// After a loss, a small window grows per round trip and on a short path does not stay small for this long.
 const PROBE_RTT_LASTS_NS: (u64, u64) = (150_000_000, 1_000_000_000);
 /// Growth that is Reno's: a segment each round trip, less where the application holds it back now and then.
 const RENO_GROWTH: (f64, f64) = (0.75, 1.25);
@@ -30,7 +30,7 @@ const RENO_GROWTH: (f64, f64) = (0.75, 1.25);
 const LIKELY: f64 = 0.6;
 const SURE: f64 = 0.85;
 
-/// What a sender does with its window, round trip by round trip, in little memory.
+/// Changes of a sender's window per round trip, in constant memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     /// The last round trips, the newest last.

@@ -30,7 +30,7 @@ struct Entry {
 pub struct Bucket {
     /// The smallest value that belongs here.
     pub from: u64,
-    /// The largest.
+    /// The largest value that belongs here.
     pub to: u64,
     pub count: u64,
     /// Number of the packet at which the first came.
@@ -63,12 +63,12 @@ impl Histogram {
         self.sum += u128::from(value);
     }
 
-    /// How many values came.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Sum of the values.
     pub fn sum(&self) -> u128 {
         self.sum
     }

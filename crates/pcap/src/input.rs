@@ -1,4 +1,4 @@
-//! Where packets come from: files and standard input, plain or compressed, and which capture point each packet is of.
+//! Sources of packets: files and standard input, plain or compressed, and the capture point of each packet.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
@@ -13,11 +13,11 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors};
 
 use crate::model::Unread;
 
-/// Of a file's buffer, bytes.
+/// Size of a file's read buffer, bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// What an xz file may ask for, KiB: that of its largest usual preset, and some.
+/// Largest dictionary of an xz file, KiB: that of its largest usual preset, and some.
 const MOST_XZ_KIB: u32 = 128 << 10;
-/// TCP packets of a file from which it is told which interfaces are one point. They wait until then.
+/// TCP packets of a file that decide which interfaces are one point; they are buffered until then.
 const SCOUTED_PACKETS: usize = 4096;
 /// Capture points of a file. Interfaces beyond are put to the first.
 const MOST_POINTS: usize = 256;
@@ -30,19 +30,18 @@ const SLACK_NS: u64 = 1_000_000_000;
 /// A file of packets, or another source of its bytes.
 pub enum Input {
     File(PathBuf),
-    /// Standard input.
     Stdin,
     /// Anything that can be read, with a name for it.
     Reader(String, Box<dyn Read + Send>),
 }
 
 impl Input {
-    /// As the command line names it: `-` is standard input.
+    /// From a name on the command line: `-` is standard input.
     pub fn named(name: &Path) -> Input {
         if name.as_os_str() == "-" { Input::Stdin } else { Input::File(name.to_owned()) }
     }
 
-    /// What it is called.
+    /// The name for messages and results.
     pub fn name(&self) -> String {
         match self {
             Input::File(path) => path.display().to_string(),
@@ -135,8 +134,8 @@ impl<R: BufRead> Zstd<R> {
         Zstd { source, decoder: FrameDecoder::new(), is_begun: false, failed: None }
     }
 
-    /// Decodes so many bytes or more, as far as there are. The decoder holds back what data to come may refer to; of a frame that
-    /// breaks off none will come, and ending it releases the rest.
+    /// Decodes at least `bytes` bytes, if the frame has them. The decoder holds back its window; at a truncated frame, ending it
+    /// releases the rest.
     fn decode(&mut self, bytes: usize) -> io::Result<()> {
         let some = BlockDecodingStrategy::UptoBytes(bytes);
         if let Err(why) = self.decoder.decode_blocks(&mut self.source, some) {
@@ -191,16 +190,16 @@ impl<R: BufRead> Read for Zstd<R> {
 pub(crate) struct Seen {
     pub(crate) tcp: Compact,
     pub(crate) at_ns: u64,
-    /// Its place in the file, counted from 1.
+    /// Number of the packet in the file, from 1.
     pub(crate) number: u64,
     pub(crate) interface: u32,
-    /// Its capture point, counted within the file.
+    /// Capture point, counted within the file.
     pub(crate) point: u16,
 }
 
-/// What a file told beside its packets.
+/// Facts on a file apart from its packets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct FileFacts {
     pub(crate) packets: u64,
     pub(crate) tcp_packets: u64,
     pub(crate) begin_ns: Option<u64>,
@@ -215,8 +214,8 @@ pub(crate) fn packets(
     name: &str,
     input: impl Read + Send,
     mut each: impl FnMut(&Seen) -> ControlFlow<()>,
-) -> Result<Told, Error> {
-    let mut told = Told::default();
+) -> Result<FileFacts, Error> {
+    let mut told = FileFacts::default();
     let mut scout = Scout::default();
     let mut is_wanted = ControlFlow::Continue(());
     let ending = read(input, |packet| {
@@ -270,7 +269,7 @@ struct Scout {
     waiting: Vec<Seen>,
     is_decided: bool,
     points: Vec<Vec<u32>>,
-    /// By interface.
+    /// Point of each interface.
     point_of: Vec<Option<u16>>,
 }
 

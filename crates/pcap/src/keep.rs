@@ -1,11 +1,11 @@
-//! Which of the finished flows are kept, and sums of all.
+//! Selection of the finished flows to keep, and sums of all.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::model::{Brief, Direction, Flow, Totals};
 
-/// Keeps the largest flows, and those that stood still longest.
+/// Keeps the largest flows, and those with the longest stalls.
 pub(crate) struct Keeper {
     most: usize,
     flows: Vec<Flow>,
@@ -47,7 +47,7 @@ impl Keeper {
     }
 }
 
-/// Of each connection's views one is the best for its data: that which is nearest to the sender of most.
+/// Chooses the primary view of each connection: the nearest to the sender of most data.
 fn choose_primary(flows: &mut [Flow]) {
     let mut best: HashMap<u32, (u64, u32)> = HashMap::new();
     for flow in &*flows {
@@ -111,7 +111,7 @@ impl Flow {
         self.a_to_b.rto_stall_ns.saturating_add(self.b_to_a.rto_stall_ns)
     }
 
-    /// It in short.
+    /// Summary of the flow.
     pub fn brief(&self) -> Brief {
         let main = self.main();
         let (from, to) = if self.is_mostly_from_a() { (self.a, self.b) } else { (self.b, self.a) };

@@ -38,7 +38,7 @@ mod spans;
 mod table;
 pub mod text;
 
-pub use analysis::{Options, analyse};
+pub use analysis::{AnalysisOptions, analyse};
 pub use csv::Csv;
 pub use histogram::{Bucket, Histogram};
 pub use input::Input;

@@ -10,11 +10,12 @@ use knee_wire::packet::MAX_SCALE;
 use crate::data::{Data, Now};
 use crate::input::Seen;
 use crate::model::{
-    Direction, EcnAgreed, Ended, Flow, Handshake, Location, LocationEvidence, PacketRow, Place,
+    Direction, EcnAgreed, Ended, Flow, Handshake, Location, LocationEvidence, PacketRow,
+    PointPosition,
 };
 use crate::rows::{NO_ROW, Rows, letters};
 
-/// What timestamps take of the MSS in each segment, bytes.
+/// Bytes of the timestamp option in each segment.
 const TIMESTAMP_BYTES: u32 = 12;
 /// MSS of a path of Ethernet, and of one with jumbo frames of 9000 bytes, for IPv4; 20 less for IPv6.
 const ETHERNET_MSS: u32 = 1460;
@@ -28,7 +29,7 @@ const MOST_STAMPS: usize = 64;
 /// A value that waits longer than this is forgotten where room is short, ns.
 const STALE_STAMP_NS: u64 = 1_000_000_000;
 
-/// What all flows of a point share while packets come.
+/// State that all flows of a point share.
 pub(crate) struct Shared<'a> {
     pub(crate) link_rate_bps: &'a mut f64,
     pub(crate) fresh: &'a mut Vec<(u64, u64)>,
@@ -39,9 +40,9 @@ pub(crate) struct Shared<'a> {
 /// One end of a connection.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    /// What its numbers count from, once that is known.
+    /// Initial sequence number, once known.
     origin: Option<u32>,
-    /// Behind what it has sent, SYN and FIN included.
+    /// Next sequence number to send, SYN and FIN included.
     next: u64,
     is_syn_seen: bool,
     fin: Option<u64>,
@@ -71,9 +72,9 @@ pub(crate) struct Live {
     pub(crate) connection: u32,
     pub(crate) point: usize,
     pub(crate) last_ns: u64,
-    /// Both sides have sent a FIN, or one a reset.
+    /// How it ended, if both sides have sent a FIN, or one a reset.
     pub(crate) ended: Ended,
-    /// Who connected, and the other.
+    /// The connecting end, and the other.
     ends: [SocketAddr; 2],
     sides: [Side; 2],
     handshake: Handshake,
@@ -91,7 +92,7 @@ pub(crate) struct Live {
 const ECN_FLAGS: u16 = Segment::AE | Segment::CWR | Segment::ECE;
 
 impl Live {
-    /// A connection that a packet is the first of.
+    /// A connection that begins with this packet.
     pub(crate) fn new(id: u32, connection: u32, point: usize, seen: &Seen) -> Live {
         let tcp = &seen.tcp;
         let is_from_b = tcp.has(Segment::SYN) && tcp.has(Segment::ACK);
@@ -128,12 +129,12 @@ impl Live {
         side.origin.is_some_and(|origin| origin != tcp.seq)
     }
 
-    /// How many segments are kept of it.
+    /// Segments kept in memory.
     pub(crate) fn kept(&self) -> usize {
         self.sides.iter().filter_map(|side| side.data.as_ref()).map(|data| data.kept()).sum()
     }
 
-    /// A packet of it. Gives the largest payload of a segment of its sender.
+    /// Processes a packet. Returns the MSS of its sender.
     pub(crate) fn packet(&mut self, seen: &Seen, shared: &mut Shared<'_>) -> u32 {
         let tcp = &seen.tcp;
         let from = usize::from(tcp.source != self.ends[0]);
@@ -222,7 +223,7 @@ impl Live {
         self.agree();
     }
 
-    /// What both have asked for.
+    /// Derives the negotiated options once SYN and SYN-ACK were seen.
     fn agree(&mut self) {
         let [a, b] = &self.sides;
         if !(a.is_syn_seen && b.is_syn_seen) {
@@ -401,7 +402,7 @@ impl Live {
         }
     }
 
-    /// The result.
+    /// The finished flow.
     pub(crate) fn finish(self, ended: Ended, most_rounds: usize) -> Flow {
         let location = self.location();
         let mss = [self.mss(0), self.mss(1)];
@@ -444,10 +445,14 @@ impl Live {
             _ => LocationEvidence::DataAndAcks,
         };
         let place = match (rtt_to_a_ns, rtt_to_b_ns) {
-            (Some(a), Some(b)) if a < b && a <= a.saturating_add(b) / NEAR_PART => Place::NearA,
-            (Some(a), Some(b)) if b < a && b <= a.saturating_add(b) / NEAR_PART => Place::NearB,
-            (Some(_), Some(_)) => Place::Between,
-            _ => Place::Unknown,
+            (Some(a), Some(b)) if a < b && a <= a.saturating_add(b) / NEAR_PART => {
+                PointPosition::NearA
+            }
+            (Some(a), Some(b)) if b < a && b <= a.saturating_add(b) / NEAR_PART => {
+                PointPosition::NearB
+            }
+            (Some(_), Some(_)) => PointPosition::Between,
+            _ => PointPosition::Unknown,
         };
         Location { place, rtt_to_a_ns, rtt_to_b_ns, evidence }
     }

@@ -13,11 +13,11 @@ use crate::histogram::Histogram;
 /// Everything that was found out.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Analysis {
-    /// What the flows have in common.
+    /// Files, points and sums over all flows.
     pub whole: Whole,
     /// The flows that were kept, in the order of their identities: the largest and those that stood still longest.
     pub flows: Vec<Flow>,
-    /// What the diagnosis says, most severe first.
+    /// Findings of the diagnosis, most severe first.
     pub findings: Vec<Finding>,
     /// Packets of the flows that were asked for, in the order in which they were read.
     pub packets: Vec<PacketRow>,
@@ -25,7 +25,7 @@ pub struct Analysis {
     pub packets_not_kept: u64,
 }
 
-/// What concerns no flow alone.
+/// Results that concern no single flow.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Whole {
     /// Files, in the order in which they were given.
@@ -36,7 +36,7 @@ pub struct Whole {
     pub flows: u64,
     /// Connections of these flows: each once, however many points saw it.
     pub connections: u64,
-    /// Of the flows those of which there is only [`Whole::totals`].
+    /// Flows that are counted in [`Whole::totals`] only.
     pub flows_not_kept: u64,
     /// Sums over all flows.
     pub totals: Totals,
@@ -44,16 +44,16 @@ pub struct Whole {
     pub briefs: Vec<Brief>,
     /// Pairs of points that saw the same packets.
     pub crossings: Vec<Crossing>,
-    /// What came for each receiver over time, of the first some hundred receivers.
+    /// Arrivals per receiver over time, for the first few hundred receivers.
     pub arrivals: Vec<Arrivals>,
 }
 
-/// What passed a point for one receiver, over time.
+/// Bytes that passed a point towards one receiver, over time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Arrivals {
     /// Index of the point.
     pub point: usize,
-    /// The receiver.
+    /// Address of the receiver.
     pub to: IpAddr,
     /// Begin of the first bin, ns.
     pub begin_ns: u64,
@@ -76,14 +76,14 @@ pub struct FileSummary {
     pub begin_ns: Option<u64>,
     /// The latest time of a packet, ns.
     pub end_ns: Option<u64>,
-    /// What could not be read.
+    /// Packets that could not be read, by reason.
     pub unread: Unread,
 }
 
 /// Packets that could not be used, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unread {
-    /// Of a link layer that is not known.
+    /// Packets of an unknown link layer.
     pub unknown_link: u64,
     /// Not IP, such as ARP.
     pub not_ip: u64,
@@ -127,17 +127,17 @@ pub struct Totals {
 /// A flow in one line, for what compares flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Brief {
-    /// [`Flow::id`].
+    /// As [`Flow::id`].
     pub id: u32,
-    /// [`Flow::connection`].
+    /// As [`Flow::connection`].
     pub connection: u32,
-    /// [`Flow::point`].
+    /// As [`Flow::point`].
     pub point: usize,
-    /// [`Flow::is_primary`].
+    /// As [`Flow::is_primary`].
     pub is_primary: bool,
     /// Sender of most of the bytes, and receiver.
     pub from: SocketAddr,
-    /// The receiver.
+    /// Address and port of the receiver.
     pub to: SocketAddr,
     pub begin_ns: u64,
     pub end_ns: u64,
@@ -181,10 +181,8 @@ pub struct Crossing {
 /// One-way delays between two points, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Delay {
-    /// Smallest.
     pub min_ns: u64,
     pub mean_ns: u64,
-    /// Largest.
     pub max_ns: u64,
 }
 
@@ -203,7 +201,7 @@ pub struct Flow {
     pub a: SocketAddr,
     /// The other end.
     pub b: SocketAddr,
-    /// What the handshake says.
+    /// Options and RTTs of the handshake.
     pub handshake: Handshake,
     pub begin_ns: u64,
     pub end_ns: u64,
@@ -214,9 +212,9 @@ pub struct Flow {
     pub ended: Ended,
     /// Where the capture point is.
     pub location: Location,
-    /// What `a` sent.
+    /// Data of `a`, and the answers of `b`.
     pub a_to_b: Direction,
-    /// What `b` sent.
+    /// Data of `b`, and the answers of `a`.
     pub b_to_a: Direction,
 }
 
@@ -227,37 +225,37 @@ pub enum Ended {
     /// Both ends sent a FIN.
     Closed,
     Reset,
-    /// It was idle so long that it was taken from the table.
+    /// Idle for so long that it left the table.
     Idle,
-    /// The table was full, and it the one that was idle longest.
+    /// The table was full, and this connection idle longest.
     TableFull,
-    /// Its ports were used for a new connection.
+    /// A new connection reused its ports.
     Reused,
     /// The capture ended before.
     #[default]
     Open,
 }
 
-/// What the SYN and the SYN-ACK say.
+/// Negotiation and timing of SYN and SYN-ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Handshake {
     /// The SYN's packet number, if it was seen.
     pub syn: Option<u64>,
-    /// The SYN-ACK's.
+    /// The SYN-ACK's packet number, if it was seen.
     pub syn_ack: Option<u64>,
     /// SYNs and SYN-ACKs that were retransmitted.
     pub repeats: u32,
     /// Whether window scaling was agreed on; nothing if a SYN or SYN-ACK was not seen.
     pub has_window_scale: Option<bool>,
-    /// Whether SACK was.
+    /// Whether SACK was agreed on.
     pub has_sack: Option<bool>,
-    /// Whether timestamps were; without a handshake, whether packets have them.
+    /// Whether timestamps were agreed on; without a handshake, whether packets have them.
     pub has_timestamps: Option<bool>,
-    /// Whether ECN was.
+    /// Whether ECN was agreed on, and which.
     pub ecn: EcnAgreed,
     /// Whether the SYN itself was ECN-capable, which only some data-center stacks do.
     pub is_syn_ect: Option<bool>,
-    /// Whether the SYN-ACK was.
+    /// Whether the SYN-ACK was ECN-capable.
     pub is_syn_ack_ect: Option<bool>,
     /// From the SYN to the SYN-ACK, ns: the RTT from the point to `b` and back.
     pub rtt_to_b_ns: Option<u64>,
@@ -265,7 +263,7 @@ pub struct Handshake {
     pub rtt_to_a_ns: Option<u64>,
 }
 
-/// What the handshake agreed on about ECN.
+/// Result of the ECN negotiation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EcnAgreed {
@@ -284,36 +282,35 @@ pub enum EcnAgreed {
 /// Where the capture point is on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Location {
-    /// In a word.
-    pub place: Place,
+    /// Position in one word.
+    pub place: PointPosition,
     /// Smallest time from the point to `a` and back, ns.
     pub rtt_to_a_ns: Option<u64>,
     /// Smallest time from the point to `b` and back, ns.
     pub rtt_to_b_ns: Option<u64>,
-    /// How these were found.
+    /// Source of these times.
     pub evidence: LocationEvidence,
 }
 
-/// Place of a capture point.
+/// Position of a capture point on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
-    /// Nothing tells.
+pub enum PointPosition {
+    /// No evidence.
     #[default]
     Unknown,
     /// At `a`, or at the first switch behind it.
     NearA,
-    /// At `b`.
+    /// At `b`, or at the last switch before it.
     NearB,
     /// Far from both.
     Between,
 }
 
-/// What a place was found by.
+/// Evidence for a position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LocationEvidence {
-    /// Nothing.
     #[default]
     None,
     /// The halves of the handshake.
@@ -322,7 +319,7 @@ pub enum LocationEvidence {
     DataAndAcks,
 }
 
-/// What one end sent, and how the other answered.
+/// Data of one end, and the answers of the other.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Direction {
     /// The sender's MSS option: the largest segment that it takes, bytes.
@@ -333,7 +330,7 @@ pub struct Direction {
     pub mss: Option<u32>,
     /// IP time to live of its first packet.
     pub ttl: u8,
-    /// Payload that was captured, retransmissions too, bytes.
+    /// Captured payload including retransmissions, bytes.
     pub bytes_sent: u64,
     /// Payload that was acknowledged, bytes; where no ACK was seen, what was captured once.
     pub bytes: u64,
@@ -352,8 +349,8 @@ pub struct Direction {
     /// Packets larger than the MSS, which a host's capture shows before they are cut or after they were merged.
     pub super_packets: u64,
     pub retransmitted: Retransmitted,
-    /// Tail loss probes with new data: behind a silence, and before any ACK of what was lost, which the ACK of them tells of. Those that
-    /// found no loss cannot be told from data.
+    /// Tail loss probes with new data: sent after a silence, and their ACK reports an earlier loss. Probes without a loss look like
+    /// other data.
     pub new_data_probes: u64,
     /// Segments that came after later ones, but were not retransmitted.
     pub out_of_order: u64,
@@ -363,7 +360,7 @@ pub struct Direction {
     pub lost_before_point: u64,
     /// The same packet captured twice, by its IP identification.
     pub duplicates_captured: u64,
-    /// What the receiver reported as duplicate (DSACK) without a retransmission seen here, times.
+    /// Duplicates that the receiver reported (DSACK) without a retransmission seen here, times.
     pub duplicates_by_network: u64,
     /// Stalls that a retransmission timeout ended, ns in all.
     pub rto_stall_ns: u64,
@@ -378,7 +375,7 @@ pub struct Direction {
     /// ACKs that say again what was said before, while data was in flight.
     pub duplicate_acks: u64,
     pub ecn: EcnCounts,
-    /// How the receiver tells of marks.
+    /// How the receiver echoes marks.
     pub receiver: Receiver,
     /// What was sent before the first ACK of data could have come, bytes: the initial window, or less if there was not more to
     /// send.
@@ -396,8 +393,8 @@ pub struct Direction {
     pub rtt_by_timestamps: Histogram,
     /// RTTs of `rtt` whose ACK told of marks (ECE), ns.
     pub rtt_marked: Histogram,
-    /// RTTs of senders that were told of marks, ns: those whose ACK told of none, and those whose ACK did; every so many of each, so
-    /// that there are not too many.
+    /// Exact RTTs of senders with marks, ns: those whose ACK reports no mark, and those whose ACK does. Thinned out evenly to a
+    /// bounded number.
     #[serde(skip)]
     pub exact_rtts: [Vec<u64>; 2],
     /// Rates at which ACKs came: what each acknowledged over the time since the one before it, while data was in flight
@@ -413,14 +410,14 @@ pub struct Direction {
     pub family: FamilyGuess,
     /// Round trips. Where there are more than are kept, neighbours are merged: each has its [`Round::round_trips`].
     pub rounds: Vec<Round>,
-    /// What happened, in the order of time, as far as it is kept.
+    /// Events in the order of time, as far as they are kept.
     pub events: Vec<Event>,
     /// Events beyond those.
     pub events_not_kept: u64,
-    /// What was sent over time, retransmissions too: what the diagnosis measures bursts over any time by.
+    /// Data sent over time, retransmissions included; the diagnosis measures bursts by it.
     #[serde(skip)]
     pub sending: Vec<Span>,
-    /// Of it, what the sender had to send again, by when it was sent.
+    /// Lost data, by the time when it was sent.
     #[serde(skip)]
     pub losses: Vec<Span>,
 }
@@ -430,7 +427,7 @@ pub struct Direction {
 pub struct Span {
     pub begin_ns: u64,
     pub end_ns: u64,
-    /// Payload, bytes.
+    /// Payload in bytes.
     pub bytes: u64,
     pub segments: u64,
 }
@@ -446,13 +443,13 @@ pub struct Retransmitted {
     pub fast: u64,
     /// First after a retransmission timeout: the number of timeouts.
     pub rto: u64,
-    /// What was retransmitted behind these, until all that was in flight is acknowledged.
+    /// Retransmitted after a timeout, until all data in flight then is acknowledged.
     pub after_rto: u64,
     /// Tail loss probes that repeat data. Those with new data are [`Direction::new_data_probes`].
     pub tlp: u64,
     /// For no reason that can be seen.
     pub unclear: u64,
-    /// Of all of these, those that were spurious: the original had arrived.
+    /// Spurious ones among all of these: the original had arrived (RFC 3522).
     pub spurious: u64,
 }
 
@@ -461,9 +458,9 @@ pub struct Retransmitted {
 pub struct EcnCounts {
     /// Segments with data that are not ECN-capable.
     pub not_ect: u64,
-    /// ECT(0).
+    /// Packets with ECT(0).
     pub ect0: u64,
-    /// ECT(1).
+    /// Packets with ECT(1).
     pub ect1: u64,
     /// Marked, as far as marks are made before the point.
     pub ce: u64,
@@ -483,10 +480,10 @@ pub struct EcnCounts {
     pub ace: u64,
 }
 
-/// How a receiver tells of marks.
+/// How a receiver echoes marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Receiver {
-    /// In a word.
+    /// Position in one word.
     pub kind: ReceiverKind,
     /// Runs of ACKs with ECE that ended although the sender had not sent CWR since they began: only DCTCP does so.
     pub ended_without_cwr: u64,
@@ -500,7 +497,7 @@ pub struct Receiver {
     pub ece_as_marked: u64,
     /// ACKs in the longest run with ECE.
     pub longest_run_acks: u64,
-    /// Its duration, ns.
+    /// Duration of the longest run, ns.
     pub longest_run_ns: u64,
 }
 
@@ -522,11 +519,11 @@ pub enum ReceiverKind {
 /// A guess at the sender's congestion control.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FamilyGuess {
-    /// The likeliest.
+    /// The likeliest family.
     pub family: Family,
     /// How sure, from 0 to 1; 0 for an unknown one.
     pub confidence: f64,
-    /// What it was seen by, in sentences.
+    /// Evidence, in sentences.
     pub evidence: Vec<String>,
 }
 
@@ -572,7 +569,7 @@ pub struct Round {
     /// Segments with payload.
     pub segments: u32,
     pub ce_segments: u32,
-    /// Of them, ECN-capable or marked.
+    /// Segments that were ECN-capable or marked.
     pub ect_segments: u32,
     /// Times that data changed between marked and not.
     pub ce_changes: u32,
@@ -607,7 +604,7 @@ pub struct Round {
     pub largest_ack_segments: u32,
     /// Largest burst, packets that followed each other without a gap, in segments.
     pub largest_burst_segments: u32,
-    /// Its first packet.
+    /// First packet of the largest burst.
     pub largest_burst_number: u64,
     /// From its first packet to its last, ns.
     pub largest_burst_ns: u64,
@@ -617,7 +614,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// Fraction of marked data by what is told of it: ECE where it is seen, else CE; nothing without data.
+    /// Fraction of marked data: by ECE if it is seen, else by CE; nothing without data.
     pub fn marked_fraction(&self) -> Option<f64> {
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         // What was reported by SACK in one round trip may be acknowledged in the next.
@@ -705,11 +702,11 @@ pub struct PacketRow {
     pub number: u64,
     pub at_ns: u64,
     pub is_from_a: bool,
-    /// First byte.
+    /// First byte, as a sequence number from 0 at the SYN.
     pub seq: u64,
-    /// Payload, bytes.
+    /// Payload in bytes.
     pub len: u32,
-    /// What is acknowledged, counted like `seq` of the other direction; nothing without the flag.
+    /// Acknowledgement number, counted like `seq` of the other direction; nothing without the flag.
     pub ack: Option<u64>,
     /// TCP flags as letters: S, F, R, P, A, U, E (ECE), C (CWR), N (AE).
     pub flags: String,
@@ -736,7 +733,7 @@ pub struct PacketRow {
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Its name, as `docs/pcap-diagnosis.md` has it: `tail-loss`.
+    /// Name of the kind, as in `docs/pcap-diagnosis.md`: `tail-loss`.
     pub kind: &'static str,
     /// The flows that it was found in, the clearest first.
     pub flows: Vec<u32>,
@@ -744,9 +741,9 @@ pub struct Finding {
     pub summary: String,
     /// The packets that show it.
     pub evidence: Vec<Evidence>,
-    /// What it usually comes from, in one sentence.
+    /// Usual cause, in one sentence.
     pub usually_means: &'static str,
-    /// What to try, in one sentence.
+    /// Remedy to try, in one sentence.
     pub try_this: &'static str,
     /// How much it costs.
     pub severity: Severity,
@@ -761,7 +758,7 @@ pub struct Evidence {
     pub flow: u32,
     /// Place in its file.
     pub number: u64,
-    /// What it shows.
+    /// Observation at this packet.
     pub says: String,
 }
 

@@ -21,8 +21,8 @@ impl Ranges {
         self.list.last().map(|range| range.1)
     }
 
-    /// Adds a range. `fresh` is told each part of it that was not covered; what comes back is the range together with those that it
-    /// touches, if anything of it was new.
+    /// Adds a range. Calls `fresh` for each part of it that was not covered. Returns the union with the ranges that it touches, if
+    /// any part was new.
     pub(crate) fn add(
         &mut self,
         start: u64,

@@ -1,7 +1,7 @@
-//! Segments that come again: late, or retransmitted, and then why.
+//! Segments below the highest sequence number: out of order or retransmitted, and the cause of retransmission.
 //!
-//! What a sender has done shows in what came before: ACKs that tell of a gap let it send again at once, and a timer fires after
-//! silence. At a point on the way both are seen later by the time to the sender and back.
+//! The packets before a retransmission show its cause: ACKs that report a gap trigger it at once, and a timer fires after
+//! silence. A point on the path sees both later by the time to the sender and back.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use crate::data::{Data, Now, Sent};
 use crate::model::{Direction, Event, EventKind};
 use crate::spans;
 
-/// Repetitions that a receiver may still tell something about.
+/// Retransmissions remembered for later reports of the receiver (DSACK).
 const MOST_REPEATS: usize = 64;
-/// Segments that one repetition covers at most: 64 KiB of the usual size.
+/// Most segments of one retransmission: 64 KiB of the usual size.
 const MOST_COVERED: usize = 64;
 /// Lists up to this length are split where a gap is filled in part.
 const SPLIT_BELOW: usize = 4096;
-/// What Linux adds to the RTT for a timeout at least, ns.
+/// Smallest part of Linux's RTO beyond the RTT, ns (`TCP_RTO_MIN`).
 const LINUX_RTO_FLOOR_NS: u64 = 200_000_000;
 /// A timer fires after two RTTs of silence (a tail loss probe) or more; what ACKs let go, at once. Between them, in quarters of an RTT.
 const TIMER_QUARTERS: u64 = 6;
@@ -37,7 +37,7 @@ const COPY_NS: u64 = 1_000_000;
 /// IP identifications that differ by less are of packets sent about the same time, if the sender counts.
 const NEAR_IDS: i16 = 1024;
 
-/// A repetition.
+/// A retransmission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeat {
     pub(crate) start: u64,
@@ -45,9 +45,9 @@ pub(crate) struct Repeat {
     pub(crate) number: u64,
     pub(crate) tsval: Option<u32>,
     pub(crate) segments: u64,
-    /// It is counted as spurious; the receiver may still report that it came.
+    /// Counted as spurious; the receiver may still report it.
     pub(crate) is_spurious: bool,
-    /// When what it repeats was sent, ns.
+    /// Time of the previous transmission, ns.
     pub(crate) sent_ns: Option<u64>,
 }
 
@@ -61,20 +61,20 @@ enum State {
     Loss,
 }
 
-/// Whether a sender repairs losses, and what it has repeated.
+/// Loss recovery state of a sender, and its retransmissions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recovery {
     state: State,
-    /// What was sent when it began.
+    /// Recovery point: `next` when recovery began.
     point: u64,
-    /// When the last timeout was, ns.
+    /// Time of the last timeout, ns.
     timeout_at_ns: u64,
     /// Whether a probe was sent since the last new ACK.
     is_probed: bool,
-    /// New data that may be a probe: an ACK of it with a gap before it says so.
+    /// New data that may be a tail loss probe: an ACK of it with a gap before it proves it.
     new_probe: Option<Event>,
     repeats: VecDeque<Repeat>,
-    /// What an ACK has shown.
+    /// Event that the last ACK revealed.
     pub(crate) event: Option<Event>,
 }
 
@@ -140,12 +140,12 @@ impl Recovery {
         }
     }
 
-    /// Whether a tail loss probe may be sent: one, while nothing tells of a loss.
+    /// Whether a tail loss probe may be sent: one, while no ACK reports a loss (RFC 8985 7.3).
     fn can_probe(&self, has_sack: Option<bool>, sacked_bytes: u64) -> bool {
         self.state == State::Open && !self.is_probed && has_sack != Some(false) && sacked_bytes == 0
     }
 
-    /// What was repeated last had been acknowledged here before.
+    /// The last retransmission was of data that an ACK seen here had covered.
     fn was_acked(&mut self, now: &Now<'_>, out: &mut Direction) {
         if let Some(last) = self.repeats.len().checked_sub(1) {
             self.was_spurious(last, now, out);
@@ -177,12 +177,12 @@ impl Recovery {
     }
 }
 
-/// What is known of the bytes that come again.
+/// Earlier transmission of retransmitted bytes.
 struct Earlier {
     number: Option<u64>,
     at_ns: Option<u64>,
     row: u32,
-    /// When the point last saw them, or that they were missing, ns.
+    /// Time when the point last saw them, or saw that they were missing, ns.
     seen_ns: u64,
     /// Whether they are the last that were sent.
     is_last: bool,
@@ -191,7 +191,7 @@ struct Earlier {
 }
 
 impl Data {
-    /// Bytes below `next` come: late, or again.
+    /// Handles bytes below `next`: out of order, or retransmitted.
     pub(crate) fn repeated(&mut self, start: u64, end: u64, now: &mut Now<'_>) {
         let at = self.sent.partition_point(|sent| sent.end <= start);
         let first = self.sent.get(at).copied().filter(|first| first.start < end);
@@ -213,7 +213,7 @@ impl Data {
             is_first: start <= self.una,
         };
         let is_below = end <= self.una;
-        self.sent_again_because(start, end, &earlier, is_below, now);
+        self.explain_retransmission(start, end, &earlier, is_below, now);
         self.mark_repeated(at, start, end, now);
     }
 
@@ -274,7 +274,7 @@ impl Data {
                 is_last: end >= self.next,
                 is_first: start <= self.una,
             };
-            self.sent_again_because(start, end, &earlier, false, now);
+            self.explain_retransmission(start, end, &earlier, false, now);
         }
         self.fill(at, start, end, gap, now);
     }
@@ -341,7 +341,7 @@ impl Data {
     }
 
     /// Decides why bytes were retransmitted.
-    fn sent_again_because(
+    fn explain_retransmission(
         &mut self,
         start: u64,
         end: u64,
@@ -378,7 +378,7 @@ impl Data {
             EventKind::UnclearRetransmission
         };
         self.enter(kind, now.at_ns);
-        self.count_again(start, end, kind, earlier, silence_ns, !is_reported, now);
+        self.count_retransmission(start, end, kind, earlier, silence_ns, !is_reported, now);
         if is_below && self.was_acked(start) {
             self.recovery.was_acked(now, &mut self.out);
             if let Some(event) = self.recovery.event.take() {
@@ -407,10 +407,10 @@ impl Data {
         now.has_sack != Some(false) && self.delivered > (earlier.seen_ns, start)
     }
 
-    /// Silence behind which a timeout, or a probe, sends these bytes again, ns.
+    /// Silence after which a timeout, or a probe, retransmits these bytes, ns.
     ///
-    /// Nothing but these sends again what no ACK tells of. What is known to be lost goes again by itself, and only as soon as a RACK
-    /// timer or pacing lets it: it was sent before something that was delivered, or before a timeout.
+    /// Only these retransmit data whose loss no ACK reports. Data known to be lost (sent before delivered data, or before a timeout)
+    /// is retransmitted as soon as the RACK timer or pacing allows.
     fn timer_ns(&self, start: u64, earlier: &Earlier, is_below: bool, now: &Now<'_>) -> u64 {
         let is_behind_timeout = self.recovery.state == State::Loss
             && earlier.seen_ns < self.recovery.timeout_at_ns
@@ -444,7 +444,7 @@ impl Data {
         }
     }
 
-    /// An ACK: whether it tells that a probe came, and that something before it did not.
+    /// Checks whether an ACK reports that a probe arrived and earlier data did not.
     pub(crate) fn check_probe(&mut self) {
         let Some(probe) = self.recovery.new_probe else { return };
         let has_come = self.sacked.end().is_some_and(|last| last >= probe.seq + probe.bytes);
@@ -475,7 +475,7 @@ impl Data {
     }
 
     #[expect(clippy::too_many_arguments, reason = "all of it is of the one packet")]
-    fn count_again(
+    fn count_retransmission(
         &mut self,
         start: u64,
         end: u64,

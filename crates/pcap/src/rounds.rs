@@ -3,7 +3,7 @@
 use crate::family::Habits;
 use crate::model::Round;
 
-/// What a round trip is measured by, and its sums.
+/// A round trip in progress, with its sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Open {
     pub(crate) round: Round,
@@ -53,7 +53,7 @@ impl Open {
         self.was_ce = Some(is_ce);
     }
 
-    /// Notes what an ACK tells of marks.
+    /// Counts the marks that an ACK reports.
     pub(crate) fn ack_marked(&mut self, is_ece: bool) {
         self.round.ece_acks += u32::from(is_ece);
         self.round.ece_changes += u32::from(self.was_ece.is_some_and(|was| was != is_ece));
@@ -61,7 +61,7 @@ impl Open {
     }
 }
 
-/// Round trips of one direction, at most so many: neighbours are merged where there are more.
+/// Round trips of one direction, in bounded number: neighbours merge where there are too many.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
     pub(crate) habits: Habits,

@@ -9,15 +9,15 @@ use crate::model::{EventKind, PacketRow};
 /// The row of a packet that has none.
 pub(crate) const NO_ROW: u32 = u32::MAX;
 
-/// As many as are wanted, of the flows that are.
+/// Rows of the chosen flows, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) list: Vec<PacketRow>,
-    /// Of each flow.
+    /// Most rows per flow.
     pub(crate) most: usize,
-    /// How many each flow has.
+    /// Rows of each flow so far.
     pub(crate) counts: BTreeMap<u32, usize>,
-    /// Beyond these.
+    /// Packets beyond the limit.
     pub(crate) not_kept: u64,
 }
 
@@ -38,14 +38,14 @@ impl Rows {
         self.list.get_mut(row as usize)
     }
 
-    /// What was in flight with a packet.
+    /// Sets the bytes in flight at a packet.
     pub(crate) fn inflight(&mut self, row: u32, bytes: u64) {
         if let Some(row) = self.at(row) {
             row.inflight_bytes = Some(bytes);
         }
     }
 
-    /// By which packet one was acknowledged, and after which time if that is known.
+    /// Sets the packet that acknowledged a row, and the RTT if known.
     pub(crate) fn acked(&mut self, row: u32, by: u64, rtt_ns: Option<u64>) {
         if let Some(row) = self.at(row) {
             row.acked_by.get_or_insert(by);
@@ -53,7 +53,7 @@ impl Rows {
         }
     }
 
-    /// That a packet repeats another, and why.
+    /// Records that a packet retransmits another, and why.
     pub(crate) fn repeats(
         &mut self,
         row: u32,
@@ -70,7 +70,7 @@ impl Rows {
         }
     }
 
-    /// Why a packet that repeats nothing is as it is.
+    /// Records the kind of a packet that retransmits nothing.
     pub(crate) fn why(&mut self, row: u32, why: EventKind) {
         if let Some(row) = self.at(row) {
             row.why = Some(why);

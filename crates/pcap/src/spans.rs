@@ -1,4 +1,4 @@
-//! What was sent over time, in few short spans: neighbours are merged where there are too many.
+//! Data sent over time, in a bounded number of spans: neighbours merge where there are too many.
 
 use crate::model::Span;
 

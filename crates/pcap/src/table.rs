@@ -16,7 +16,7 @@ const LINGER_NS: u64 = 5_000_000_000;
 /// not closed yet.
 const SHORT_LINGER_NS: u64 = 1_000_000_000;
 const MANY_PART: usize = 8;
-/// Segments that are kept of all connections; beyond, those that are idle longest are finished.
+/// Most segments in memory; beyond it, the longest idle connections are finished.
 const MOST_KEPT: usize = 4 << 20;
 /// Part of the table that is finished when it is full.
 const FINISHED_PART: usize = 4;
@@ -57,7 +57,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Table {
     bounds: Bounds,
     live: HashMap<Key, Box<Live>, RandomState>,
-    /// Of connections that several points may see: identity, and first number.
+    /// Connections that several points may see: identity, and initial sequence number.
     connections: HashMap<Key, (u32, u32), RandomState>,
     next_id: u32,
     /// Identities of connections so far: each is counted once, however many points see it.
@@ -121,7 +121,7 @@ impl Table {
         self.live.insert(key, Box::new(Live::new(id, connection, point as usize, seen)));
     }
 
-    /// The identity that the views of a connection share: that of the first of them, unless a SYN tells another connection.
+    /// The identity that all views of a connection share: that of the first view, unless a SYN begins another connection.
     fn connection(&mut self, key: Key, seen: &Seen, id: u32) -> u32 {
         let is_begin = seen.tcp.has(Segment::SYN) && !seen.tcp.has(Segment::ACK);
         let any = Key { point: 0, ..key };

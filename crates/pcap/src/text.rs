@@ -1,4 +1,4 @@
-//! An analysis for people: a table of flows, what was found, and one flow in full.
+//! An analysis as text: a table of flows, the findings, and one flow in full.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::csv::kebab;
 use crate::histogram::Histogram;
 use crate::model::{
     Analysis, Direction, EcnAgreed, Event, EventKind, FileSummary, Finding, Flow, Handshake,
-    PacketRow, Place, Round,
+    PacketRow, PointPosition, Round,
 };
 
 /// Packets of a finding that are shown.
@@ -14,16 +14,16 @@ const SHOWN_EVIDENCE: usize = 4;
 /// Events of a direction that are shown.
 const SHOWN_EVENTS: usize = 40;
 
-/// What to print of one flow.
+/// Parts of the text to print.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Show {
     /// Rows of the table of flows.
     pub top: usize,
-    /// A flow in full.
+    /// A flow to print in full, by its number.
     pub flow: Option<u32>,
-    /// Its round trips too.
+    /// Print that flow's round trips.
     pub rounds: bool,
-    /// Its packets too.
+    /// Print that flow's packets.
     pub packets: bool,
 }
 
@@ -43,7 +43,7 @@ pub fn text(analysis: &Analysis, show: Show) -> String {
         }
         Some(id) => match analysis.flows.iter().find(|flow| flow.id == id) {
             Some(flow) => out += &in_full(flow, analysis, show, begin_ns),
-            None => drop(writeln!(out, "\nThere is no flow {id} among those that were kept.")),
+            None => drop(writeln!(out, "\nThere is no flow {id} among the flows that knee kept.")),
         },
     }
     out
@@ -57,17 +57,17 @@ fn of_file(file: &FileSummary) -> String {
     out.push('\n');
     let unread = &file.unread;
     let reasons = [
-        (unread.unknown_link, "of a link layer that is not known: not read"),
+        (unread.unknown_link, "of an unknown link layer"),
         (unread.not_ip, "not IP (ARP and the like)"),
         (unread.not_tcp, "not TCP, or too short to tell"),
         (unread.cut_options, "with cut TCP options: capture more of each packet (tcpdump -s 128)"),
-        (unread.back_in_time, "more than a second before packets in front of them"),
+        (unread.back_in_time, "with times more than a second before earlier packets"),
     ];
     for (count, what) in reasons.iter().filter(|reason| reason.0 > 0) {
         let _ = writeln!(out, "  {count} packets {what}");
     }
     if let Some(broken) = &unread.broken {
-        let _ = writeln!(out, "  what follows could not be read: {broken}");
+        let _ = writeln!(out, "  the rest is unreadable: {broken}");
     }
     out
 }
@@ -77,8 +77,20 @@ fn table(analysis: &Analysis, top: usize) -> String {
     flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.id));
     let mut rows = vec![
         [
-            "flow", "from", "to", "bytes", "lasted", "goodput", "RTT min", "median", "99 %",
-            "again", "RTO", "late", "marked", "sender",
+            "flow",
+            "from",
+            "to",
+            "bytes",
+            "duration",
+            "goodput",
+            "RTT min",
+            "median",
+            "99 %",
+            "retrans",
+            "RTO",
+            "reordered",
+            "marked",
+            "sender",
         ]
         .map(str::to_owned),
     ];
@@ -111,7 +123,7 @@ fn table(analysis: &Analysis, top: usize) -> String {
     if whole.flows_not_kept > 0 {
         let _ = writeln!(
             out,
-            "{} flows of {} are in the sums alone: the largest and the longest stalls are kept",
+            "{} of {} flows are in the sums only: knee keeps the largest and those with the longest stalls",
             whole.flows_not_kept, whole.flows
         );
     }
@@ -124,8 +136,8 @@ fn table(analysis: &Analysis, top: usize) -> String {
     };
     let _ = writeln!(
         out,
-        "\nin all{points}: {} in {} segments; retransmitted {} (fast {}, timeouts {}, behind them {}, probes {}, unclear {}), spurious {}; \
-         late {}; marked {}",
+        "\nin all{points}: {} in {} segments; retransmitted {} (fast {}, timeouts {}, after timeouts {}, probes {}, unclear \
+         {}), spurious {}; out of order {}; marked {}",
         bytes(totals.bytes),
         totals.segments,
         of.segments,
@@ -168,12 +180,12 @@ fn crossings(analysis: &Analysis) -> String {
             );
         }
         if crossing.offset_uncertainty_ns.is_none() {
-            out += "  packets one way only: the clocks cannot be compared\n";
+            out += "  packets in one direction only: knee cannot compare the clocks\n";
         }
         if crossing.not_comparable > 0 {
             let _ = writeln!(
                 out,
-                "  {} packets are larger than a segment and cannot be compared: capture with segmentation and merging off",
+                "  {} packets are larger than a segment, so knee cannot compare them: capture with segmentation and merging off",
                 crossing.not_comparable
             );
         }
@@ -214,10 +226,10 @@ fn in_full(flow: &Flow, analysis: &Analysis, show: Show, begin_ns: u64) -> Strin
     let point = analysis.whole.points.get(flow.point).map_or("", |point| point.name.as_str());
     let location = &flow.location;
     let place = match location.place {
-        Place::Unknown => "where on the path is not known",
-        Place::NearA => "at the first end",
-        Place::NearB => "at the second end",
-        Place::Between => "between the ends",
+        PointPosition::Unknown => "at an unknown position on the path",
+        PointPosition::NearA => "at the first end",
+        PointPosition::NearB => "at the second end",
+        PointPosition::Between => "between the ends",
     };
     let _ = writeln!(
         out,
@@ -236,7 +248,7 @@ fn in_full(flow: &Flow, analysis: &Analysis, show: Show, begin_ns: u64) -> Strin
     out += &handshake(&flow.handshake);
     for (name, direction) in [("first end", &flow.a_to_b), ("second end", &flow.b_to_a)] {
         if direction.data_packets > 0 || direction.bytes > 0 {
-            let _ = writeln!(out, "\nwhat the {name} sent:");
+            let _ = writeln!(out, "\ndata of the {name}:");
             out += &of_direction(direction);
             if show.rounds {
                 out += "\n";
@@ -305,7 +317,7 @@ fn of_direction(of: &Direction) -> String {
     line(
         "retransmitted",
         format!(
-            "{}: fast {}, timeouts {}, behind them {}, probes {}, unclear {}; spurious {}",
+            "{}: fast {}, timeouts {}, after timeouts {}, probes {}, unclear {}; spurious {}",
             again.segments,
             again.fast,
             again.rto,
@@ -318,7 +330,7 @@ fn of_direction(of: &Direction) -> String {
     if of.new_data_probes > 0 {
         line(
             "probes",
-            format!("{} with new data, whose ACKs told of losses before them", of.new_data_probes),
+            format!("{} with new data, whose ACKs reported earlier losses", of.new_data_probes),
         );
     }
     if of.rto_stall_ns > 0 {
@@ -337,7 +349,7 @@ fn of_direction(of: &Direction) -> String {
         line(
             "order",
             format!(
-                "late {} (by {} at most), lost before the point {}, duplicated by the network {}, duplicated by the capture {}",
+                "out of order {} (by at most {}), lost before the point {}, duplicates by the network {}, by the capture {}",
                 of.out_of_order,
                 duration(of.out_of_order_longest_ns),
                 of.lost_before_point,
@@ -353,7 +365,7 @@ fn of_direction(of: &Direction) -> String {
     line("in flight", format!("at most {}", bytes(of.max_inflight_bytes)));
     if let Some(window) = of.initial_window_bytes {
         let mss = f64::from(of.mss.unwrap_or(1));
-        let more = if of.is_initial_window_full { "" } else { ", and there was no more to send" };
+        let more = if of.is_initial_window_full { "" } else { ", application-limited" };
         line(
             "initial window",
             format!("{} ({:.1} segments){more}", bytes(window), window as f64 / mss),
@@ -367,7 +379,7 @@ fn of_direction(of: &Direction) -> String {
         line(
             "receiver",
             format!(
-                "window {} at least{closed}; {} ACKs, {} duplicate",
+                "window at least {}{closed}; {} ACKs, {} duplicate",
                 bytes(window),
                 of.acks,
                 of.duplicate_acks
@@ -380,7 +392,7 @@ fn of_direction(of: &Direction) -> String {
         line("bursts", format!("median {median}, largest {most} segments{link}"));
     }
     if let (Some(mean), Some(most)) = (of.ack_segments.mean(), of.ack_segments.max()) {
-        line("ACKs", format!("{mean} segments each, {most} at most"));
+        line("ACKs", format!("{mean} segments each, at most {most}"));
     }
     let ecn = &of.ecn;
     line(
@@ -415,7 +427,7 @@ fn rounds(list: &[Round], begin_ns: u64) -> String {
     let mut rows = vec![
         [
             "time",
-            "lasted",
+            "duration",
             "of",
             "packet",
             "sent",
@@ -425,11 +437,11 @@ fn rounds(list: &[Round], begin_ns: u64) -> String {
             "RTT min",
             "mean",
             "marked",
-            "again",
-            "late",
+            "retrans",
+            "reordered",
             "ACK ratio",
             "burst",
-            "ACK late",
+            "ACK delay",
         ]
         .map(str::to_owned),
     ];
@@ -483,7 +495,7 @@ fn events(of: &Direction, begin_ns: u64) -> String {
     }
     let beyond = (all.saturating_sub(SHOWN_EVENTS)) as u64 + of.events_not_kept;
     if beyond > 0 {
-        let _ = writeln!(out, "  and {beyond} more (--csv has those that are kept)");
+        let _ = writeln!(out, "  and {beyond} more (--csv writes those that knee kept)");
     }
     out
 }
@@ -511,7 +523,7 @@ fn packets(list: &[PacketRow], begin_ns: u64) -> String {
         let why = match (row.why, row.repeats) {
             (Some(why), Some(earlier)) => format!("{} of {earlier}", word(&why)),
             (Some(why), None) => word(&why),
-            (None, _) => row.repeated_by.map_or(String::new(), |by| format!("again: {by}")),
+            (None, _) => row.repeated_by.map_or(String::new(), |by| format!("retransmitted: {by}")),
         };
         rows.push([
             row.number.to_string(),
@@ -557,7 +569,7 @@ fn family(of: &Direction) -> String {
 fn quantiles(of: &Histogram) -> String {
     let at = |share| or_dash(of.quantile(share));
     format!(
-        "{} at least, median {}, 99 % {}, at most {} ({} values)",
+        "min {}, median {}, 99 % {}, max {} ({} values)",
         or_dash(of.min()),
         at(0.5),
         at(0.99),

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use common::{MS, Trace};
 use experiments::{Made, Temp, analysed, copy, simulate};
 use knee_pcap::diagnosis::{KINDS, findings};
-use knee_pcap::{Csv, Flow, Input, Options, Severity, analyse};
+use knee_pcap::{AnalysisOptions, Csv, Flow, Input, Severity, analyse};
 use knee_queue::Ecn;
 
 /// A capture and what it shows.
 struct Case {
     /// In the matrix.
     name: &'static str,
-    /// What the capture is made for, and what is there beside it, for the reason in the comment: both are found, and nothing else.
+    /// Findings that must appear, and no others: the capture's purpose, and side effects for the reason in the comment.
     must: &'static [&'static str],
     also: &'static [&'static str],
     make: fn(&Temp) -> Vec<PathBuf>,
@@ -426,7 +426,7 @@ fn flows_csv_says_which_view_of_a_connection_is_the_best() {
     let mut csv = Csv::create(&temp.path("csv")).unwrap();
     let inputs = vec![Input::File(made.file("s1"))];
     let mut each = |flow: &Flow| csv.flow(flow).unwrap();
-    let analysis = analyse(inputs, &Options::default(), &mut each).unwrap();
+    let analysis = analyse(inputs, &AnalysisOptions::default(), &mut each).unwrap();
     csv.finish(&analysis).unwrap();
     let text = std::fs::read_to_string(temp.path("csv").join("flows.csv")).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
@@ -447,7 +447,7 @@ fn packets_of_other_captures_do_not_stay_in_a_directory() {
     trace.handshake(0, MS, [0, 0]);
     let temp = Temp::new("again");
     let has_packets = |flows: Vec<u32>| {
-        let options = Options { flows, ..Options::default() };
+        let options = AnalysisOptions { flows, ..AnalysisOptions::default() };
         let csv = Csv::create(&temp.path("csv")).unwrap();
         csv.finish(&common::analysed(vec![trace.file()], &options)).unwrap();
         temp.path("csv").join("packets.csv").exists()

@@ -4,7 +4,7 @@
 use std::io::{Cursor, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use knee_pcap::{Analysis, Input, Options, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Input, analyse};
 use knee_queue::Ecn;
 use knee_wire::Segment;
 use knee_wire::packet::Packet;
@@ -18,7 +18,7 @@ const MOST_LIVE: usize = 2000;
 /// A kind of flood.
 #[derive(Clone, Copy, Debug)]
 enum Flood {
-    /// SYNs that nobody answers.
+    /// SYNs without an answer.
     Syns,
     /// Connections with a request and an answer, one after the other.
     Short,
@@ -126,7 +126,8 @@ fn flooded(flood: Flood, flows: u64) -> (Analysis, u64) {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let file = Generated { flood, flows, next: 0, now: Cursor::new(Vec::new()) };
     let input = Input::Reader("flood".to_owned(), Box::new(file));
-    let options = Options { most_live: MOST_LIVE, most_flows: 100, ..Options::default() };
+    let options =
+        AnalysisOptions { most_live: MOST_LIVE, most_flows: 100, ..AnalysisOptions::default() };
     let analysis = analyse(vec![input], &options, &mut |_| ()).unwrap();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

@@ -7,12 +7,17 @@ use std::io::{self, Cursor, Read, Write};
 use common::{MS, MSS, Trace, analysed};
 use knee_pcap::diagnosis::findings;
 use knee_pcap::model::Ended;
-use knee_pcap::{Analysis, Error, Input, Options, Show, analyse, text};
+use knee_pcap::{Analysis, AnalysisOptions, Error, Input, Show, analyse, text};
 use proptest::prelude::*;
 
 fn try_analysed(file: Vec<u8>) -> Result<Analysis, Error> {
     let input = Input::Reader("x".to_owned(), Box::new(Cursor::new(file)));
-    let options = Options { flows: vec![1], most_live: 64, most_flows: 16, ..Options::default() };
+    let options = AnalysisOptions {
+        flows: vec![1],
+        most_live: 64,
+        most_flows: 16,
+        ..AnalysisOptions::default()
+    };
     let mut analysis = analyse(vec![input], &options, &mut |_| ())?;
     analysis.findings = findings(&analysis);
     Ok(analysis)
@@ -101,7 +106,7 @@ fn a_flood_of_connections_is_bounded() {
         let at_ns = u64::from(i) * 1000;
         trace.segment(at_ns, 0).source.set_port(10_000 + i);
     }
-    let options = Options { most_live: 100, most_flows: 50, ..Options::default() };
+    let options = AnalysisOptions { most_live: 100, most_flows: 50, ..AnalysisOptions::default() };
     let analysis = analysed(vec![trace.file()], &options);
     assert_eq!(analysis.whole.flows, 5000);
     assert_eq!(analysis.whole.totals.segments, 5000);
@@ -170,7 +175,7 @@ fn packets_before_a_failure_count_and_its_reason_is_said() {
     let analysed = |bytes: usize| {
         let source = Failing(Cursor::new(file[..bytes].to_vec()));
         let input = Input::Reader("x".to_owned(), Box::new(source));
-        analyse(vec![input], &Options::default(), &mut |_| ())
+        analyse(vec![input], &AnalysisOptions::default(), &mut |_| ())
     };
     let all = try_analysed(file.clone()).unwrap().whole.files[0].packets;
     let found = analysed(file.len()).unwrap();
@@ -184,10 +189,10 @@ fn packets_before_a_failure_count_and_its_reason_is_said() {
 #[test]
 fn what_is_no_capture_is_refused() {
     let why = try_analysed(b"hello, world, I am a text".to_vec()).unwrap_err();
-    assert_eq!(why.to_string(), "x: it is no pcap and no pcapng file");
+    assert_eq!(why.to_string(), "x: it is neither a pcap nor a pcapng file");
     let why = try_analysed(Vec::new()).unwrap_err();
     assert!(why.to_string().starts_with("x: "), "{why}");
     let missing = vec![Input::named("/no/such/file".as_ref())];
-    let why = analyse(missing, &Options::default(), &mut |_| ()).unwrap_err();
+    let why = analyse(missing, &AnalysisOptions::default(), &mut |_| ()).unwrap_err();
     assert!(why.to_string().starts_with("/no/such/file: cannot read: "), "{why}");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use knee_pcap::diagnosis::findings;
-use knee_pcap::{Analysis, Finding, Input, Options, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Finding, Input, analyse};
 
 /// A capture, and what the sender's kernel counted: RetransSegs, TCPTimeouts, TCPLossProbes.
 const COUNTED: [(&str, [u64; 3]); 7] = [
@@ -19,7 +19,7 @@ const COUNTED: [(&str, [u64; 3]); 7] = [
 fn analysed(name: &str) -> Analysis {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/pcap/linux");
     let inputs = vec![Input::File(dir.join(format!("{name}.pcap.zst")))];
-    analyse(inputs, &Options::default(), &mut |_| ()).unwrap_or_else(|why| panic!("{why}"))
+    analyse(inputs, &AnalysisOptions::default(), &mut |_| ()).unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn found(name: &str) -> Vec<Finding> {

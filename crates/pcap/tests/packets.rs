@@ -3,8 +3,8 @@
 mod common;
 
 use common::{MS, MSS, Trace, analysed};
-use knee_pcap::model::{EcnAgreed, Ended, Place, ReceiverKind, Retransmitted};
-use knee_pcap::{Direction, EventKind, Options};
+use knee_pcap::model::{EcnAgreed, Ended, PointPosition, ReceiverKind, Retransmitted};
+use knee_pcap::{AnalysisOptions, Direction, EventKind};
 use knee_queue::Ecn;
 use knee_wire::Segment;
 
@@ -37,7 +37,7 @@ fn a_quiet_flow_is_told_in_full() {
     let flow = &analysis.flows[0];
     assert_eq!((flow.a.port(), flow.b.port(), flow.packets), (1000, 1001, 25));
     assert_eq!(flow.handshake.rtt_to_b_ns, Some(10 * MS));
-    assert_eq!(flow.location.place, Place::NearA);
+    assert_eq!(flow.location.place, PointPosition::NearA);
     assert_eq!((flow.handshake.has_sack, flow.handshake.ecn), (Some(true), EcnAgreed::NotAsked));
     let of = &flow.a_to_b;
     assert_eq!((of.mss, of.bytes, of.segments), (Some(MSS), u64::from(20 * MSS), 20));
@@ -373,7 +373,7 @@ fn packets_are_listed_with_what_acknowledged_them() {
     trace.sack(50 * MS, 20, &[(21, 22)]);
     trace.segment(50 * MS + 1000, 20);
     trace.ack(60 * MS, 22);
-    let options = Options { flows: vec![1], ..Options::default() };
+    let options = AnalysisOptions { flows: vec![1], ..AnalysisOptions::default() };
     let analysis = analysed(vec![trace.file()], &options);
     assert_eq!(analysis.packets.len(), trace.packets.len());
     let at = |number: usize| &analysis.packets[number - 1];
@@ -390,10 +390,10 @@ fn packets_are_listed_with_what_acknowledged_them() {
 fn cut_packets_are_as_long_as_their_headers_say() {
     let trace = begun();
     let whole = trace.analysed();
-    let cut = analysed(vec![trace.file_with(96, |at_ns| at_ns)], &Options::default());
+    let cut = analysed(vec![trace.file_with(96, |at_ns| at_ns)], &AnalysisOptions::default());
     assert_eq!(cut.flows[0].a_to_b.bytes, whole.flows[0].a_to_b.bytes);
     assert_eq!(cut.whole.files[0].unread.cut_options, 0);
-    let short = analysed(vec![trace.file_with(42, |at_ns| at_ns)], &Options::default());
+    let short = analysed(vec![trace.file_with(42, |at_ns| at_ns)], &AnalysisOptions::default());
     assert_eq!(short.whole.files[0].unread.cut_options, 25);
     assert_eq!(short.flows[0].a_to_b.bytes, whole.flows[0].a_to_b.bytes);
 }
@@ -418,7 +418,7 @@ fn clocks_of_two_files_are_compared() {
     far.packets.remove(1003);
     let clock = |at_ns: u64| at_ns + 700 * MS + at_ns / 20_000;
     let files = vec![trace.file(), far.file_with(0, clock)];
-    let analysis = analysed(files, &Options::default());
+    let analysis = analysed(files, &AnalysisOptions::default());
     assert_eq!(analysis.flows.len(), 2);
     assert_eq!(analysis.flows[0].connection, analysis.flows[1].connection);
     assert!(analysis.flows[0].is_primary && !analysis.flows[1].is_primary);
@@ -444,7 +444,7 @@ fn clocks_are_compared_up_to_the_end_of_time() {
     trace.segment(2 * MS, 0);
     let end = |at_ns: u64| u64::MAX - 3 * MS + at_ns;
     let files = vec![trace.file_with(0, end), trace.file_with(0, |at_ns| end(at_ns) + MS / 2)];
-    let analysis = analysed(files, &Options::default());
+    let analysis = analysed(files, &AnalysisOptions::default());
     assert_eq!(analysis.whole.crossings.len(), 1);
 }
 
@@ -454,7 +454,7 @@ fn connections_are_counted_once_whether_their_flows_are_kept_or_not() {
     for i in 0..20_u16 {
         trace.segment(u64::from(i) * MS, 0).source.set_port(10_000 + i);
     }
-    let options = Options { most_flows: 4, ..Options::default() };
+    let options = AnalysisOptions { most_flows: 4, ..AnalysisOptions::default() };
     let analysis = analysed(vec![trace.file(), trace.file_with(0, |at_ns| at_ns + MS)], &options);
     assert_eq!((analysis.whole.flows, analysis.whole.connections), (40, 20));
 }

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use knee_exp::{Experiment, Overrides};
-use knee_pcap::model::{Family, Place, ReceiverKind};
-use knee_pcap::{Analysis, Direction, Input, Options, analyse};
+use knee_pcap::model::{Family, PointPosition, ReceiverKind};
+use knee_pcap::{Analysis, AnalysisOptions, Direction, Input, analyse};
 use knee_run::outcome::{FlowOutcome, Outcome};
 use knee_sim::captures;
 
@@ -43,7 +43,7 @@ fn simulated(cc: &str, queue: &str, length: &str, hosts: &[&str]) -> (Outcome, A
     let outcome = captures::simulate(&run, scratch.path()).unwrap();
     let file = |host: &&str| Input::File(scratch.path().join(format!("{host}.pcapng")));
     let inputs = hosts.iter().map(file).collect();
-    let analysis = analyse(inputs, &Options::default(), &mut |_| ()).unwrap();
+    let analysis = analyse(inputs, &AnalysisOptions::default(), &mut |_| ()).unwrap();
     (outcome, analysis)
 }
 
@@ -71,7 +71,7 @@ fn losses_windows_and_families_are_told() {
         // The simulator's smallest is that of the SYN, which is shorter on the wire than data: 242 us for two segments at 100 Mbps.
         let found_ns = of.rtt.min().unwrap();
         assert!((min_ns..min_ns + 250_000).contains(&found_ns), "{cc}: {found_ns}, {min_ns}");
-        assert_eq!(analysis.flows[0].location.place, Place::NearA);
+        assert_eq!(analysis.flows[0].location.place, PointPosition::NearA);
     }
 }
 

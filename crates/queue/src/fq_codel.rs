@@ -1,7 +1,7 @@
 //! FQ-CoDel: one queue per flow, served by deficit round robin, each with CoDel (RFC 8290).
 //!
-//! Flows are told apart by a hash of the packet, so that a few may share a queue. Those that have just become busy are
-//! served first. When the whole is full, the flow with most bytes loses packets from its head.
+//! A hash of the packet maps flows to queues, so a few may share one. Newly active flows are served first. When the
+//! discipline is full, the flow with most bytes loses packets from its head.
 //!
 //! Sources: RFC 8290, and Linux 6.12 where the two differ. Deviation: memory is counted in bytes of packets, since a
 //! packet here has no buffer of another size.

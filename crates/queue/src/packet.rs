@@ -63,8 +63,8 @@ pub trait Packet {
         false
     }
 
-    /// The input by which it came to the switch of this queue, as whoever calls the queue counts inputs; `None`: it begins
-    /// here. Only ports with two buffers ask for it.
+    /// Number of the switch's input that the packet came by, as the caller counts inputs; `None`: the packet begins here. Only
+    /// ports with two buffers use it.
     fn input(&self) -> Option<u32> {
         None
     }

@@ -1,15 +1,15 @@
-//! Whose turn it is: round robin with a balance for each, as in deficit round robin.
+//! Weighted round robin with a balance per member, as in deficit round robin.
 //!
-//! Who has something to send stands in a row. The first may send while its balance is above 0, and pays afterwards, so that
-//! nobody needs to know how long a packet is before it leaves; what it overdraws is missing at its next turn:
+//! Members with packets stand in a row. The first may send while its balance is above 0, and pays after sending, so packet
+//! lengths need not be known in advance; an overdraft reduces its next turn:
 //!
 //! ```text
 //! at the head with balance > 0:   send a packet, balance -= cost
 //! at the head with balance <= 0:  balance += quantum, to the end of the row
 //! ```
 //!
-//! Over any time in which two have always something to send, what they have paid stands as their quanta to within a quantum
-//! and a packet each (Shreedhar and Varghese 1996, in the form that Linux's `fq_codel` has).
+//! While two members always have packets, their payments have the ratio of their quanta, to within a quantum and a packet
+//! each (Shreedhar and Varghese 1996, in the form of Linux's `fq_codel`).
 
 use std::collections::VecDeque;
 

@@ -46,7 +46,7 @@ impl TokenBucket {
         }
     }
 
-    /// The same, full, where each packet costs so many bytes more. The burst is still of packets without them.
+    /// A full bucket with these bytes added to each packet's length. The burst does not count them.
     #[must_use]
     pub const fn with_overhead(mut self, overhead_bytes: u32) -> TokenBucket {
         self.overhead_bytes = overhead_bytes;

@@ -19,7 +19,7 @@
 //! use knee_queue::{DropTailConfig, Limit, QueueConfig};
 //! use knee_run::outcome::FlowOutcome;
 //! use knee_run::spec::{
-//!     Cc, Flow, HostConfig, LinuxVersion, Order, Sampling, Serialisation, Traffic,
+//!     Cc, Flow, HostConfig, LinuxVersion, Schedule, Sampling, Serialisation, Traffic,
 //! };
 //! use knee_run::topology::{Cable, Star};
 //! use knee_run::{Ask, BackEnd, Capabilities, Error, Ideal, Outcome, Ran, Run};
@@ -90,7 +90,7 @@
 //!     flows: vec![flow],
 //!     pings: Vec::new(),
 //!     sampling: Sampling::default(),
-//!     order: Order::default(),
+//!     schedule: Schedule::default(),
 //! };
 //! let stop = AtomicBool::new(false);
 //! let ran = Ideally.run(&run, &Ask::outcome(&stop))?;

@@ -5,7 +5,7 @@ pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DynamicThresholdConfig, ETHERNET_BYTES, Ecn, QueueConfig};
-pub use knee_traffic::{Lane, Order, Series, Traffic};
+pub use knee_traffic::{Schedule, Sequence, Series, Traffic};
 
 /// Index of a node in [`Network::nodes`].
 pub type NodeId = u32;
@@ -30,7 +30,7 @@ pub struct Run {
     /// What to sample while it runs.
     pub sampling: Sampling,
     /// Flows that wait for others.
-    pub order: Order,
+    pub schedule: Schedule,
 }
 
 /// Nodes and directed links.

@@ -2,23 +2,23 @@
 
 pub use knee_traffic::Ready;
 
-use crate::spec::{Flow, Order};
+use crate::spec::{Flow, Schedule};
 use knee_queue::time::Time;
 
 /// Whose turn it is, and since when.
 pub struct Turns {
     /// When each flow begins; later than any run: its turn has not come.
     begins: Vec<Time>,
-    turns: knee_traffic::Turns,
+    turns: knee_traffic::ScheduleState,
 }
 
 impl Turns {
     /// `None` if nobody waits.
-    pub fn new(order: &Order, flows: &[Flow]) -> Option<Box<Turns>> {
-        if order.series.is_empty() && order.together.is_empty() {
+    pub fn new(schedule: &Schedule, flows: &[Flow]) -> Option<Box<Turns>> {
+        if schedule.series.is_empty() && schedule.together.is_empty() {
             return None;
         }
-        let mut turns = knee_traffic::Turns::new(order, flows.len());
+        let mut turns = knee_traffic::ScheduleState::new(schedule, flows.len());
         let begin = |(index, flow): (usize, &Flow)| {
             if turns.waits(index) { Time::MAX } else { flow.start }
         };

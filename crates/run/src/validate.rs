@@ -205,7 +205,7 @@ fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
 
 /// Flows that wait for others must be there, once each, and come to an end.
 fn check_order(run: &Run) -> Result<(), Error> {
-    let rounds = run.order.series.iter().flat_map(|series| &series.rounds);
+    let rounds = run.schedule.series.iter().flat_map(|series| &series.rounds);
     for round in rounds.clone() {
         if round.iter().all(|lane| lane.flows.is_empty()) {
             return refuse("a round without flows is never done");
@@ -215,7 +215,7 @@ fn check_order(run: &Run) -> Result<(), Error> {
         }
     }
     let in_series = rounds.flatten().flat_map(|lane| &lane.flows).map(|flow| (flow, true));
-    let together = run.order.together.iter().flatten().map(|flow| (flow, false));
+    let together = run.schedule.together.iter().flatten().map(|flow| (flow, false));
     let mut is_there = vec![false; run.flows.len()];
     for (&index, is_transfer) in in_series.chain(together) {
         let Some(flow) = run.flows.get(index as usize) else {
@@ -243,7 +243,7 @@ fn check_order(run: &Run) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Cc, Flow, Lane, Order, Sampling, Series};
+    use crate::spec::{Cc, Flow, Sampling, Schedule, Sequence, Series};
     use knee_queue::time::Time;
 
     #[test]
@@ -269,9 +269,9 @@ mod tests {
         let (sized, endless) = (Traffic::Bulk { bytes: Some(1) }, Traffic::Bulk { bytes: None });
         let mut flows = [sized, endless, rpc, sized].map(flow);
         flows[3].stop = Some(Time::from_us(1));
-        let lane = |flows: &[u32], parallel| vec![Lane { flows: flows.to_vec(), parallel }];
-        let said = |rounds: Vec<Vec<Lane>>, together: Vec<Vec<u32>>| {
-            let order = Order { series: vec![Series { rounds }], together };
+        let lane = |flows: &[u32], parallel| vec![Sequence { flows: flows.to_vec(), parallel }];
+        let said = |rounds: Vec<Vec<Sequence>>, together: Vec<Vec<u32>>| {
+            let schedule = Schedule { series: vec![Series { rounds }], together };
             let run = Run {
                 seed: 1,
                 end: Time::from_ms(1),
@@ -280,7 +280,7 @@ mod tests {
                 flows: flows.to_vec(),
                 pings: Vec::new(),
                 sampling: Sampling::default(),
-                order,
+                schedule,
             };
             check_order(&run).err().map_or_else(String::new, |why| why.to_string())
         };

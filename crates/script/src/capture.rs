@@ -1,4 +1,4 @@
-//! What a script's player saw, as a capture for other tools.
+//! The segments of a played script as a capture file.
 
 pub use knee_wire::{Captured, Ending, link, read};
 

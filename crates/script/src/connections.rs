@@ -12,9 +12,9 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
-/// Connections that are told apart; those after them are only counted.
+/// Most connections that are tracked; later ones are only counted.
 pub const MAX_CONNECTIONS: usize = 65_536;
-/// A window that limits nobody, where its scale is not known, bytes.
+/// Window that never limits, for an unknown window scale, bytes.
 const LARGE_WINDOW_BYTES: u32 = 8 << 20;
 /// A connection that lasts longer is cut, ns: a month.
 const MOST_NS: u64 = 30 * 24 * 3600 * 1_000_000_000;
@@ -28,11 +28,11 @@ pub struct Connection {
     pub server: SocketAddr,
     /// TCP packets of both sides.
     pub packets: u64,
-    /// Payload that the client sent, with what it sent again, bytes.
+    /// Payload that the client sent, retransmissions included, bytes.
     pub client_bytes: u64,
     /// The same of the server.
     pub server_bytes: u64,
-    /// Its first packet, ns since 1970.
+    /// Time of the first packet, ns since 1970.
     pub first_ns: u64,
     /// The capture has its SYN.
     pub has_syn: bool,
@@ -40,7 +40,7 @@ pub struct Connection {
     iss: Option<u32>,
 }
 
-/// What is in a capture.
+/// Connections of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
     /// In the order of their first packets.
@@ -161,7 +161,7 @@ pub fn segments(
     Ok((relative(&kept, client, side), is_cut))
 }
 
-/// What was heard of one side.
+/// State of one side of a connection in the capture.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     iss: Option<u32>,

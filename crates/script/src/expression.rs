@@ -14,7 +14,7 @@ pub(crate) enum Token {
         value: Option<i128>,
     },
     Word(String),
-    /// What is between brackets: the flags of a segment.
+    /// Flags of a segment, the text between brackets.
     Flags(String),
     Symbol(&'static str),
 }
@@ -147,7 +147,7 @@ impl Comparison {
 }
 
 impl Expr {
-    /// Its value; `lookup` knows the names.
+    /// Evaluates the expression; `lookup` resolves names.
     pub(crate) fn value<E: From<Mistake>>(
         &self,
         lookup: &mut dyn FnMut(&str) -> Result<i128, E>,
@@ -236,7 +236,7 @@ impl Tokens {
         self.next
     }
 
-    /// What was taken since, to be shown again.
+    /// The text consumed since `position`, for messages.
     pub(crate) fn text_since(&self, position: usize) -> String {
         let words: Vec<_> =
             self.tokens[position..self.next].iter().map(ToString::to_string).collect();

@@ -21,7 +21,7 @@ pub mod wire;
 #[cfg(feature = "kernel")]
 pub use kernel::{Algorithms, KernelStack, not_for_kernels_own, running};
 pub use knee_run::spec::LinuxVersion;
-pub use play::{Limits, Played, Settled, Verdict, play, play_again_if_late};
+pub use play::{Limits, Played, ScriptOutcome, Settled, play, play_again_if_late};
 pub use script::{Error, Script};
 pub use settings::{SYSCTLS, Settings};
 pub use sim::{Profile, SimStack};

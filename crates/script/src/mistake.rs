@@ -1,4 +1,4 @@
-//! What can be wrong with a line of a script.
+//! Mistakes in a line of a script.
 
 use crate::settings::SYSCTLS;
 use crate::stack::INFO;
@@ -15,21 +15,21 @@ pub(crate) const MAX_DEPTH: usize = 16;
 /// In one sentence; texts are what the line says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Mistake {
-    #[error("it is larger than 1 MiB: no packet script")]
+    #[error("it is larger than 1 MiB, the limit for packet scripts")]
     FileTooLong,
-    #[error("there is no event in it")]
+    #[error("it contains no event")]
     NoEvent,
-    #[error("the block that begins here has no `end` (the file has {lines} lines)")]
+    #[error("this block has no `end` (the file has {lines} lines)")]
     NoEnd { lines: u32 },
     #[error("the line is longer than {MAX_LINE_BYTES} bytes")]
     LineTooLong,
-    #[error("there is a control character in this line")]
+    #[error("this line contains a control character")]
     Control,
 
     // Tokens.
     #[error("the bracket `[` is not closed")]
     Bracket,
-    #[error("`{0}` means nothing here")]
+    #[error("`{0}` is not allowed here")]
     Symbol(char),
     #[error("`{0}`: the units are ns, us, ms and s")]
     Unit(String),
@@ -39,13 +39,13 @@ pub(crate) enum Mistake {
     Expected { what: &'static str, came: String },
     #[error("{0} is missing at the end of the line")]
     Missing(&'static str),
-    #[error("`{0}` is too much here")]
+    #[error("`{0}` is unexpected: the line is complete before it")]
     TooMuch(String),
 
     // Expressions.
     #[error("`{0}` is not a whole number")]
     NotWhole(String),
-    #[error("parentheses are nested too deep")]
+    #[error("parentheses are nested too deeply")]
     Nested,
     #[error("a parenthesis is not closed")]
     Parenthesis,
@@ -53,10 +53,10 @@ pub(crate) enum Mistake {
     NoComparison,
     #[error("a division by 0")]
     Division,
-    #[error("a number grows too large")]
+    #[error("a number is too large")]
     Overflow,
     #[error(
-        "`{0}` is not known: neither set by `let` or `repeat ... as` above, nor one of {names}, cc.NAME",
+        "`{0}` is unknown: neither set by `let` or `repeat ... as` above, nor one of {names}, cc.NAME",
         names = INFO.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ")
     )]
     Unknown(String),
@@ -66,23 +66,23 @@ pub(crate) enum Mistake {
     TooLate(String),
     #[error("`{0}` says nothing")]
     Empty(String),
-    #[error("`{0}`: parameters are NAME=VALUE")]
+    #[error("`{0}`: a parameter is written NAME=VALUE")]
     Parameter(String),
     #[error("a sysctl is written NAME = VALUE")]
     Sysctl,
-    #[error("the sysctl `{0}` is not one that scripts may set: {known}", known = SYSCTLS.join(", "))]
+    #[error("scripts cannot set the sysctl `{0}`, only {known}", known = SYSCTLS.join(", "))]
     OtherSysctl(String),
     #[error("`{name} = {value}`: the value is a number, or several")]
     SysctlValue { name: String, value: String },
-    #[error("`{0}` is not known here")]
+    #[error("`{0}` is unknown here")]
     UnknownHere(String),
-    #[error("`{word} {value}`: it goes from {range}")]
+    #[error("`{word} {value}`: the range is {range}")]
     Outside { word: String, value: i128, range: String },
     #[error("`ip` is 4 or 6")]
     Ip,
     #[error("`base_rtt` is a time")]
     BaseRtt,
-    #[error("`{0}` is no version such as 6.12")]
+    #[error("`{0}` is not a version such as 6.12")]
     Version(String),
 
     // Blocks.
@@ -90,7 +90,7 @@ pub(crate) enum Mistake {
     Depth,
     #[error("`let {0}` is followed by `=` and a number")]
     Let(String),
-    #[error("`{0}` means something already: choose another name")]
+    #[error("the name `{0}` is taken: choose another")]
     Taken(String),
     #[error("`else` belongs after `if`")]
     Else,
@@ -99,12 +99,12 @@ pub(crate) enum Mistake {
 
     // Events.
     #[error(
-        "`{0}` is no event: open, connect, listen, in, out, write, read, close, set, expect, wait, show, let, repeat, if"
+        "`{0}` is not an event: open, connect, listen, in, out, write, read, close, set, expect, wait, show, let, repeat, if"
     )]
     Event(String),
     #[error("a range of times is for `out` only")]
     Range,
-    #[error("`{0}` is no option: algorithm, {known}", known = OPTIONS.join(", "))]
+    #[error("`{0}` is not an option: algorithm, {known}", known = OPTIONS.join(", "))]
     Option(String),
     #[error("algorithms are compared with == or !=")]
     AlgorithmComparison,
@@ -114,26 +114,26 @@ pub(crate) enum Mistake {
     Open(String),
 
     // Segments.
-    #[error("`{letter}` in [{letters}] is no flag: S F R P . U E W e, as tcpdump writes them")]
+    #[error("`{letter}` in [{letters}] is not a flag: S F R P . U E W e, as in tcpdump")]
     Flag { letter: char, letters: String },
     #[error(
-        "`{0}` is no part of a segment: seq, len, ack, win, ect0, ect1, ce, not_ect, sack, ts, ecr, mss, wscale, \
+        "`{0}` is not a part of a segment: seq, len, ack, win, ect0, ect1, ce, not_ect, sack, ts, ecr, mss, wscale, \
          sack_ok, no_sack, no_wscale, no_ts, as, lost"
     )]
     Part(String),
-    #[error("`{0}` is for a segment with the flag S only")]
+    #[error("`{0}` needs a segment with the flag S")]
     OfASyn(String),
-    #[error("`{item}` is for `{which}` only")]
+    #[error("only `{which}` takes `{item}`")]
     OneWay { item: String, which: &'static str },
-    #[error("`{0}` is said twice")]
+    #[error("`{0}` appears twice")]
     Twice(String),
-    #[error("either `{before}` or `{item}`, not both")]
+    #[error("take either `{before}` or `{item}`, not both")]
     Either { before: String, item: String },
-    #[error("either `len` or the end of `seq`, not both")]
+    #[error("take either `len` or the end of `seq`, not both")]
     LenOrEnd,
     #[error("a SACK range is START:END")]
     SackRange,
-    #[error("a segment has room for 4 SACK ranges")]
+    #[error("a segment holds at most 4 SACK ranges")]
     Sacks,
     #[error("no segment above is named `{0}` (`out ... as {0}`)")]
     NoSegment(String),

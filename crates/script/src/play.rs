@@ -1,8 +1,8 @@
 //! Plays a script: its clock, its calls, and the order in which things must happen.
 
+mod expected;
 pub(crate) mod live;
 mod peer;
-mod wanted;
 
 pub(crate) use peer::WINDOW_SCALE;
 
@@ -27,7 +27,7 @@ const SEGMENTS: usize = 100_000;
 pub struct Limits {
     /// Events, each turn of a loop and each condition counted.
     pub events: u64,
-    /// On the script's clock.
+    /// Longest time on the script's clock.
     pub time: Duration,
 }
 
@@ -37,42 +37,42 @@ impl Default for Limits {
     }
 }
 
-/// How a script ended.
+/// Result of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// All came as written.
+pub enum ScriptOutcome {
+    /// All segments and values were as written.
     Passed,
-    /// It is not about this version of Linux, or not about the kernel's own algorithm.
+    /// The script does not apply to this version of Linux, or to the kernel's own algorithm.
     NotForThis(String),
-    /// Something else came than is written: where, and what.
+    /// A segment or value differs: where, and how.
     Differs(Error),
 }
 
 /// A script that was played.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// How it ended.
-    pub verdict: Verdict,
+    /// Result of the script.
+    pub outcome: ScriptOutcome,
     /// Each segment and call with its time, the newest last.
     pub account: Vec<String>,
     /// The segments alone, `out` those of the stack.
     pub segments: Vec<Tapped>,
-    /// By how much the machine was late, at worst: the script itself, or the stack's timers.
+    /// Largest lateness of the machine: of the script itself, or of the stack's timers.
     pub lateness: Duration,
-    /// How long it took on its own clock.
+    /// Duration on the script's clock.
     pub took: Duration,
 }
 
 impl Played {
-    /// One that is not about this version.
+    /// A script that does not apply to this version.
     pub fn not_for(linux: Linux) -> Played {
-        Played::not_for_this(format!("it is not for Linux {linux}"))
+        Played::not_for_this(format!("it does not apply to Linux {linux}"))
     }
 
-    /// One that was not played, and why.
+    /// A script that was not played, and why.
     pub fn not_for_this(why: String) -> Played {
         Played {
-            verdict: Verdict::NotForThis(why),
+            outcome: ScriptOutcome::NotForThis(why),
             account: Vec::new(),
             segments: Vec::new(),
             lateness: Duration::ZERO,
@@ -92,13 +92,13 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
     }
     let mut player = Player::new(script, stack, limits);
     let ended = player.lines(&script.body).and_then(|()| player.nothing_is_left());
-    let verdict = match ended {
-        Ok(()) => Verdict::Passed,
-        Err(Stop::Differs(text)) => Verdict::Differs(player.error(text)),
+    let outcome = match ended {
+        Ok(()) => ScriptOutcome::Passed,
+        Err(Stop::Differs(text)) => ScriptOutcome::Differs(player.error(text)),
         Err(Stop::Cannot(text)) => return Err(player.error(text)),
     };
     Ok(Played {
-        verdict,
+        outcome,
         lateness: player.lateness.max(player.stack.lateness()),
         took: player.stack.now().since(Time::ZERO),
         account: player.account,
@@ -150,8 +150,9 @@ pub fn play_again_if_late(
         let lateness = played.as_ref().map_or(stack.lateness(), |played| played.lateness);
         worst = worst.max(lateness);
         // What could not be played may be late as well: a connection was not there yet, for instance.
-        let has_passed =
-            played.as_ref().is_ok_and(|played| !matches!(played.verdict, Verdict::Differs(_)));
+        let has_passed = played
+            .as_ref()
+            .is_ok_and(|played| !matches!(played.outcome, ScriptOutcome::Differs(_)));
         let is_excused = lateness > EXCUSED_FROM || stack.leaves_out_calls();
         if has_passed || !is_excused || attempt >= attempts {
             return played.map(|played| Settled { played, attempts: attempt, lateness: worst });
@@ -184,7 +185,7 @@ struct Player<'a> {
     peer: Peer,
     /// Timestamp values of segments that have names.
     named: BTreeMap<String, u32>,
-    /// What the socket tells, until something happens again.
+    /// `TCP_INFO` of the socket, cached until the next event.
     info: Option<Info>,
     /// The longest that a packet or a call took by itself.
     lateness: Duration,
@@ -281,7 +282,9 @@ impl Player<'_> {
                 None => earliest,
             };
             if latest < earliest {
-                return Err(Stop::Cannot("the range of times ends before it begins".to_owned()));
+                return Err(Stop::Cannot(
+                    "the end of the time range is before its start".to_owned(),
+                ));
             }
             return self.expect_segment(pattern, earliest, latest);
         }
@@ -328,7 +331,7 @@ impl Player<'_> {
         if let Some((at, segment)) = self.stack.next_segment(until)? {
             self.note_segment(at, true, &segment);
             return Err(Stop::Differs(format!(
-                "nothing is expected {place} but at {} came {}",
+                "the script expects no segment {place}, but at {} came {}",
                 show::time(at),
                 show::segment(&segment)
             )));
@@ -375,7 +378,7 @@ impl Player<'_> {
                 let own = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
                 return Err(format!("the algorithm shows no `{name}` on {stack}: {own}"));
             }
-            Err(format!("{stack} does not tell `{name}`, or it has no value here"))
+            Err(format!("{stack} does not report `{name}`, or it has no value here"))
         })
         .map_err(Stop::Cannot)
     }
@@ -385,7 +388,7 @@ impl Player<'_> {
         u64::try_from(value)
             .ok()
             .filter(|value| *value <= most)
-            .ok_or_else(|| Stop::Cannot(format!("{what} is {value}: it goes from 0 to {most}")))
+            .ok_or_else(|| Stop::Cannot(format!("{what} is {value}: the range is 0 to {most}")))
     }
 
     fn number_or(&mut self, expr: Option<&Expr>, what: &str, or: u32) -> Result<u32, Stop> {

@@ -34,7 +34,7 @@ pub const MAX_SEGMENTS: usize = 10_000;
 /// Segments after merged ones were taken apart: beyond this the rest is left out.
 const MAX_STEPS: usize = 4 * MAX_SEGMENTS;
 
-/// What there is to say of a recording beside its segments.
+/// Description of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// Where it comes from: lines of the comment at the script's head.
@@ -64,7 +64,7 @@ pub fn record(about: &About, segments: &[Tapped]) -> Result<String, Refusal> {
         let text = Recorder::new(about, &segments[..most])?.text(is_cut);
         if text.len() <= parse::MAX_BYTES {
             Script::parse("the script made of it", &text)
-                .map_err(|why| Refusal(format!("no script can say this connection: {why}")))?;
+                .map_err(|why| Refusal(format!("no script can express this connection: {why}")))?;
             return Ok(text);
         }
         most /= 2;
@@ -79,7 +79,7 @@ struct Step {
     segment: Segment,
 }
 
-/// What a script's player knows of the peer's state (`play.rs`): what it fills in need not be written.
+/// The peer's state as a script's player (`play.rs`) tracks it: fields that it fills in are not written.
 #[derive(Default)]
 struct Model {
     /// Next byte of the peer, and the end of what the stack has sent.
@@ -95,16 +95,16 @@ struct Recorder<'a> {
     window_matters: bool,
     has_timestamps: bool,
     has_ecn: bool,
-    /// Its packets were merged, by the device or for it.
+    /// Packets were merged by an offload.
     is_merged: bool,
-    /// So many that some were left out.
+    /// Too many segments: some were left out.
     is_cut: bool,
 }
 
 impl<'a> Recorder<'a> {
     fn new(about: &'a About, segments: &[Tapped]) -> Result<Recorder<'a>, Refusal> {
         let Some(first) = segments.first() else {
-            return Err(Refusal("there is no TCP segment in it".to_owned()));
+            return Err(Refusal("it contains no TCP segment".to_owned()));
         };
         let mut settings = about.settings.clone();
         if !about.is_exact {
@@ -113,7 +113,7 @@ impl<'a> Recorder<'a> {
         }
         if !MSS_BYTES.contains(&settings.mss_bytes) {
             return Err(Refusal(format!(
-                "its segments are of {} bytes; scripts have {} to {}",
+                "its segments have {} bytes; scripts support {} to {}",
                 settings.mss_bytes,
                 MSS_BYTES.start(),
                 MSS_BYTES.end()
@@ -220,19 +220,17 @@ impl<'a> Recorder<'a> {
         for line in &self.about.origin {
             comment(line);
         }
-        comment(
-            "What the application wrote and read, and when it closed, is a guess from what was sent.",
-        );
+        comment("The application's writes, reads and close are a guess from the segments.");
         if !self.about.is_exact {
-            comment("Times are those of the capture: they are the host's if it was taken there.");
+            comment("Times are those of the capture: the host's own if it was taken there.");
         }
         if self.is_merged {
             comment(
-                "Segments were merged where it was taken (offloads): they are shown as full ones.",
+                "Offloads merged segments where it was taken: they appear here as full segments.",
             );
         }
         if self.window_matters {
-            comment("The peer's window limited the sender, so each of its segments says it.");
+            comment("The peer's window limited the sender, so each of its segments states it.");
         }
         text.push('\n');
         let settings = &self.settings;
@@ -381,7 +379,7 @@ fn end_of(segment: &Segment) -> u32 {
     segment.seq.wrapping_add(segment.len).wrapping_add(ends)
 }
 
-/// What was merged, as it was on the wire; `full` is above 0.
+/// Splits merged segments into those on the wire; `full` is above 0.
 fn in_full_segments(segment: &Segment, full: u32) -> impl Iterator<Item = Segment> {
     let count = segment.len.div_ceil(full).max(1);
     (0..count).map(move |index| {
@@ -412,7 +410,7 @@ fn mss_of(segments: &[Tapped]) -> u32 {
     }
 }
 
-/// What the SYN of the stack shows of its sysctls.
+/// Sysctls that the SYN of the stack implies.
 fn implied_sysctls(segments: &[Tapped], settings: &mut Settings) {
     let syn_of = |is_out| {
         let syns = segments.iter().filter(|tapped| tapped.segment.has(Segment::SYN));

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Script {
     /// The file's name as given, for messages.
     pub(crate) file: String,
-    /// What it shows, in its own words.
+    /// Title of the script.
     pub title: String,
     /// The end point that it is about.
     pub settings: Settings,
@@ -44,11 +44,11 @@ impl Script {
 /// A sentence about a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// As given.
+    /// Path as given.
     pub file: String,
     /// From 1; 0: the file as a whole.
     pub line: u32,
-    /// The sentence.
+    /// The message.
     pub text: String,
 }
 
@@ -82,7 +82,7 @@ pub(crate) enum Statement {
 pub(crate) struct When {
     pub(crate) from_start: bool,
     pub(crate) earliest: Expr,
-    /// Of a range.
+    /// End of a range of times.
     pub(crate) latest: Option<Expr>,
 }
 

@@ -1,4 +1,4 @@
-//! What a script says before its first event: the end point that it is about.
+//! Settings of a script before its first event: the TCP end point under test.
 
 use knee_queue::time::Duration;
 use std::ops::RangeInclusive;
@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 /// Headers of IPv4 and of IPv6, and TCP's with timestamps, bytes.
 const HEADERS_BYTES: u32 = 52;
 const IPV6_HEADERS_BYTES: u32 = 72;
-/// What timestamps add to the headers of each segment; the option of a SYN counts it in as payload, bytes.
+/// Bytes of the timestamp option in each segment; the MSS option counts them as payload.
 pub(crate) const TIMESTAMPS_BYTES: u32 = 12;
-/// What `mss` may be.
+/// Range of `mss`.
 pub(crate) const MSS_BYTES: RangeInclusive<u32> = 88..=8948;
-/// What `gso` may be.
+/// Range of `gso`.
 pub(crate) const GSO_SEGS: RangeInclusive<u32> = 1..=44;
 
 /// An end point, as a script wants it.
@@ -18,7 +18,7 @@ pub(crate) const GSO_SEGS: RangeInclusive<u32> = 1..=44;
 pub struct Settings {
     /// The algorithm's name as in `knee algorithms`.
     pub algorithm: String,
-    /// Its parameters, by name.
+    /// Parameters of the algorithm, by name.
     pub params: Vec<(String, String)>,
     /// Those that `set algorithm` names later. A kernel loads them before its clock starts, since that takes time.
     pub later_algorithms: Vec<String>,
@@ -57,7 +57,7 @@ impl Settings {
     }
 }
 
-/// What a full segment has beside its payload, bytes.
+/// Bytes of IP and TCP headers of a full segment.
 pub(crate) fn headers_bytes(ipv6: bool) -> u32 {
     if ipv6 { IPV6_HEADERS_BYTES } else { HEADERS_BYTES }
 }

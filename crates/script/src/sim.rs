@@ -10,7 +10,7 @@ use knee_wire::Segment;
 /// Events of one run: far beyond what a script needs, and some seconds of work.
 const MAX_EVENTS: u64 = 20_000_000;
 
-/// Which Linux the simulator behaves like.
+/// Version of Linux that the simulator models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub linux: LinuxVersion,
@@ -89,7 +89,7 @@ impl SimStack {
     }
 }
 
-/// What the algorithm shows of itself, as scripts call it.
+/// Names of the algorithm's diagnostic values in scripts.
 fn diag_names(cc: &Cc) -> Vec<String> {
     cc.algorithm.diag().iter().map(|info| format!("cc.{}", info.name)).collect()
 }
@@ -106,7 +106,7 @@ fn set_sysctl(config: &mut HostConfig, name: &str, value: &str) -> Result<(), Re
         }
     }
     let not_taken =
-        || Refusal(format!("the simulator does not take the sysctl `{name} = {value}`"));
+        || Refusal(format!("the simulator does not support the sysctl `{name} = {value}`"));
     let sysctls = &mut config.sysctls;
     // The only one that may be negative.
     if name == "tcp_adv_win_scale" {
@@ -200,7 +200,7 @@ impl Stack for SimStack {
         let segment = self.endpoint.next_segment(until);
         if self.endpoint.events() > MAX_EVENTS {
             return refuse(
-                "the simulator has worked off 20 million events: the script is too long",
+                "the script needs more than 20 million events of the simulator: make it shorter",
             );
         }
         Ok(segment.map(|segment| (self.endpoint.now(), segment)))

@@ -1,4 +1,4 @@
-//! What a script is played against: a TCP end point, its clock, and its wire.
+//! The stack under test: a TCP end point, its clock, and its wire.
 
 use crate::Settings;
 use knee_queue::time::{Duration, Time};
@@ -15,16 +15,16 @@ impl fmt::Display for Linux {
     }
 }
 
-/// What the application does.
+/// Call of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Begins a connection to the script's peer.
     Connect,
     /// Waits for a connection; it is accepted when the next call needs it.
     Listen,
-    /// Writes so many bytes, without blocking for ever.
+    /// Writes this many bytes, without blocking for ever.
     Write(u64),
-    /// Reads so many bytes at most; `None`: all there are.
+    /// Reads at most this many bytes; `None`: all available.
     Read(Option<u64>),
     /// Closes the connection.
     Close,
@@ -37,13 +37,13 @@ pub enum Call {
 pub enum SocketOption {
     /// `TCP_CONGESTION`: an algorithm's name as in `knee algorithms`.
     Congestion(String),
-    /// `TCP_NODELAY`.
+    /// `TCP_NODELAY`, which disables Nagle's algorithm.
     NoDelay(bool),
-    /// `TCP_CORK`.
+    /// `TCP_CORK`, which holds back partial segments.
     Cork(bool),
-    /// `TCP_QUICKACK`.
+    /// `TCP_QUICKACK`, which disables delayed ACKs.
     QuickAck(bool),
-    /// `SO_RCVLOWAT`, bytes.
+    /// `SO_RCVLOWAT`, in bytes.
     ReceiveLowWater(u32),
     /// `SO_RCVBUF`, bytes as asked for (Linux doubles them).
     ReceiveBuffer(u32),
@@ -53,7 +53,7 @@ pub enum SocketOption {
     MaxPacingRate(u64),
 }
 
-/// What `expect` can look at, with the unit: fields of `TCP_INFO` under its names, times in ns.
+/// Values for `expect`, with the unit: fields of `TCP_INFO` under its names, times in ns.
 pub const INFO: &[(&str, &str)] = &[
     ("cwnd", "tcpi_snd_cwnd, packets"),
     ("ssthresh", "tcpi_snd_ssthresh, packets; 2147483647: none yet"),
@@ -69,7 +69,7 @@ pub const INFO: &[(&str, &str)] = &[
     ("unacked", "tcpi_unacked: packets sent and not cumulatively acknowledged"),
     ("sacked", "tcpi_sacked, packets"),
     ("lost", "tcpi_lost: packets marked lost"),
-    ("retrans", "tcpi_retrans: packets sent again and not acknowledged"),
+    ("retrans", "tcpi_retrans: packets retransmitted and not acknowledged"),
     ("total_retrans", "tcpi_total_retrans, packets"),
     ("reordering", "tcpi_reordering, packets"),
     ("delivered", "tcpi_delivered, packets"),
@@ -85,8 +85,8 @@ pub const INFO: &[(&str, &str)] = &[
     ("ecn", "1 if ECN was negotiated (TCPI_OPT_ECN)"),
 ];
 
-/// What a stack tells of its socket: values of [`INFO`], by name, and `cc.NAME` for what its algorithm
-/// shows of itself. What a stack cannot tell is not in it.
+/// State of a stack's socket: values of [`INFO`] by name, and `cc.NAME` for the algorithm's diagnostic values. Unknown values
+/// are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Info {
     /// Names with their values; times in ns.
@@ -113,22 +113,22 @@ pub trait Stack {
     /// How it calls itself in messages: "the simulator", "the kernel".
     fn name(&self) -> &'static str;
 
-    /// Which Linux it is, or behaves like.
+    /// Version of Linux that it is, or models.
     fn linux(&self) -> Linux;
 
-    /// The clock.
+    /// Time on the stack's clock.
     fn now(&self) -> Time;
 
-    /// The application's part.
+    /// Executes a call of the application.
     ///
     /// # Errors
-    /// What the stack does not have, or the kernel's refusal.
+    /// If the stack lacks it, or the kernel refuses it.
     fn call(&mut self, call: &Call) -> Result<(), Refusal>;
 
     /// A segment arrives from the peer.
     ///
     /// # Errors
-    /// What the stack cannot take.
+    /// If the stack cannot accept it.
     fn receive(&mut self, segment: &Segment) -> Result<(), Refusal>;
 
     /// The next segment that the stack sends and when it did, or `None` once the clock is at `until`. Those
@@ -138,21 +138,21 @@ pub trait Stack {
     /// If the stack can go on no more.
     fn next_segment(&mut self, until: Time) -> Result<Option<(Time, Segment)>, Refusal>;
 
-    /// What it tells of its socket.
+    /// Reads the state of the socket.
     ///
     /// # Errors
     /// If there is no connection.
     fn info(&mut self) -> Result<Info, Refusal>;
 
-    /// By how much times may be off on top of what a script allows.
+    /// Tolerance added to a script's ranges of times.
     fn slack(&self) -> Duration;
 
-    /// By how much the script itself, or a timer of the stack's kind, has been late so far, at worst: what it then sees
-    /// may be the machine's doing.
+    /// Largest lateness so far, of the script itself or of a timer of the stack's kind: a difference may then be the
+    /// machine's fault.
     fn lateness(&self) -> Duration;
 
-    /// Whether calls of the algorithm may have been left out unseen ([`KernelApi::spares_process_1`]): what it then sees may be
-    /// the kernel's doing.
+    /// Whether the kernel may have skipped calls of the algorithm unseen ([`KernelApi::spares_process_1`]): a difference may
+    /// then be the kernel's fault.
     ///
     /// [`KernelApi::spares_process_1`]: knee_bpf::KernelApi::spares_process_1
     fn leaves_out_calls(&self) -> bool {

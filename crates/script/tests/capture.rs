@@ -8,7 +8,7 @@ use knee_run::topology::{Cable, Star};
 use knee_script::capture::{Ending, read, write};
 use knee_script::connections::{segments, survey};
 use knee_script::record::{About, record};
-use knee_script::{Limits, Profile, Script, SimStack, Verdict, play};
+use knee_script::{Limits, Profile, Script, ScriptOutcome, SimStack, play};
 use knee_sim::tap::{Side, TapAt, Tapped};
 use knee_wire::Segment;
 use std::cell::RefCell;
@@ -65,7 +65,7 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
         }],
         pings: Vec::new(),
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     };
     let kept: Rc<RefCell<Vec<Tapped>>> = Rc::default();
     let sink = Rc::clone(&kept);
@@ -87,7 +87,7 @@ fn ip(tapped: &Tapped, ipv6: bool) -> Vec<u8> {
     if segment.sack_ok {
         options.extend([4, 2]);
     }
-    // One that nobody knows.
+    // An unknown option.
     options.extend([254, 4, 1, 2]);
     if let Some((value, echo)) = segment.timestamps {
         options.extend([8, 10]);
@@ -165,7 +165,7 @@ fn with_link(link: u16, ip: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy)]
 struct Format {
     big: bool,
-    /// Of classic files; pcapng then has units of 2^-30 s.
+    /// Nanoseconds in classic files; pcapng then has units of 2^-30 s.
     nanoseconds: bool,
     ng: bool,
     link: u16,
@@ -240,7 +240,7 @@ fn assert_plays(text: &str) -> Vec<Tapped> {
     let profile = Profile { linux: LinuxVersion::V6_1, hz: 1000 };
     let mut stack = SimStack::new(&script.settings, profile).unwrap();
     let played = play(&script, &mut stack, Limits::default()).unwrap();
-    assert_eq!(played.verdict, Verdict::Passed, "{text}\n{:#?}", played.account);
+    assert_eq!(played.outcome, ScriptOutcome::Passed, "{text}\n{:#?}", played.account);
     played.segments
 }
 
@@ -339,7 +339,7 @@ fn merged_segments_are_taken_apart() {
     assert_plays(&text);
 }
 
-/// What both sides send when the sender closes after the transfer, and the receiver later.
+/// Adds the close: the sender after the transfer, the receiver later.
 fn with_end(mut segments: Vec<Tapped>, fin_with_data: bool) -> Vec<Tapped> {
     let next = 86_881;
     let is_data = |tapped: &Tapped| tapped.is_out && tapped.segment.len > 0;
@@ -436,8 +436,8 @@ fn ending(bytes: &[u8]) -> Ending {
 fn what_is_no_capture_is_said_in_a_sentence() {
     let says = |bytes: &[u8]| survey(bytes).unwrap_err().0;
     assert_eq!(says(b""), "it is empty");
-    assert_eq!(says(b"title a script\n and more of it"), "it is no pcap and no pcapng file");
-    assert_eq!(says(&file(&[], PLAIN)[..10]), "it ends within its header");
+    assert_eq!(says(b"title a script\n and more of it"), "it is neither a pcap nor a pcapng file");
+    assert_eq!(says(&file(&[], PLAIN)[..10]), "it ends inside its header");
     assert_eq!(survey(&file(&[], PLAIN)[..]).unwrap().connections, []);
 }
 
@@ -449,7 +449,7 @@ fn a_file_that_breaks_is_read_as_far_as_it_goes() {
         assert!(whole.broken.is_none() && whole.packets > 60);
         let cut = ending(&bytes[..bytes.len() - 7]);
         assert_eq!(cut.packets, whole.packets - 1);
-        assert!(cut.broken.unwrap().starts_with("it ends within a packet"));
+        assert!(cut.broken.unwrap().starts_with("it ends inside a packet"));
         // A length that no packet has.
         let at = if ng { 28 + 44 + 4 } else { 24 + 8 };
         bytes[at..at + 4].copy_from_slice(&0x7fff_fff0_u32.to_le_bytes());

@@ -12,8 +12,8 @@ use std::thread;
 use knee_queue::time::Duration;
 use knee_script::random::conversation;
 use knee_script::{
-    Algorithms, KernelStack, Limits, Linux, LinuxVersion, Profile, Script, SimStack, Stack,
-    Verdict, not_for_kernels_own, play, play_again_if_late, running,
+    Algorithms, KernelStack, Limits, Linux, LinuxVersion, Profile, Script, ScriptOutcome, SimStack,
+    Stack, not_for_kernels_own, play, play_again_if_late, running,
 };
 use knee_testbed::kernel_is_ready;
 
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 3;
 const LONG_AT_ONCE: usize = 8;
 const LONG: Duration = Duration::from_ms(1000);
 const ATTEMPTS: u32 = 8;
-/// Of the random conversations.
+/// First seed of the random conversations.
 const FIRST_SEED: u64 = 2_000;
 /// Algorithms of ours that Linux has under the same name.
 const OWN: [&str; 3] = ["reno", "cubic", "bbr"];
@@ -70,12 +70,12 @@ fn difference(whose: Algorithms, script: &Script) -> Option<String> {
         Ok(Box::new(KernelStack::new(settings, whose)?))
     };
     match play_again_if_late(script, Limits::default(), ATTEMPTS, &mut make) {
-        Ok(settled) => match settled.played.verdict {
-            Verdict::Differs(why) => {
+        Ok(settled) => match settled.played.outcome {
+            ScriptOutcome::Differs(why) => {
                 let account = settled.played.account.join("\n    ");
                 Some(format!("{why} (attempt {})\n    {account}", settled.attempts))
             }
-            Verdict::Passed | Verdict::NotForThis(_) => None,
+            ScriptOutcome::Passed | ScriptOutcome::NotForThis(_) => None,
         },
         Err(why) => Some(why.to_string()),
     }

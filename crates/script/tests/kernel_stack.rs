@@ -15,7 +15,7 @@ use knee_script::{Algorithms, Call, KernelStack, Refusal, Settings, SocketOption
 use knee_testbed::sandbox::available;
 use knee_wire::Segment;
 
-/// What an answer takes at most on a busy machine.
+/// Longest wait for an answer on a busy machine.
 const SOON: Duration = Duration::from_ms(500);
 /// Long enough that no loss probe comes in between on a busy machine.
 const RTT: Duration = Duration::from_ms(30);
@@ -202,7 +202,7 @@ fn ecn_is_negotiated_by_the_algorithm_that_needs_it() {
     stack.call(&Call::Write(1000)).unwrap();
     let (_, data) = next(&mut stack);
     assert_eq!((data.len, data.ecn), (1000, Ecn::Ect0));
-    // Every CE is echoed, and a change of CE is told at once.
+    // Every CE is echoed, and a change of CE is acknowledged at once.
     peer.ack(&mut stack, 1001);
     let echoes: Vec<bool> = [Ecn::Ect0, Ecn::Ce, Ecn::Ect0]
         .map(|ecn| {

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, Verdict, play};
+use knee_script::{Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, play};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -139,9 +139,9 @@ fn check(text: &str) -> Result<(), TestCaseError> {
             Err(why) => format!("x {}", why.0),
             Ok(mut stack) => match play(&script, &mut stack, limits) {
                 Err(why) => why.to_string(),
-                Ok(played) => match played.verdict {
-                    Verdict::Differs(why) => why.to_string(),
-                    Verdict::Passed | Verdict::NotForThis(_) => "x".to_owned(),
+                Ok(played) => match played.outcome {
+                    ScriptOutcome::Differs(why) => why.to_string(),
+                    ScriptOutcome::Passed | ScriptOutcome::NotForThis(_) => "x".to_owned(),
                 },
             },
         },

@@ -1,6 +1,6 @@
-//! What is no script is said in one sentence, with its line.
+//! Each mistake in a script is reported in one sentence, with its line.
 
-use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, Verdict, play};
+use knee_script::{Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, play};
 
 fn refused(text: &str) -> String {
     match Script::parse("s", text) {
@@ -9,16 +9,16 @@ fn refused(text: &str) -> String {
     }
 }
 
-fn played(text: &str, limits: Limits) -> Result<Verdict, String> {
+fn played(text: &str, limits: Limits) -> Result<ScriptOutcome, String> {
     let script = Script::parse("s", text).map_err(|why| why.to_string())?;
     let profile = Profile { linux: LinuxVersion::V6_1, hz: 1000 };
     let mut stack = SimStack::new(&script.settings, profile).map_err(|why| why.0)?;
-    play(&script, &mut stack, limits).map(|played| played.verdict).map_err(|why| why.to_string())
+    play(&script, &mut stack, limits).map(|played| played.outcome).map_err(|why| why.to_string())
 }
 
 fn differs(text: &str) -> String {
     match played(text, Limits::default()) {
-        Ok(Verdict::Differs(error)) => error.to_string(),
+        Ok(ScriptOutcome::Differs(error)) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -26,7 +26,7 @@ fn differs(text: &str) -> String {
 #[test]
 fn a_malformed_line_is_named() {
     for (text, said) in [
-        ("", "s: there is no event in it"),
+        ("", "s: it contains no event"),
         (
             "connect\nfly",
             "s:2: `fly` is no event: open, connect, listen, in, out, write, read, close, set, expect, \
@@ -37,9 +37,9 @@ fn a_malformed_line_is_named() {
         ("in [S", "s:1: the bracket `[` is not closed"),
         ("out [.] ack", "s:1: a number is missing at the end of the line"),
         ("out [.] ack 1 seq 2", "s:1: expected a comma, not `seq`"),
-        ("out [.] seq 1:2, len 1", "s:1: either `len` or the end of `seq`, not both"),
+        ("out [.] seq 1:2, len 1", "s:1: take either `len` or the end of `seq`, not both"),
         ("out [.] sack 1", "s:1: a SACK range is START:END"),
-        ("in [.] sack 1:2 3:4 5:6 7:8 9:10", "s:1: a segment has room for 4 SACK ranges"),
+        ("in [.] sack 1:2 3:4 5:6 7:8 9:10", "s:1: a segment holds at most 4 SACK ranges"),
         ("in [.] ecr x", "s:1: no segment above is named `x` (`out ... as x`)"),
         ("in [.] ecr 3", "s:1: expected a segment's name, not `3`"),
         ("out [.] ecr", "s:1: a number is missing at the end of the line"),
@@ -106,7 +106,7 @@ fn what_cannot_be_played_is_named() {
         ("+11h connect", "s:1: `11h`: the units are ns, us, ms and s"),
         ("+700s connect", "s:1: the time is negative, or the script takes longer than 600000 ms"),
         ("+(0-1) connect", "s:1: the time is negative, or the script takes longer than 600000 ms"),
-        ("+3ms..2ms out [S]", "s:1: the range of times ends before it begins"),
+        ("+3ms..2ms out [S]", "s:1: the end of the time range is before its start"),
         (
             "repeat 0-5\nwait\nend",
             "s:1: the number of turns is -5: it goes from 0 to 18446744073709551615",
@@ -151,7 +151,7 @@ fn what_cannot_be_played_is_named() {
 fn the_peer_rounds_its_window_to_its_scale() {
     let sent = |window: &str| {
         let text = format!("open active\nin [.] win {window}\nwrite mss\n+1ms wait");
-        matches!(played(&text, Limits::default()), Ok(Verdict::Differs(_)))
+        matches!(played(&text, Limits::default()), Ok(ScriptOutcome::Differs(_)))
     };
     assert!(!sent("500"));
     assert!(!sent("1023"));

@@ -1,7 +1,7 @@
 //! Random conversations: firm, and the same for the same seed.
 
 use knee_script::random::conversation;
-use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, Verdict, play};
+use knee_script::{Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, play};
 
 const PROFILES: [Profile; 3] = [
     Profile { linux: LinuxVersion::V6_1, hz: 1000 },
@@ -21,7 +21,7 @@ fn the_simulator_plays_what_it_has_said() {
             SimStack::new(&script.settings, profile).unwrap_or_else(|why| panic!("{}", why.0));
         let played = play(&script, &mut stack, Limits::default())
             .unwrap_or_else(|why| panic!("{why}\n{text}"));
-        assert_eq!(played.verdict, Verdict::Passed, "{text}");
+        assert_eq!(played.outcome, ScriptOutcome::Passed, "{text}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is recorded of the simulator plays against the simulator, as it was written.
+//! Scripts recorded from the simulator pass on the simulator.
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 use knee_queue::time::{Duration, Rate, Time};
@@ -8,7 +8,7 @@ use knee_queue::{
 use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
 use knee_run::topology::{Cable, Star};
 use knee_script::record::{of_run, record};
-use knee_script::{Limits, Profile, Script, SimStack, Verdict, play};
+use knee_script::{Limits, Profile, Script, ScriptOutcome, SimStack, play};
 use knee_sim::tap::{Side, TapAt};
 
 fn drop_tail(pkts: u32) -> QueueConfig {
@@ -57,7 +57,7 @@ fn run(host: &HostConfig, algorithm: &str, traffic: Traffic, down: Cable) -> Run
         }],
         pings: Vec::new(),
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     }
 }
 
@@ -71,9 +71,9 @@ fn round_trip(run: &Run, side: Side) -> String {
     let profile = Profile { linux: host.linux, hz: host.hz };
     let mut stack = SimStack::new(&script.settings, profile).unwrap();
     let played = play(&script, &mut stack, Limits::default()).unwrap();
-    if played.verdict != Verdict::Passed {
+    if played.outcome != ScriptOutcome::Passed {
         let from = played.account.len().saturating_sub(20);
-        panic!("{text}\n{:#?}\n{:?}", &played.account[from..], played.verdict);
+        panic!("{text}\n{:#?}\n{:?}", &played.account[from..], played.outcome);
     }
     text
 }

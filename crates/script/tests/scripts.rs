@@ -2,7 +2,7 @@
 
 mod common;
 
-use knee_script::{Limits, LinuxVersion, Profile, SimStack, Verdict, play};
+use knee_script::{Limits, LinuxVersion, Profile, ScriptOutcome, SimStack, play};
 
 fn all_pass_on(profile: Profile) {
     let mut differ = Vec::new();
@@ -16,7 +16,7 @@ fn all_pass_on(profile: Profile) {
             .unwrap_or_else(|why| panic!("{}: {}", script.file(), why.0));
         match play(script, &mut stack, Limits::default()) {
             Ok(played) => {
-                if let Verdict::Differs(why) = played.verdict {
+                if let ScriptOutcome::Differs(why) = played.outcome {
                     differ.push(format!("{why}\n    {}", played.account.join("\n    ")));
                 }
             }

@@ -9,7 +9,7 @@
 //! use knee_queue::time::{Duration, Rate, Time};
 //! use knee_queue::{DropTailConfig, Limit, QueueConfig};
 //! use knee_run::spec::{
-//!     Cc, Flow, HostConfig, LinuxVersion, Order, Run, Sampling, Serialisation, Traffic,
+//!     Cc, Flow, HostConfig, LinuxVersion, Schedule, Run, Sampling, Serialisation, Traffic,
 //! };
 //! use knee_run::topology::{Cable, Star};
 //!
@@ -52,7 +52,7 @@
 //!     flows: vec![flow],
 //!     pings: Vec::new(),
 //!     sampling: Sampling::default(),
-//!     order: Order::default(),
+//!     schedule: Schedule::default(),
 //! };
 //! let outcome = knee_sim::simulate(&run)?;
 //! let fct = outcome.flows[0].completion_time().expect("it completes");

@@ -248,7 +248,7 @@ impl<'a> Simulation<'a> {
             outcome: Outcome::default(),
             buffers,
             unfinished,
-            turns: Turns::new(&run.order, &run.flows),
+            turns: Turns::new(&run.schedule, &run.flows),
             before_window: None,
         })
     }

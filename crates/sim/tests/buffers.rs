@@ -5,7 +5,7 @@ use knee_queue::time::Time;
 use knee_queue::{DynamicThresholdConfig, Ecn, Limit, NotEctAbove, QueueConfig};
 use knee_run::outcome::{Outcome, QueueOutcome};
 use knee_run::spec::{
-    Flow, LinkId, Network, NodeId, Order, Ping, Run, Sampling, Serialisation, SharedBuffer,
+    Flow, LinkId, Network, NodeId, Ping, Run, Sampling, Schedule, Serialisation, SharedBuffer,
 };
 use knee_run::topology::{Cable, Star};
 
@@ -59,7 +59,7 @@ fn bursts(network: Network, to: &[NodeId], rounds: usize, ecn: Ecn) -> Outcome {
         network,
         flows: Vec::new(),
         pings: (0..rounds).flat_map(|_| to.iter().map(|to| ping(*to))).collect(),
-        order: Order::default(),
+        schedule: Schedule::default(),
         sampling: Sampling { queues: Some(us(1020)), ..Sampling::default() },
     };
     simulate(&run)

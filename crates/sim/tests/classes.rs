@@ -6,7 +6,7 @@ use knee_queue::{
     NotEctAbove, QueueConfig, TwoBuffersConfig,
 };
 use knee_run::outcome::{Outcome, QueueOutcome};
-use knee_run::spec::{Flow, Network, Order, Ping, Run, Sampling, Serialisation};
+use knee_run::spec::{Flow, Network, Ping, Run, Sampling, Schedule, Serialisation};
 use knee_run::topology::Cable;
 
 fn class(condition: Condition, service: ClassService, queue: QueueConfig) -> ClassConfig {
@@ -153,7 +153,7 @@ fn an_echo_has_the_dscp_of_its_ping() {
         network: pair(),
         flows: Vec::new(),
         pings: vec![ping],
-        order: Order::default(),
+        schedule: Schedule::default(),
         sampling: Sampling::default(),
     };
     let outcome = simulate(&run);

@@ -41,7 +41,7 @@ fn a_transfer_alone_comes_close_to_it_and_never_below() {
             flows: vec![Flow { from, to, read_at_bytes: 65_536, ..flow }],
             pings: Vec::new(),
             sampling: Sampling::default(),
-            order: Default::default(),
+            schedule: Default::default(),
         };
         let took = simulate(&run).flows[0].completion_time().unwrap();
         let least = Ideal::new(&network).transfer(from, to, bytes).unwrap();

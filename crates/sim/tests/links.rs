@@ -23,7 +23,7 @@ fn ping(network: Network, pings: Vec<Ping>) -> Outcome {
         flows: Vec::new(),
         pings,
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     };
     simulate(&run)
 }

@@ -5,7 +5,7 @@ use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_run::outcome::{Outcome, PauseOutcome, QueueOutcome};
 use knee_run::spec::{
-    Defects, Flow, FlowControl, HostConfig, Network, NodeId, Order, Ping, Run, Sampling,
+    Defects, Flow, FlowControl, HostConfig, Network, NodeId, Ping, Run, Sampling, Schedule,
     Serialisation, Stops, Thresholds,
 };
 use knee_run::topology::{Cable, Dumbbell, Star};
@@ -63,7 +63,7 @@ fn burst(network: &Network, packets: usize) -> Outcome {
         flows: Vec::new(),
         pings: vec![ping; packets],
         sampling: Sampling::default(),
-        order: Order::default(),
+        schedule: Schedule::default(),
     })
 }
 

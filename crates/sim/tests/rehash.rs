@@ -139,7 +139,7 @@ fn elephants(ipv6: bool, plb: &str, seed: u64) -> Outcome {
         flows: (0..ELEPHANTS).map(flow).collect(),
         pings: Vec::new(),
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     })
 }
 

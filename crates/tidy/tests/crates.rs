@@ -65,7 +65,7 @@ fn one(words: &mut Words<'_>, allowed: &[String]) -> bool {
     }
 }
 
-/// What cargo says of this clone for the machine that it runs on; `None`, and it is said, where it cannot.
+/// Output of `cargo metadata` for this clone and machine; `None`, with a notice, if cargo cannot.
 fn metadata() -> Option<Json> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let host = Command::new("rustc").arg("-vV").output().ok()?;

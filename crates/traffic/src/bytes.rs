@@ -1,13 +1,13 @@
-//! Plain data as bytes, for a program that has no file format of its own: the guest of a kernel in virtual time is told its orders
-//! so, and tells its results. Both sides are built together, and numbers have the machine's order of bytes.
+//! Plain data as bytes: the encoding between the host and the guest of a kernel in virtual time. Both sides are built
+//! together, and numbers have the machine's byte order.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where bytes go.
+/// Receiver of encoded bytes.
 pub trait Sink {
-    /// Takes them all.
+    /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
 }
 
@@ -19,14 +19,14 @@ impl Sink for Vec<u8> {
 
 /// Data that can be written and read back.
 pub trait Plain: Sized {
-    /// Writes it.
+    /// Appends the encoding of this value.
     fn put(&self, to: &mut impl Sink);
 
-    /// Reads it, and leaves what follows; `None`: that it is not.
+    /// Decodes a value from the front and advances past it; `None`: the bytes do not encode one.
     fn take(from: &mut &[u8]) -> Option<Self>;
 }
 
-/// So many bytes from the front.
+/// Splits `len` bytes off the front; `None`: there are fewer.
 pub fn take<'a>(from: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     let (first, rest) = from.split_at_checked(len)?;
     *from = rest;

@@ -1,4 +1,4 @@
-//! A connection: how far its two applications have come.
+//! State of a connection and of the applications at its two ends.
 
 use alloc::string::String;
 
@@ -8,14 +8,14 @@ use crate::{AGAIN, Errno, FlowPlan, Os, SideReport, events};
 
 /// A side of a connection.
 pub(crate) struct Side<S> {
-    /// It is held by this program.
+    /// Whether this program runs the side.
     pub(crate) is_here: bool,
-    /// The connection, or what will be one.
+    /// The connected socket, or the one that will connect.
     pub(crate) socket: Option<S>,
     token: u64,
-    /// What is told of it; 0: nothing.
+    /// Events that [`Os::wait`] reports for the socket ([`events`]); 0: none.
     interest: u32,
-    /// Bytes that wait to be written.
+    /// Bytes still to write.
     pub(crate) to_write: u64,
     pub(crate) report: SideReport,
 }
@@ -39,7 +39,7 @@ impl<S> Side<S> {
         Ok(())
     }
 
-    /// Nothing of it matters any more. It stays open: to close it would send packets that belong to nothing.
+    /// Stops watching the socket. It stays open: to close it would send packets.
     pub(crate) fn rest(&mut self, os: &mut impl Os<Socket = S>) {
         if let (Some(socket), true) = (&self.socket, self.interest != 0) {
             os.ignore(socket);
@@ -72,7 +72,7 @@ impl<S> Side<S> {
                 break;
             }
         }
-        // Of neither nothing but errors is told.
+        // Without either, the kernel reports errors only.
         self.wait_for(if wanted == 0 { events::ERR } else { wanted }, os)
     }
 
@@ -108,7 +108,7 @@ impl<S> Side<S> {
         Some(os.info(socket)).filter(|info| !info.is_empty())
     }
 
-    /// Notes how the connection stands.
+    /// Records `TCP_INFO` and the algorithm at the end.
     pub(crate) fn note(&mut self, os: &mut impl Os<Socket = S>) {
         let Some(socket) = &self.socket else { return };
         self.report.algorithm = os.algorithm(socket);
@@ -116,12 +116,12 @@ impl<S> Side<S> {
     }
 }
 
-/// A connection, with the sides of it that are here.
+/// A connection, with those of its sides that this program runs.
 pub(crate) struct Flow<S> {
     pub(crate) plan: FlowPlan,
     pub(crate) connecting: Side<S>,
     pub(crate) listening: Side<S>,
-    /// It waits for its connection in the place of the listening side.
+    /// Listening socket, until the connection is accepted.
     pub(crate) listener: Option<S>,
     pub(crate) is_established: bool,
     pub(crate) writing_begun: bool,
@@ -129,25 +129,25 @@ pub(crate) struct Flow<S> {
     pub(crate) request_left: u64,
     pub(crate) request_started_ns: u64,
     pub(crate) exchanges: u64,
-    /// `None`: its turn has not come.
+    /// When the flow begins; `None`: it waits for other flows.
     pub(crate) begin_ns: Option<u64>,
-    /// Of what was received, what is in samples of goodput.
+    /// Received bytes that samples of goodput have counted.
     pub(crate) sampled_bytes: u64,
     low_water: u32,
-    /// It will not complete any more, since it has, was stopped, or has failed.
+    /// Completed, stopped or failed.
     pub(crate) is_over: bool,
 }
 
 /// Tokens: two for each flow.
 const SIDES: u64 = 2;
 
-/// Which flow a token is of, and whether it is of the listening side.
-pub(crate) fn of_token(token: u64) -> (usize, bool) {
+/// Index of the token's flow, and whether it is the listening side's.
+pub(crate) fn flow_of_token(token: u64) -> (usize, bool) {
     ((token / SIDES) as usize, token % SIDES == 1)
 }
 
 impl FlowPlan {
-    /// When the listening side is to be woken: what it reads at, or what remains.
+    /// `SO_RCVLOWAT` of the listening side, in bytes: `read_at_bytes`, or what remains.
     pub fn low_water(&self, left: u64) -> u32 {
         u64::from(self.read_at_bytes).min(left).max(1) as u32
     }
@@ -194,13 +194,13 @@ impl<S> Flow<S> {
         self.is_established && !self.is_over
     }
 
-    /// Waits for its connection.
+    /// Watches the listening socket.
     pub(crate) fn listen(&mut self, os: &mut impl Os<Socket = S>) -> Result<(), Errno> {
         let Some(listener) = &self.listener else { return Ok(()) };
         os.watch(listener, self.listening.token, events::IN, false)
     }
 
-    /// Takes its connection.
+    /// Accepts the connection.
     pub(crate) fn accept(&mut self, os: &mut impl Os<Socket = S>) -> Result<(), Errno> {
         let Some(listener) = &self.listener else { return Ok(()) };
         let Some(socket) = os.accept(listener, &self.plan)? else { return Ok(()) };
@@ -210,7 +210,7 @@ impl<S> Flow<S> {
         self.listening.wait_for(events::IN, os)
     }
 
-    /// The listening side is woken by this much, or what remains.
+    /// Updates `SO_RCVLOWAT` to [`FlowPlan::low_water`].
     pub(crate) fn set_low_water(&mut self, os: &mut impl Os<Socket = S>) -> Result<(), Errno> {
         let low_water = self.plan.low_water(self.request_left);
         if self.low_water == low_water {

@@ -1,4 +1,4 @@
-//! What a traffic program asks of wherever it runs.
+//! The operating system as a traffic program sees it: sockets, clock, events.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,60 +7,60 @@ use core::net::SocketAddr;
 use crate::bytes::{Plain, Sink};
 use crate::{FlowPlan, PingPlan};
 
-/// What the kernel answers, by its number of it.
+/// Error number of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// There is nothing now, or no room: later.
+/// `EAGAIN`: no data, or no room in the send buffer, now.
 pub const AGAIN: Errno = Errno(11);
-/// The other side has closed the connection.
+/// A read of 0 bytes: the other side has closed the connection.
 pub(crate) const CLOSED: Errno = Errno(0);
 
-/// Bits of epoll.
+/// Event bits of `epoll`.
 pub mod events {
-    /// There is something to read.
+    /// `EPOLLIN`: data to read.
     pub const IN: u32 = 1;
-    /// There is room to write.
+    /// `EPOLLOUT`: room to write.
     pub const OUT: u32 = 4;
-    /// It has failed, which is told in any case.
+    /// `EPOLLERR`: the connection failed; always reported.
     pub const ERR: u32 = 8;
-    /// It is closed, which is told in any case.
+    /// `EPOLLHUP`: the connection is closed; always reported.
     pub const HUP: u32 = 16;
 }
 
-/// What happened at a socket that is watched.
+/// Event at a watched socket.
 #[derive(Clone, Copy, Debug)]
-pub struct Happened {
-    /// As it was given.
+pub struct SocketEvent {
+    /// The token passed to [`Os::watch`].
     pub token: u64,
-    /// Of [`events`].
+    /// Bits of [`events`].
     pub events: u32,
 }
 
-/// The sockets of a flow whose sides are here.
+/// Sockets of a flow, for the sides that this program runs.
 pub struct Opened<S> {
-    /// It listens.
+    /// Listening socket.
     pub listener: Option<S>,
-    /// It has its address, and connects when it is asked to.
+    /// Bound socket of the connecting side, not connected yet.
     pub connecting: Option<S>,
 }
 
-/// A socket for ICMP echoes, connected to whoever answers.
+/// A socket for ICMP echoes, connected to the address that answers.
 pub struct PingSocket<S> {
     pub socket: S,
-    /// It sees every echo of the address, and with IPv4 the header of its packets.
+    /// Raw socket: it receives every echo of the address, and with IPv4 also the IP header.
     pub is_raw: bool,
-    /// Identifier of its packets.
+    /// ICMP identifier of its packets.
     pub id: u16,
 }
 
-/// When queues are looked at, and why.
+/// Reason of a record of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     Sample,
     WindowBegin,
     WindowEnd,
-    /// Of the run.
+    /// End of the run.
     End,
 }
 
@@ -78,24 +78,24 @@ impl Plain for Moment {
     }
 }
 
-/// The kernel, as a traffic program sees it. Sockets do not block, are aborted when they are dropped, and are told nothing twice.
+/// The kernel, as a traffic program sees it. Sockets do not block and are aborted when dropped; events are edge-triggered.
 pub trait Os {
     type Socket;
-    /// Why there is no program.
+    /// Failure to set up sockets.
     type Error;
 
-    /// What one call writes at most.
+    /// Most bytes of one [`Os::send`].
     const WRITE_BYTES: u64;
-    /// A connection writes until the kernel takes no more; or else once, and then others have their turn.
+    /// Whether a connection writes until the send buffer is full; otherwise once per event.
     const WRITES_ALL: bool;
-    /// Of what is due, done before sockets are looked at.
+    /// Most timed events handled before sockets are polled.
     const DUE_AT_ONCE: usize;
-    /// The program may be late: what came before the end of the run, and was not looked at then, counts all the same.
+    /// Whether the program may be late: data that arrived before the end of the run counts even if it is read later.
     const IS_LATE: bool;
 
     // ---- before the run ----
 
-    /// Opens the sockets of all flows whose sides are here, with everything that a plan says of them.
+    /// Opens the sockets of all flows that have a side here, with the options of their plans.
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -105,7 +105,7 @@ pub trait Os {
     /// What the kernel refuses.
     fn open_ping(&mut self, ping: &PingPlan) -> Result<PingSocket<Self::Socket>, Self::Error>;
 
-    /// Makes [`Os::inside`] tell of this connecting socket, too.
+    /// Prepares [`Os::inside`] for this connecting socket.
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -120,18 +120,18 @@ pub trait Os {
         true
     }
 
-    /// Since the run's time 0.
+    /// Time since the run's time 0, in ns.
     fn now_ns(&mut self) -> u64;
 
-    /// Waits until something happens at a socket that is watched, or that time comes; it may end earlier.
-    fn wait(&mut self, until_ns: u64, is_urgent: bool, happened: &mut Vec<Happened>);
+    /// Waits for an event at a watched socket, at most until `until_ns`; it may return earlier.
+    fn wait(&mut self, until_ns: u64, is_urgent: bool, happened: &mut Vec<SocketEvent>);
 
-    /// Every transfer that can complete, and whose end is seen here, has done so.
+    /// Called when every transfer that can complete, and whose end this program sees, has completed.
     fn on_done(&mut self) {}
 
     // ---- sockets ----
 
-    /// Has [`Os::wait`] tell what happens at a socket; `is_known`: it tells something already.
+    /// Makes [`Os::wait`] report `events` of a socket; `is_known`: the socket is watched already.
     ///
     /// # Errors
     /// What the kernel answers; so below.
@@ -143,43 +143,43 @@ pub trait Os {
         is_known: bool,
     ) -> Result<(), Errno>;
 
-    /// Ends that.
+    /// Stops watching a socket.
     fn ignore(&mut self, socket: &Self::Socket);
 
-    /// Begins to connect; whether it has at once.
+    /// Begins to connect; returns whether the handshake is already complete.
     fn connect(&mut self, socket: &Self::Socket, to: SocketAddr) -> Result<bool, Errno>;
 
-    /// Whether a connection has come about.
+    /// Checks that the connection is established (`SO_ERROR`).
     fn connected(&mut self, socket: &Self::Socket) -> Result<(), Errno>;
 
-    /// Takes the connection of a flow; `None`: it was another, or is gone again.
+    /// Accepts the connection of a flow; `None`: it belongs to another flow, or is gone again.
     fn accept(
         &mut self,
         listener: &Self::Socket,
         flow: &FlowPlan,
     ) -> Result<Option<Self::Socket>, Errno>;
 
-    /// Writes; how much. `more`: no segment may be short where this ends.
+    /// Writes; returns the bytes written. `more`: more data follows (`MSG_MORE`).
     fn send(&mut self, socket: &Self::Socket, bytes: u64, more: bool) -> Result<u64, Errno>;
 
-    /// Reads all that is there and drops it; 0: the other side has closed the connection.
+    /// Reads and discards all data; returns the bytes read, 0 if the other side has closed the connection.
     fn receive(&mut self, socket: &Self::Socket) -> Result<u64, Errno>;
 
-    /// `SO_RCVLOWAT`.
+    /// Sets `SO_RCVLOWAT`, in bytes.
     fn set_low_water(&mut self, socket: &Self::Socket, bytes: u32) -> Result<(), Errno>;
 
-    /// Has what was read acknowledged now, if that can be.
+    /// Sends an ACK at once if possible (`TCP_QUICKACK`).
     fn acknowledge(&mut self, socket: &Self::Socket);
 
-    /// In words.
+    /// The error in words.
     fn say(&self, why: Errno) -> String;
 
     // ---- what sockets tell ----
 
-    /// `TCP_INFO`, as much of it as the kernel has; empty: it does not tell.
+    /// `TCP_INFO`, at the kernel's length; empty: the kernel reports none.
     fn info(&mut self, socket: &Self::Socket) -> Vec<u8>;
 
-    /// Payload bytes that have arrived in order; `None`: to ask costs too much, and what was read has to do.
+    /// Payload bytes that arrived in order; `None`: too costly to ask, use the bytes read.
     fn received_bytes(&mut self, _socket: &Self::Socket) -> Option<u64> {
         None
     }
@@ -192,26 +192,26 @@ pub trait Os {
         None
     }
 
-    /// [`Os::inside`] is asked next, of several sockets.
+    /// Called before [`Os::inside`] of several sockets.
     fn look_inside(&mut self) {}
 
-    /// The values of a connection's algorithm, in the order of its diagnostic list; of one that has none, none.
+    /// Diagnostic values of a connection's algorithm, in the order of its list.
     fn inside(&mut self, _flow: &FlowPlan, _socket: &Self::Socket) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Nobody will ask for them again: the flow is over.
+    /// The flow is over: nobody asks for its values again.
     fn leave(&mut self, _socket: &Self::Socket) {}
 
-    /// Queues are looked at, if they are the program's to look at.
+    /// Records the queues, if the program samples them.
     fn record_queues(&mut self, _at_ns: u64, _moment: Moment) {}
 
     // ---- pings ----
 
-    /// Sends a packet. What the host itself does not take counts as sent and lost.
+    /// Sends a packet. A packet that the host refuses counts as sent and lost.
     fn send_ping(&mut self, socket: &Self::Socket, packet: &[u8]);
 
-    /// The next packet that is there: its length, and when the host got it if the kernel says so.
+    /// Receives the next packet: its length, and the kernel's receive timestamp in ns if there is one.
     fn receive_ping(
         &mut self,
         socket: &Self::Socket,

@@ -1,4 +1,4 @@
-//! Echoes.
+//! Pings: ICMP and ICMPv6 echo requests, and matching of their replies.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use crate::{Os, PingPlan, PingSocket};
 /// Type of a request and of its echo.
 const ICMP: (u8, u8) = (8, 0);
 const ICMPV6: (u8, u8) = (128, 129);
-/// Packets that a look at the socket takes at most: others wait, too.
+/// Most packets received per event, so that other sockets get their turn.
 const AT_ONCE: usize = 64;
 
 /// A stream of pings.
@@ -16,28 +16,27 @@ pub(crate) struct Pinger<S> {
     pub(crate) plan: PingPlan,
     socket: PingSocket<S>,
     packet: Vec<u8>,
-    /// Where the records of its packets are, in the order of sending.
+    /// Indices of the records of its packets, in the order of sending.
     records: Vec<usize>,
 }
 
-/// Stream, when it left, and until its echo was back.
+/// Stream, time of sending, round-trip time; ns.
 type Record = (u32, u64, Option<u64>);
 
 impl PingPlan {
-    /// Bytes of IP's header.
-    fn of_ip(&self) -> u32 {
+    /// Length of the IP header in bytes.
+    fn ip_header_bytes(&self) -> u32 {
         if self.to_address.is_ipv6() { 40 } else { 20 }
     }
 
-    /// Why there are no such pings.
+    /// The reason if the plan is impossible.
     pub fn fault(&self) -> Option<alloc::string::String> {
         // With type, code, checksum, identifier, number.
-        let least = self.of_ip() + 8;
+        let least = self.ip_header_bytes() + 8;
         let is_possible = (least..=65_535).contains(&self.ip_bytes) && self.interval_ns > 0;
         (!is_possible).then(|| {
             alloc::format!(
-                "ping {}: packets of {} bytes each {} ns: headers are {least} bytes, a packet is 65535 at most, and \
-                 the interval must not be 0",
+                "ping {}: {} bytes every {} ns: take {least} to 65535 bytes and an interval above 0",
                 self.ping,
                 self.ip_bytes,
                 self.interval_ns
@@ -48,13 +47,13 @@ impl PingPlan {
 
 impl<S> Pinger<S> {
     pub(crate) fn new(plan: PingPlan, socket: PingSocket<S>) -> Pinger<S> {
-        let mut packet = vec![0; (plan.ip_bytes - plan.of_ip()) as usize];
+        let mut packet = vec![0; (plan.ip_bytes - plan.ip_header_bytes()) as usize];
         packet[0] = if plan.to_address.is_ipv6() { ICMPV6.0 } else { ICMP.0 };
         packet[4..6].copy_from_slice(&socket.id.to_be_bytes());
         Pinger { plan, socket, packet, records: Vec::new() }
     }
 
-    /// Sends the next one.
+    /// Sends the next packet.
     pub(crate) fn send(&mut self, os: &mut impl Os<Socket = S>, records: &mut Vec<Record>) {
         let number = self.records.len() as u16;
         self.packet[6..8].copy_from_slice(&number.to_be_bytes());
@@ -69,11 +68,11 @@ impl<S> Pinger<S> {
         os.send_ping(&self.socket.socket, &self.packet);
     }
 
-    /// Takes the echoes that are there.
+    /// Receives replies and records their round-trip times.
     pub(crate) fn receive(&mut self, os: &mut impl Os<Socket = S>, records: &mut [Record]) {
         let mut buffer = [0; 256];
         for _ in 0..AT_ONCE {
-            // An ICMP error that came back is told by one call, and cleared by it.
+            // One call reports an ICMP error and clears it.
             let Some((len, stamp_ns)) = os.receive_ping(&self.socket.socket, &mut buffer) else {
                 return;
             };
@@ -86,26 +85,26 @@ impl<S> Pinger<S> {
         }
     }
 
-    /// Which of its packets this echoes.
+    /// Index of the packet that this reply echoes.
     fn number_of(&self, packet: &[u8]) -> Option<usize> {
         let ipv6 = self.plan.to_address.is_ipv6();
         let has_header = self.socket.is_raw && !ipv6;
-        let of_ip = if has_header { usize::from(packet.first()? & 15) * 4 } else { 0 };
+        let ip_header_bytes = if has_header { usize::from(packet.first()? & 15) * 4 } else { 0 };
         let [kind, _, _, _, id @ .., number_high, number_low] =
-            packet.get(of_ip..)?.first_chunk::<8>()?;
+            packet.get(ip_header_bytes..)?.first_chunk::<8>()?;
         let is_echo = *kind == if ipv6 { ICMPV6.1 } else { ICMP.1 };
         // The kernel gives ping sockets an identifier of its choice, and only what bears it.
         if !is_echo || self.socket.is_raw && *id != self.socket.id.to_be_bytes() {
             return None;
         }
-        // Of those with this number the newest.
+        // Sequence numbers wrap: the newest packet with this number.
         let newest = self.records.len().checked_sub(1)?;
         let number = u16::from_be_bytes([*number_high, *number_low]);
         newest.checked_sub(usize::from((newest as u16).wrapping_sub(number)))
     }
 }
 
-/// RFC 1071.
+/// Internet checksum (RFC 1071).
 fn checksum(packet: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     // 65535 bytes are half as many words: their sum fits.

@@ -1,4 +1,4 @@
-//! What a traffic program is to do.
+//! The plan of a traffic program: its connections and pings, and when they begin.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::{Plain, Sink};
 use crate::plain;
 
-/// What a traffic program is to do. Times are ns since the run's time 0.
+/// Connections, pings and samples of a traffic program. Times are ns since the run's time 0.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct TrafficPlan {
@@ -18,27 +18,29 @@ pub struct TrafficPlan {
     pub end_ns: u64,
     /// Whether the run ends when every transfer that can complete has done so.
     pub until_done: bool,
-    /// Connections of which it holds one side or both.
+    /// Connections of which the program runs one side or both.
     pub flows: Vec<FlowPlan>,
-    /// Pings that it sends.
+    /// Ping streams of the program's hosts.
     pub pings: Vec<PingPlan>,
     /// Period of the samples of `TCP_INFO`.
     pub sample_flows_ns: Option<u64>,
     /// Period of the samples of goodput.
     pub sample_goodput_ns: Option<u64>,
-    /// Period of the samples of queues, where they are the program's to take.
+    /// Period of the samples of queues, if the program takes them.
     pub sample_queues_ns: Option<u64>,
     /// Beginning and end of the measured window, at which `TCP_INFO` of every connection is read.
     pub window_ns: Option<[u64; 2]>,
-    /// Who waits for whom, by places in `flows`: of these the program holds both sides.
-    pub order: Order,
+    /// Dependencies between flows, by their places in `flows`; the program runs both sides of these flows.
+    // Named `order` in version 4 of the agents' protocol.
+    #[cfg_attr(feature = "serde", serde(rename = "order"))]
+    pub schedule: Schedule,
 }
 
-/// A connection.
+/// Settings of one connection.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct FlowPlan {
-    /// Its index in the run.
+    /// Index of the flow in the run.
     pub flow: u32,
     /// The host that connects, by its number in this program; `None`: it is not one of its hosts.
     pub from: Option<u32>,
@@ -50,41 +52,38 @@ pub struct FlowPlan {
     pub to_address: IpAddr,
     /// Port of the connecting side; 0: one of the kernel's choice.
     pub from_port: u16,
-    /// Port at which it listens, its own among those of its host.
+    /// Port of the listening side, unique on its host.
     pub port: u16,
     /// Algorithm of the connecting side, as the kernel calls it.
     pub algorithm: String,
-    /// Of the listening side.
+    /// Algorithm of the listening side, as the kernel calls it.
     pub peer_algorithm: String,
-    /// When to call `connect()`; of one that has its turn after others, from then.
+    /// When to call `connect()`; for a flow that waits for others, counted from the moment it may begin.
     pub start_ns: u64,
     /// When to write first, once connected; `None`: at once.
     pub first_write_ns: Option<u64>,
     /// When to stop what has no end.
     pub stop_ns: Option<u64>,
-    /// What is sent.
+    /// Application data.
     pub traffic: Traffic,
-    /// The listening side reads when this much is there, or what remains.
+    /// The listening side reads when this many bytes are available, or all that remain (`SO_RCVLOWAT`).
     pub read_at_bytes: u32,
     /// Whether `TCP_INFO` of its connecting side is sampled.
     pub sampled: bool,
-    /// DSCP of what the connecting side sends.
+    /// DSCP of packets from the connecting side.
     pub dscp: u8,
-    /// Of what the listening side sends.
+    /// DSCP of packets from the listening side.
     pub peer_dscp: u8,
     /// `SO_MAX_PACING_RATE` of both sides, bytes per second.
     pub max_pacing_rate: Option<u64>,
 }
 
-/// What an application sends.
+/// Data of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub enum Traffic {
     /// One transfer; `None`: without end.
-    Bulk {
-        /// Size.
-        bytes: Option<u64>,
-    },
+    Bulk { bytes: Option<u64> },
     /// Requests, each sent when the answer to the one before has arrived.
     Rpc {
         /// Size of a request, from the connecting side.
@@ -121,12 +120,12 @@ impl Traffic {
         }
     }
 
-    /// Whether it is requests and answers.
+    /// Whether the flow exchanges requests and answers.
     pub fn is_rpc(&self) -> bool {
         matches!(self, Traffic::Rpc { .. })
     }
 
-    /// Whether there is something to send each time.
+    /// Whether all sizes and counts are above 0.
     pub fn is_possible(&self) -> bool {
         match *self {
             Traffic::Bulk { bytes } => bytes != Some(0),
@@ -141,64 +140,64 @@ impl Traffic {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct PingPlan {
-    /// Its index in the run.
+    /// Index of the ping stream in the run.
     pub ping: u32,
     /// The host that sends, by its number in this program.
     pub from: u32,
-    /// Who answers.
+    /// Address that answers.
     pub to_address: IpAddr,
-    /// The first leaves one interval after this.
+    /// The first packet leaves one interval after this.
     pub start_ns: u64,
-    /// Between two.
+    /// Time between two packets.
     pub interval_ns: u64,
     /// Length of the IP packet.
     pub ip_bytes: u32,
-    /// The two bits.
+    /// ECN field (2 bits).
     pub ecn: u8,
-    /// The six others; whoever answers copies all eight.
+    /// DSCP (6 bits). The reply copies both.
     pub dscp: u8,
 }
 
-/// Which flows wait for which others. A flow is in it once at most; those that are not wait for nobody.
+/// Dependencies between flows. Each flow is listed at most once; a flow that is not listed waits for no other.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
-pub struct Order {
-    /// Transfers that begin when others are done. Start times of these count from the moment of their turn, which for the first is
-    /// the beginning of the run.
+pub struct Schedule {
+    /// Transfers that begin when others complete. Their start times count from that completion, those of the first from the
+    /// beginning of the run.
     pub series: Vec<Series>,
-    /// Request/response flows (indices), set by set: all of a set send their next requests together, when each of them is connected
-    /// and has had its answer.
+    /// Sets of request/response flows (indices). All flows of a set send their next requests together, when each is connected
+    /// and has its answer.
     pub together: Vec<Vec<u32>>,
 }
 
-/// Rounds: the first flows of one have their turn when all flows of the one before are done.
+/// Rounds of transfers: a round begins when all flows of the round before have completed.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Series {
-    /// In order, each of lanes beside each other.
-    pub rounds: Vec<Vec<Lane>>,
+    /// Rounds in order; the sequences of a round run in parallel.
+    pub rounds: Vec<Vec<Sequence>>,
 }
 
-/// Flows that have their turn one after the other.
+/// Flows that run one after the other.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
-pub struct Lane {
+pub struct Sequence {
     /// Indices of flows, in order.
     pub flows: Vec<u32>,
-    /// So many may be under way at once.
+    /// Most flows of the sequence at a time.
     pub parallel: u32,
 }
 
 plain! {
-    TrafficPlan { end_ns, until_done, flows, pings, sample_flows_ns, sample_goodput_ns, sample_queues_ns, window_ns, order }
+    TrafficPlan { end_ns, until_done, flows, pings, sample_flows_ns, sample_goodput_ns, sample_queues_ns, window_ns, schedule }
     FlowPlan {
         flow, from, to, from_address, to_address, from_port, port, algorithm, peer_algorithm, start_ns, first_write_ns, stop_ns,
         traffic, read_at_bytes, sampled, dscp, peer_dscp, max_pacing_rate,
     }
     PingPlan { ping, from, to_address, start_ns, interval_ns, ip_bytes, ecn, dscp }
-    Order { series, together }
+    Schedule { series, together }
     Series { rounds }
-    Lane { flows, parallel }
+    Sequence { flows, parallel }
 }
 
 impl Plain for Traffic {

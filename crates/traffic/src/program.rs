@@ -6,18 +6,17 @@ use alloc::{format, vec};
 use core::mem;
 use core::net::SocketAddr;
 
-use crate::due::{Due, Event};
-use crate::flow::{Flow, of_token};
+use crate::event_queue::{Event, EventQueue};
+use crate::flow::{Flow, flow_of_token};
 use crate::ping::Pinger;
-use crate::turns::{Ready, Turns};
-use crate::{Errno, Happened, Look, Moment, Os, Traffic, TrafficPlan, TrafficReport, events};
+use crate::schedule::{Ready, ScheduleState};
+use crate::{Errno, Look, Moment, Os, SocketEvent, Traffic, TrafficPlan, TrafficReport, events};
 
 /// Tokens of pings, behind those of flows.
 const FIRST_PING: u64 = 1 << 62;
-/// Samples for which there is room from the beginning; beyond that memory grows while the program runs.
+/// Samples whose memory is allocated before the run; more samples allocate during it.
 const ROOM: u64 = 1 << 20;
-/// By how much the clocks of two machines may differ: a connection that the other side was to stop may be gone that long before
-/// this side's own moment for it.
+/// Tolerated difference of two machines' clocks: the other side may stop a connection that much earlier than this side.
 const CLOCKS_DIFFER_NS: u64 = 50_000_000;
 
 /// A traffic program that is ready: its sockets are open, and it listens. Whatever it still holds is aborted when it is dropped.
@@ -25,39 +24,39 @@ pub struct Program<O: Os> {
     os: O,
     /// Without its flows and pings.
     plan: TrafficPlan,
-    due: Due,
-    turns: Turns,
+    events: EventQueue,
+    schedule: ScheduleState,
     flows: Vec<Flow<O::Socket>>,
     pings: Vec<Pinger<O::Socket>>,
-    /// Transfers that end by themselves and have not; not counted: those whose end others see.
+    /// Transfers of finite size that have not completed, among those whose end this program sees.
     unfinished: usize,
-    /// Whether the run is over when there are none.
+    /// Whether the run ends when `unfinished` is 0.
     ends_when_done: bool,
     is_over: bool,
     report: TrafficReport,
-    /// Of connections at the ends of the measured window that have passed.
+    /// `TCP_INFO` of all connections, at each end of the measured window that has passed.
     window: Vec<Vec<Look>>,
 }
 
-/// Why there is no program.
+/// Reason why [`prepare`] fails.
 #[derive(Debug)]
 pub enum Fault<E> {
-    /// What the plan cannot mean.
+    /// The plan is contradictory.
     Plan(String),
-    /// What the kernel refuses.
+    /// The kernel refused a socket.
     Os(E),
-    /// What it refuses of a flow.
+    /// The kernel refused an operation of this flow (index in the run).
     Flow(u32, Errno),
 }
 
 /// Opens, binds and listens: after this nothing is left to do but to wait for time 0.
 ///
 /// # Errors
-/// What the plan cannot mean, and what the kernel refuses.
+/// If the plan is contradictory or the kernel refuses a socket.
 pub fn prepare<O: Os>(mut plan: TrafficPlan, mut os: O) -> Result<Program<O>, Fault<O::Error>> {
     check(&plan).map_or(Ok(()), |why| Err(Fault::Plan(why)))?;
     let opened = os.open(&plan.flows).map_err(Fault::Os)?;
-    let turns = Turns::new(&plan.order, plan.flows.len());
+    let schedule = ScheduleState::new(&plan.schedule, plan.flows.len());
     let mut flows = Vec::with_capacity(plan.flows.len());
     for ((index, flow), sockets) in mem::take(&mut plan.flows).into_iter().enumerate().zip(opened) {
         let mut flow = Flow::new(index, flow, sockets.connecting, sockets.listener);
@@ -77,8 +76,8 @@ pub fn prepare<O: Os>(mut plan: TrafficPlan, mut os: O) -> Result<Program<O>, Fa
         pings.push(Pinger::new(ping, socket));
     }
     let mut program = Program {
-        due: Due::default(),
-        turns,
+        events: EventQueue::default(),
+        schedule,
         unfinished: flows.iter().filter(|flow| flow.completion_is_seen()).count(),
         ends_when_done: false,
         is_over: false,
@@ -93,7 +92,7 @@ pub fn prepare<O: Os>(mut plan: TrafficPlan, mut os: O) -> Result<Program<O>, Fa
     Ok(program)
 }
 
-/// Why there is no such program.
+/// The reason if the plan is impossible.
 fn check(plan: &TrafficPlan) -> Option<String> {
     if let Some(flow) = plan.flows.iter().find(|flow| !flow.traffic.is_possible()) {
         return Some(format!("flow {}: sizes and counts must not be 0", flow.flow));
@@ -101,36 +100,36 @@ fn check(plan: &TrafficPlan) -> Option<String> {
     if [plan.sample_flows_ns, plan.sample_goodput_ns, plan.sample_queues_ns].contains(&Some(0)) {
         return Some("samples need a period above 0".into());
     }
-    let waits = !plan.order.series.is_empty() || !plan.order.together.is_empty();
+    let waits = !plan.schedule.series.is_empty() || !plan.schedule.together.is_empty();
     if waits && plan.flows.iter().any(|flow| flow.from.is_none() || flow.to.is_none()) {
         return Some("flows that wait for others need both their sides in one program".into());
     }
-    check_order(plan).or_else(|| plan.pings.iter().find_map(|ping| ping.fault()))
+    check_schedule(plan).or_else(|| plan.pings.iter().find_map(|ping| ping.fault()))
 }
 
-/// Flows that wait for others are there, once each, and none of a series is stopped: it could be before its turn.
-fn check_order(plan: &TrafficPlan) -> Option<String> {
-    let rounds = plan.order.series.iter().flat_map(|series| &series.rounds).flatten();
-    let in_series = rounds.flat_map(|lane| &lane.flows).map(|index| (index, true));
-    let together = plan.order.together.iter().flatten().map(|index| (index, false));
+/// Checks that flows of the schedule exist, appear once, and have no stop time if they are in a series (it could precede the start).
+fn check_schedule(plan: &TrafficPlan) -> Option<String> {
+    let rounds = plan.schedule.series.iter().flat_map(|series| &series.rounds).flatten();
+    let in_series = rounds.flat_map(|sequence| &sequence.flows).map(|index| (index, true));
+    let together = plan.schedule.together.iter().flatten().map(|index| (index, false));
     let mut is_seen = vec![false; plan.flows.len()];
     in_series.chain(together).find_map(|(index, in_series)| {
         let place = *index as usize;
         let Some(flow) = plan.flows.get(place) else {
-            return Some(format!("flow {index} of the plan waits for others, and there is none"));
+            return Some(format!("flow {index} waits for others but is not in the plan"));
         };
         if mem::replace(&mut is_seen[place], true) {
-            return Some(format!("flow {}: would wait for its turn twice", flow.flow));
+            return Some(format!("flow {} is listed twice in the schedule", flow.flow));
         }
         let is_stopped = in_series && flow.stop_ns.is_some();
-        is_stopped.then(|| format!("flow {}: one of a series has no stop", flow.flow))
+        is_stopped.then(|| format!("flow {} is part of a series: remove its stop time", flow.flow))
     })
 }
 
 impl<O: Os> Program<O> {
     // ---- before the run ----
 
-    /// What is done for the first time takes longest.
+    /// Allocates memory for the samples before the run.
     fn warm_up(&mut self) {
         let periods = |period: Option<u64>| period.map_or(0, |period| self.plan.end_ns / period);
         let sampled = self.flows.iter().filter(|flow| flow.plan.sampled).count() as u64;
@@ -140,12 +139,12 @@ impl<O: Os> Program<O> {
         self.report.goodput_samples.reserve(goodput.min(ROOM) as usize);
     }
 
-    /// Where it runs.
+    /// The operating system of the program.
     pub fn os(&mut self) -> &mut O {
         &mut self.os
     }
 
-    /// What waits for connections, by the number of the flow.
+    /// Listening sockets, with the number of the flow.
     pub fn listeners(&self) -> impl Iterator<Item = (u32, &O::Socket)> {
         self.flows.iter().filter_map(|flow| Some((flow.plan.flow, flow.listener.as_ref()?)))
     }
@@ -162,10 +161,10 @@ impl<O: Os> Program<O> {
         self.set_times();
         let mut happened = Vec::new();
         while !self.is_over && !is_stopped() {
-            let (until_ns, is_urgent) = self.due.next();
+            let (until_ns, is_urgent) = self.events.next();
             happened.clear();
             self.os.wait(until_ns, is_urgent, &mut happened);
-            self.do_what_is_due();
+            self.handle_due_events();
             for what in &happened {
                 if !self.is_over || O::IS_LATE {
                     self.on_event(*what);
@@ -177,20 +176,20 @@ impl<O: Os> Program<O> {
 
     fn set_times(&mut self) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
-            flow.begin_ns = (!self.turns.waits(index)).then_some(flow.plan.start_ns);
+            flow.begin_ns = (!self.schedule.waits(index)).then_some(flow.plan.start_ns);
             for (at_ns, event) in [
                 (flow.begin_ns, Event::Start(index)),
                 (flow.plan.first_write_ns, Event::FirstWrite(index)),
                 (flow.plan.stop_ns, Event::Stop(index)),
             ] {
                 if let Some(at_ns) = at_ns {
-                    self.due.push(at_ns, event);
+                    self.events.push(at_ns, event);
                 }
             }
         }
         for (index, ping) in self.pings.iter().enumerate() {
             let first_ns = ping.plan.start_ns.saturating_add(ping.plan.interval_ns);
-            self.due.push(first_ns, Event::Ping(index));
+            self.events.push(first_ns, Event::Ping(index));
         }
         let window_ns = self.plan.window_ns.into_iter().flatten();
         for (at_ns, event) in [
@@ -202,28 +201,28 @@ impl<O: Os> Program<O> {
         .filter_map(|(period_ns, event)| Some((period_ns?, event)))
         .chain(window_ns.map(|at_ns| (at_ns, Event::WindowEnd)))
         {
-            self.due.push(at_ns, event);
+            self.events.push(at_ns, event);
         }
-        let first = self.turns.first();
-        self.give_turns(first, 0);
-        self.due.push(self.plan.end_ns, Event::End);
+        let first = self.schedule.first();
+        self.schedule_starts(first, 0);
+        self.events.push(self.plan.end_ns, Event::End);
         let is_seen = |flow: &Flow<_>| !flow.plan.traffic.ends() || flow.completion_is_seen();
         self.ends_when_done =
             self.plan.until_done && self.unfinished > 0 && self.flows.iter().all(is_seen);
     }
 
-    /// It is the turn of these.
-    fn give_turns(&mut self, flows: Vec<u32>, at_ns: u64) {
+    /// Schedules the start of flows that may now begin.
+    fn schedule_starts(&mut self, flows: Vec<u32>, at_ns: u64) {
         for index in flows {
             let index = index as usize;
             let Some(flow) = self.flows.get_mut(index) else { continue };
             let begin_ns = at_ns.saturating_add(flow.plan.start_ns);
             flow.begin_ns = Some(begin_ns);
-            self.due.push(begin_ns, Event::Start(index));
+            self.events.push(begin_ns, Event::Start(index));
         }
     }
 
-    fn do_what_is_due(&mut self) {
+    fn handle_due_events(&mut self) {
         if !self.os.has_begun() {
             return;
         }
@@ -233,7 +232,7 @@ impl<O: Os> Program<O> {
                 return;
             }
             let now_ns = self.os.now_ns();
-            let Some((due_ns, event)) = self.due.pop(now_ns) else { return };
+            let Some((due_ns, event)) = self.events.pop(now_ns) else { return };
             self.report.late_ns = self.report.late_ns.max(now_ns - due_ns);
             match event {
                 Event::Start(flow) => self.start(flow),
@@ -256,14 +255,14 @@ impl<O: Os> Program<O> {
         }
     }
 
-    /// It is due again after a period.
+    /// Schedules the event again after its period.
     fn again(&mut self, period_ns: Option<u64>, due_ns: u64, event: Event) {
         if let Some(period_ns) = period_ns {
-            self.due.push(due_ns.saturating_add(period_ns), event);
+            self.events.push(due_ns.saturating_add(period_ns), event);
         }
     }
 
-    fn on_event(&mut self, what: Happened) {
+    fn on_event(&mut self, what: SocketEvent) {
         if what.token >= FIRST_PING {
             let ping = self.pings.get_mut((what.token - FIRST_PING) as usize);
             if let Some(ping) = ping {
@@ -271,7 +270,7 @@ impl<O: Os> Program<O> {
             }
             return;
         }
-        let (index, listens) = of_token(what.token);
+        let (index, listens) = flow_of_token(what.token);
         let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_over) else { return };
         let result = match (listens, flow.is_established, &flow.listener) {
             (true, _, Some(_)) => flow.accept(&mut self.os),
@@ -333,18 +332,18 @@ impl<O: Os> Program<O> {
 
     fn begin_writing(&mut self, index: usize) {
         if !mem::replace(&mut self.flows[index].writing_begun, true) {
-            self.be_ready(index);
+            self.on_ready(index);
         }
     }
 
-    /// A flow could send its next request: it does when all of its set could.
-    fn be_ready(&mut self, index: usize) {
-        match self.turns.on_ready(index) {
+    /// The flow is ready for its next request; the request leaves when all flows of its set are ready.
+    fn on_ready(&mut self, index: usize) {
+        match self.schedule.on_ready(index) {
             Ready::Alone => self.begin_request(index),
             Ready::Waits => {}
             Ready::All(set) => {
                 let mut place = 0;
-                while let Some(flow) = self.turns.member(set, place) {
+                while let Some(flow) = self.schedule.member(set, place) {
                     self.begin_request(flow as usize);
                     place += 1;
                 }
@@ -356,7 +355,7 @@ impl<O: Os> Program<O> {
     fn begin_request(&mut self, index: usize) {
         let Program { os, flows, .. } = self;
         let flow = &mut flows[index];
-        // One of a set that has failed is ready all the same.
+        // A failed flow of a set still counts as ready.
         if flow.is_over {
             return;
         }
@@ -393,7 +392,7 @@ impl<O: Os> Program<O> {
         } else if flow.plan.stop_ns.is_some_and(|stop_ns| now_ns >= stop_ns) {
             flow.connecting.report.stopped_ns = Some(now_ns);
         } else {
-            return self.be_ready(index);
+            return self.on_ready(index);
         }
         self.leave(index);
     }
@@ -494,13 +493,13 @@ impl<O: Os> Program<O> {
 
     /// Nothing more happens on a connection.
     fn leave(&mut self, index: usize) {
-        let Program { os, flows, turns, .. } = self;
+        let Program { os, flows, schedule, .. } = self;
         let flow = &mut flows[index];
         if mem::replace(&mut flow.is_over, true) {
             return;
         }
         flow.sides().into_iter().for_each(|side| side.rest(os));
-        // A connection that nobody takes would be told of for ever.
+        // A connection that is not accepted would be reported for ever.
         if let Some(listener) = flow.listener.take() {
             os.ignore(&listener);
         }
@@ -509,9 +508,9 @@ impl<O: Os> Program<O> {
         }
         let is_seen = flow.completion_is_seen();
         // One that ends before its turn is none that others wait for.
-        if turns.waits(index) && flow.begin_ns.is_some() {
-            let (next, now_ns) = (turns.on_end(index), os.now_ns());
-            self.give_turns(next, now_ns);
+        if schedule.waits(index) && flow.begin_ns.is_some() {
+            let (next, now_ns) = (schedule.on_end(index), os.now_ns());
+            self.schedule_starts(next, now_ns);
         }
         if is_seen {
             self.unfinished -= 1;
@@ -574,7 +573,7 @@ impl<O: Os> Program<O> {
             if !side.is_here || flow.begin_ns.is_none_or(|begin_ns| begin_ns > due_ns) {
                 continue;
             }
-            // Of a flow that is over no more arrives.
+            // A flow that is over receives no more.
             let socket = side.socket.as_ref().filter(|_| !flow.is_over);
             let received = socket.and_then(|socket| os.received_bytes(socket));
             let received = received.unwrap_or(side.report.read_bytes);
@@ -584,7 +583,7 @@ impl<O: Os> Program<O> {
         self.again(self.plan.sample_goodput_ns, due_ns, Event::SampleGoodput);
     }
 
-    /// The first time it begins, the second time it ends.
+    /// Records `TCP_INFO` and the queues: the first call at the beginning of the window, the second at its end.
     fn look_at_window(&mut self, at_ns: u64) {
         let Program { os, flows, window, .. } = self;
         let mut looks = vec![];

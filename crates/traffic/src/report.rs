@@ -1,4 +1,4 @@
-//! What a traffic program recorded.
+//! The results of a traffic program.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::plain;
 
-/// What a traffic program recorded. Times are ns since the run's time 0.
+/// Results of a traffic program. Times are ns since the run's time 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct TrafficReport {
     pub end_ns: u64,
-    /// One for each side that it held.
+    /// One for each side that the program ran.
     pub sides: Vec<SideReport>,
     /// Completed exchanges: flow, start, latency in ns.
     pub rpcs: Vec<(u32, u64, u64)>,
-    /// Pings: stream, when it left, and until its echo was back.
+    /// Pings: stream, time of sending, round-trip time; ns.
     pub pings: Vec<(u32, u64, Option<u64>)>,
     /// Samples of connecting sides: when, flow, `struct tcp_info` as long as the kernel's, and the algorithm's own values.
     pub flow_samples: Vec<(u64, u32, Vec<u8>, Vec<u64>)>,
     /// End of the period, flow, payload bytes in it.
     pub goodput_samples: Vec<(u64, u32, u64)>,
-    /// Sides of connections that there were when the measured window began, and when it ended or the run did.
+    /// `TCP_INFO` of all connections at the beginning of the measured window, and at its end or the end of the run.
     pub window: Option<[Vec<Look>; 2]>,
-    /// The latest that anything was begun, after the moment for it.
+    /// Largest delay of an action after its planned time.
     pub late_ns: u64,
     /// CPU time, s.
     pub cpu_s: f64,
@@ -45,7 +45,7 @@ pub struct SideReport {
     pub established_ns: Option<u64>,
     /// The last byte was read: of a transfer by the listening side, of the last answer by the connecting one.
     pub done_ns: Option<u64>,
-    /// It was stopped as asked.
+    /// Stopped at its `stop_ns`.
     pub stopped_ns: Option<u64>,
     /// Payload bytes read.
     pub read_bytes: u64,
@@ -55,7 +55,7 @@ pub struct SideReport {
     pub info: Vec<u8>,
     /// Whether the kernel called `init` of knee's algorithm when the connection was established; `None`: that is not known.
     pub init_called: Option<bool>,
-    /// Why it failed, if it did.
+    /// Error of a side that failed.
     pub error: Option<String>,
 }
 

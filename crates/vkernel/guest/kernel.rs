@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use knee_traffic::{Errno, FlowPlan, Happened, Moment, Opened, Os, PingPlan, PingSocket};
+use knee_traffic::{Errno, FlowPlan, SocketEvent, Moment, Opened, Os, PingPlan, PingSocket};
 
 use crate::guest::{Orders, QueueAnswer, QueueOrder};
 use crate::sys::{self, Fd, call, fail, monotonic_ns, need, plain_call};
@@ -298,7 +298,7 @@ impl Os for Kernel {
         monotonic_ns().saturating_sub(self.zero_ns)
     }
 
-    fn wait(&mut self, until_ns: u64, _is_urgent: bool, happened: &mut Vec<Happened>) {
+    fn wait(&mut self, until_ns: u64, _is_urgent: bool, happened: &mut Vec<SocketEvent>) {
         if self.armed_ns != Some(until_ns) {
             let at_ns = until_ns.saturating_add(self.zero_ns);
             let at = [0, 0, at_ns / 1_000_000_000, at_ns % 1_000_000_000];
@@ -313,7 +313,7 @@ impl Os for Kernel {
         // SAFETY: so many events are what there is room for.
         let count = need("epoll", unsafe { call(sys::EPOLL_WAIT, &arguments) });
         let told = events[..count].iter().filter(|event| { event.token } != TIMER);
-        happened.extend(told.map(|event| Happened { token: event.token, events: event.events }));
+        happened.extend(told.map(|event| SocketEvent { token: event.token, events: event.events }));
     }
 
     fn watch(&mut self, socket: &Fd, token: u64, events: u32, known: bool) -> Result<(), Errno> {

@@ -133,7 +133,7 @@ mod tests {
 
     use knee_queue::QueueConfig;
     use knee_queue::time::{Duration, Rate, Time};
-    use knee_run::spec::{HostConfig, LinuxVersion, Order, Sampling, Serialisation};
+    use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Serialisation};
     use knee_run::topology::{Cable, Star};
 
     use super::*;
@@ -163,7 +163,7 @@ mod tests {
             flows: Vec::new(),
             pings: Vec::new(),
             sampling: Sampling::default(),
-            order: Order::default(),
+            schedule: Schedule::default(),
         }
     }
 

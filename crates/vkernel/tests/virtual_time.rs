@@ -17,7 +17,7 @@ use knee_queue::{
 use knee_run::Ask;
 use knee_run::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
 use knee_run::spec::{
-    Cc, Flow, HostConfig, Lane, LinuxVersion, MeasuredWindow, Order, Ping, Run, Sampling,
+    Cc, Flow, HostConfig, LinuxVersion, MeasuredWindow, Ping, Run, Sampling, Schedule, Sequence,
     Serialisation, Series, SharedBuffer, Traffic,
 };
 use knee_run::topology::{Cable, Star};
@@ -124,7 +124,7 @@ fn two_flows(kernel: &Built, algorithm: &str, end: Time, traffic: Traffic) -> Ru
             goodput: Some(Duration::from_ms(10)),
             ..Sampling::default()
         },
-        order: Order::default(),
+        schedule: Schedule::default(),
     }
 }
 
@@ -484,9 +484,9 @@ fn take_turns(kernel: &Built) {
     wanted.flows = [(0, 2), (0, 2), (1, 2), (1, 2), (0, 1)]
         .map(|(from, to)| Flow { start: Time::from_us(10), ..flow(from, to, "reno", transfer) })
         .to_vec();
-    let lane = |flows: &[u32], parallel| Lane { flows: flows.to_vec(), parallel };
+    let lane = |flows: &[u32], parallel| Sequence { flows: flows.to_vec(), parallel };
     let rounds = vec![vec![lane(&[0, 1], 1), lane(&[2, 3], 2)], vec![lane(&[4], 1)]];
-    wanted.order.series = vec![Series { rounds }];
+    wanted.schedule.series = vec![Series { rounds }];
     let real = carried_out(&wanted, kernel, Algorithms::Ours);
     let model = knee_sim::simulate(&wanted).expect("it can be simulated");
     for (flow, (real, model)) in real.flows.iter().zip(&model.flows).enumerate() {

@@ -9,7 +9,7 @@ const TCP_BYTES: usize = 20;
 /// Ranges that a SACK option has room for.
 const SACKS: usize = 4;
 
-/// What the headers of a packet say, numbers as they are on the wire.
+/// Headers of a packet, with sequence numbers as they are on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compact {
     pub source: SocketAddr,
@@ -21,7 +21,7 @@ pub struct Compact {
     pub ttl: u8,
     /// Identification of the IP header; nothing for IPv6, and 0 where the sender does not count.
     pub ip_id: Option<u16>,
-    /// First byte.
+    /// Sequence number of the first byte.
     pub seq: u32,
     /// Payload, bytes: by the IP header, whether the capture has it or not.
     pub len: u32,

@@ -1,4 +1,4 @@
-//! What can go wrong with captures and packets.
+//! Errors of captures and packets.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ pub enum Error {
     /// A file cannot be opened.
     #[error("{name}: {source}")]
     Unopened { name: String, source: Unreadable },
-    /// Its first bytes, or those that are packed in it, cannot be had.
+    /// The first bytes, or the first decompressed ones, cannot be read.
     #[error("{name}: cannot read: {source}")]
     Unread { name: String, source: io::Error },
     #[error("{name}: cannot write: {source}")]
@@ -23,27 +23,27 @@ pub enum Error {
     Capture(#[source] io::Error),
     #[error("it is empty")]
     Empty,
-    #[error("it ends within its header")]
+    #[error("it ends inside its header")]
     CutOff,
-    #[error("it is no pcap and no pcapng file")]
+    #[error("it is neither a pcap nor a pcapng file")]
     Foreign,
-    #[error("{name}: there is no interface {interface}: it has {there}")]
+    #[error("{name} has no interface {interface}, only {there}")]
     NoInterface { name: String, interface: u32, there: usize },
     #[error(
-        "a window of {bytes} bytes does not fit the header: {most} is the most with the window scale that was agreed on"
+        "a window of {bytes} bytes does not fit the header: the agreed window scale allows at most {most}"
     )]
     Window { bytes: u32, most: u32 },
-    #[error("a segment's options take more than the 40 bytes of a header")]
+    #[error("the options of a segment exceed the 40 bytes of a TCP header")]
     Options,
-    #[error("a segment has room for {most} SACK ranges, not for {asked}")]
+    #[error("a segment holds at most {most} SACK ranges, not {asked}")]
     Sacks { most: usize, asked: usize },
     #[error("{bytes} bytes do not fit one packet of at most 65535")]
     Segment { bytes: u32 },
     #[error("a ping of {bytes} bytes does not fit one packet")]
     Ping { bytes: u32 },
-    #[error("{0} and {1} are of two families")]
+    #[error("{0} and {1} belong to two address families")]
     Families(IpAddr, IpAddr),
     /// A packet is to go from or to it.
-    #[error("node {0} is no host and has no address")]
+    #[error("node {0} is not a host and has no address")]
     NoHost(u32),
 }

@@ -6,7 +6,7 @@ use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6T
 use knee_queue::{ETHERNET_BYTES, Ecn};
 use std::net::IpAddr;
 
-/// Of ICMP's echoes.
+/// Length of the header of an ICMP echo.
 const ECHO_BYTES: u32 = 8;
 
 /// A frame from one device to another. The IP header of what it carries is to have a DSCP of 0, in whose place its own comes.
@@ -19,17 +19,17 @@ pub struct Frame {
     pub content: Content,
 }
 
-/// What a frame carries.
+/// Packet of a simulated host, for a capture.
 #[derive(Clone, Debug)]
 pub enum Content {
     Tcp(Packet),
     /// ICMP's echo request or reply.
     Echo {
-        /// Of sender and receiver.
+        /// Addresses of sender and receiver.
         addresses: (IpAddr, IpAddr),
-        /// Of the stream of requests.
+        /// ICMP identifier.
         id: u16,
-        /// Of the request in it.
+        /// ICMP sequence number.
         number: u16,
         is_reply: bool,
         ecn: Ecn,

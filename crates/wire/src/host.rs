@@ -11,14 +11,14 @@ use std::path::Path;
 pub const AT_HOST: u32 = 0;
 /// Place of the interface at the other end of the host's link: the port of a switch.
 pub const AT_PORT: u32 = 1;
-/// What is kept of a frame, bytes: all headers, and a little of the payload.
+/// Captured bytes of a frame: all headers, and a little of the payload.
 pub const SNAP_BYTES: u32 = 128;
 
 /// The file of a host.
 #[derive(Debug)]
 pub struct HostFile(File);
 
-/// What the file of a host is called.
+/// File name of a host's capture.
 pub fn file_name(host: &str) -> String {
     format!("{host}.pcapng")
 }

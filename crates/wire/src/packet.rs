@@ -9,7 +9,7 @@ use etherparse::{
 use knee_queue::Ecn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Of packets that are written, as a host nearby sends them.
+/// Time to live of written packets, as from a host nearby.
 const TTL: u8 = 64;
 /// IPv6, and TCP with all options that fit.
 const MOST_HEADER_BYTES: usize = 40 + 60;
@@ -26,7 +26,7 @@ pub struct Packet {
     /// Bits of the header, [`Segment::SYN`] and its like.
     pub flags: u16,
     pub ecn: Ecn,
-    /// First byte.
+    /// Sequence number of the first byte.
     pub seq: u32,
     /// Payload, bytes: by the IP header, whether the capture has it or not.
     pub len: u32,
@@ -66,7 +66,7 @@ pub fn decode(ip: &[u8], original_len: u32) -> Option<Packet> {
     })
 }
 
-/// What the numbers of one direction count from.
+/// Initial sequence numbers and window scale of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Initial sequence number of the sender.
@@ -188,7 +188,7 @@ impl Packet {
         Ok(())
     }
 
-    /// Its options in the order and with the padding that Linux has.
+    /// TCP options in Linux's order, with Linux's padding.
     fn options(&self) -> Result<Vec<TcpOptionElement>, Error> {
         use TcpOptionElement::{
             MaximumSegmentSize, Noop, SelectiveAcknowledgement, SelectiveAcknowledgementPermitted,
@@ -258,7 +258,7 @@ pub(crate) fn ipv6_header(
     ip
 }
 
-/// What becomes of a checksum if so many bytes of zeros follow: the length in the pseudo header counts them (RFC 1624).
+/// The checksum after appending `zeros` bytes of zeros, which the length in the pseudo header counts (RFC 1624).
 pub(crate) fn with_zeros(checksum: u16, zeros: u16) -> u16 {
     let (sum, carry) = (!checksum).overflowing_add(zeros);
     !(sum + u16::from(carry))

@@ -17,7 +17,7 @@ const MAX_INTERFACES: usize = 4096;
 pub mod link {
     /// BSD loopback: the address family in the byte order of the machine.
     pub const NULL: u32 = 0;
-    /// Ethernet.
+    /// `LINKTYPE_ETHERNET`.
     pub const ETHERNET: u32 = 1;
     /// IP without a link-layer header, as some systems have numbered it.
     pub const RAW_OLD: [u32; 2] = [12, 14];
@@ -42,7 +42,7 @@ pub struct Captured<'a> {
     pub at_ns: u64,
     /// Interface, counted from 0 through all sections of the file.
     pub interface: u32,
-    /// What its data begins with, one of [`link`].
+    /// Link-layer type, one of [`link`].
     pub link: u32,
     /// Length on the wire, bytes; `data` may be only the beginning.
     pub original_len: u32,
@@ -89,7 +89,7 @@ pub fn read(
     loop {
         let before = reader.data().len();
         let wants = match reader.next() {
-            Ok((0, _)) => return Ok(state.broken("it has a block without a length")),
+            Ok((0, _)) => return Ok(state.broken("it contains a block without a length")),
             Ok((length, block)) => {
                 let flow = state.block(&block, &mut each);
                 reader.consume(length);
@@ -101,18 +101,18 @@ pub fn read(
             }
             Err(PcapError::Eof | PcapError::UnexpectedEof) => {
                 return Ok(match failed.get() {
-                    Some(why) => state.broken(&format!("it cannot be read further: {why}")),
+                    Some(why) => state.broken(&format!("the rest is unreadable: {why}")),
                     None if before == 0 => state.ending,
-                    None => state.broken("it ends within a packet"),
+                    None => state.broken("it ends inside a packet"),
                 });
             }
             Err(PcapError::Incomplete(_)) => Wants::Data,
             Err(PcapError::BufferTooSmall) => Wants::Room,
-            Err(_) => return Ok(state.broken("what follows is no packet")),
+            Err(_) => return Ok(state.broken("the next block is not a packet")),
         };
         if wants == Wants::Data {
             if reader.refill().is_err() {
-                return Ok(state.broken("it cannot be read further"));
+                return Ok(state.broken("the rest is unreadable"));
             }
             if reader.reader_exhausted() || reader.data().len() > before {
                 continue;
@@ -121,10 +121,10 @@ pub fn read(
         // The buffer is full, and there is no whole block in it.
         buffer_bytes *= 4;
         if buffer_bytes > MOST_BUFFER_BYTES || !reader.grow(buffer_bytes) {
-            return Ok(state.broken("it has a block that is larger than packets are"));
+            return Ok(state.broken("it contains a block that is too large for a packet"));
         }
         if reader.refill().is_err() {
-            return Ok(state.broken("it cannot be read further"));
+            return Ok(state.broken("the rest is unreadable"));
         }
     }
 }
@@ -160,9 +160,9 @@ impl<R: Read> Read for Full<'_, R> {
 #[derive(Default)]
 struct Reading {
     ending: Ending,
-    /// Of this section.
+    /// Interfaces of this section.
     interfaces: Vec<Interface>,
-    /// Of the sections before.
+    /// Number of interfaces of earlier sections.
     before: u32,
     is_nanosecond: bool,
 }
@@ -204,7 +204,7 @@ impl Reading {
             }
             PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
                 if self.interfaces.len() >= MAX_INTERFACES {
-                    return Err("it has more interfaces than machines do");
+                    return Err("it declares too many interfaces");
                 }
                 // The crate reads this option in one byte order; a block type of 1 is that one.
                 let offset_s = match interface.block_type {
@@ -221,7 +221,7 @@ impl Reading {
             }
             PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
                 let Some(interface) = self.interfaces.get(packet.if_id as usize) else {
-                    return Err("a packet is of an interface that is not there");
+                    return Err("a packet names an interface that the file does not declare");
                 };
                 let ticks = (u64::from(packet.ts_high) << 32) | u64::from(packet.ts_low);
                 let at_ns = interface.ns(ticks);
@@ -230,7 +230,7 @@ impl Reading {
             }
             PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
                 let Some(interface) = self.interfaces.first() else {
-                    return Err("a packet is of an interface that is not there");
+                    return Err("a packet names an interface that the file does not declare");
                 };
                 let most = match interface.snaplen {
                     0 => packet.origlen,
@@ -251,7 +251,7 @@ impl Reading {
         each: &mut impl FnMut(Captured) -> ControlFlow<()>,
     ) -> Flow {
         let Some(known) = self.interfaces.get(interface as usize) else {
-            return Err("a packet is of an interface that is not there");
+            return Err("a packet names an interface that the file does not declare");
         };
         self.ending.packets += 1;
         let interface = self.before.saturating_add(interface);

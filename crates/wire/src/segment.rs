@@ -9,9 +9,9 @@ pub struct Segment {
     /// Bits of the header, [`Segment::SYN`] and its like.
     pub flags: u16,
     pub ecn: Ecn,
-    /// First byte.
+    /// Sequence number of the first byte.
     pub seq: u32,
-    /// Payload, bytes.
+    /// Payload in bytes.
     pub len: u32,
     /// The next byte that the sender expects; 0 without the ACK flag.
     pub ack: u32,
@@ -30,21 +30,21 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Header bits.
+    /// Flag: the sender has no more data.
     pub const FIN: u16 = 0x001;
-    /// Header bits.
+    /// Flag: opens a connection.
     pub const SYN: u16 = 0x002;
-    /// Header bits.
+    /// Flag: aborts the connection.
     pub const RST: u16 = 0x004;
-    /// Header bits.
+    /// Flag: deliver the data to the application.
     pub const PSH: u16 = 0x008;
-    /// Header bits.
+    /// Flag: the acknowledgement number is valid.
     pub const ACK: u16 = 0x010;
-    /// Header bits.
+    /// Flag: the urgent pointer is valid.
     pub const URG: u16 = 0x020;
-    /// Header bits.
+    /// Flag: echo of CE (RFC 3168 6.1).
     pub const ECE: u16 = 0x040;
-    /// Header bits.
+    /// Flag: congestion window reduced (RFC 3168 6.1).
     pub const CWR: u16 = 0x080;
     /// Header bits; accurate ECN's, the NS of old.
     pub const AE: u16 = 0x100;

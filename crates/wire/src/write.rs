@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Of a file's buffer, bytes.
+/// Size of a file's write buffer, bytes.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// Blocks, options and constants of the format (draft-ietf-opsawg-pcapng).
@@ -20,7 +20,7 @@ mod format {
     pub(super) const INTERFACE_NAME: u16 = 2;
     pub(super) const APPLICATION: u16 = 4;
     pub(super) const RESOLUTION: u16 = 9;
-    /// Of times: 10^-9 s.
+    /// Value of `if_tsresol`: 10^-9 s.
     pub(super) const NANOSECONDS: u8 = 9;
 }
 
@@ -29,13 +29,13 @@ mod format {
 pub struct Interface {
     /// As tools show it.
     pub name: String,
-    /// What its packets begin with, one of [`crate::link`].
+    /// Link-layer type, one of [`crate::link`].
     pub link: u32,
     /// Longer packets are cut to this many bytes; 0: none is.
     pub snaplen: u32,
 }
 
-/// Which way a packet went.
+/// Direction of a packet at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the host.
@@ -56,7 +56,7 @@ pub struct Record<'a> {
     pub data: &'a [u8],
     /// If it is known.
     pub direction: Option<Direction>,
-    /// What tools show beside it.
+    /// Comment that tools show with the packet.
     pub comment: Option<&'a str>,
 }
 
@@ -64,7 +64,7 @@ pub struct Record<'a> {
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
-    /// In errors.
+    /// File name, for errors.
     name: String,
     snaplens: Vec<u32>,
     block: Vec<u8>,
@@ -88,7 +88,7 @@ impl<W: Write> Writer<W> {
     /// Adds a packet.
     ///
     /// # Errors
-    /// If it cannot be written, or its interface is not there.
+    /// If it cannot be written, or the interface does not exist.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), Error> {
         let Some(snaplen) = self.snaplens.get(record.interface as usize) else {
             let (name, there) = (self.name.clone(), self.snaplens.len());
@@ -186,7 +186,7 @@ pub struct File {
 }
 
 impl File {
-    /// A new file that nobody else may read, since it may hold what others said; one that is there already is an error.
+    /// Creates a new file that only its owner may read, since payload may be private; an existing file is an error.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -204,7 +204,7 @@ impl File {
     /// Adds a packet.
     ///
     /// # Errors
-    /// If it cannot be written, or its interface is not there.
+    /// If it cannot be written, or the interface does not exist.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), Error> {
         self.writer.as_mut().map_or(Ok(()), |writer| writer.write(record))
     }

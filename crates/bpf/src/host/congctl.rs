@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use knee_netns::netlink::{Attributes, Message, Netlink, attributes};
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
@@ -62,7 +62,9 @@ pub struct Route {
 ///
 /// # Errors
 /// [`Error::File`]: what the kernel answers.
-pub(super) fn routes_with_algorithms(namespace: &Found) -> Result<Vec<(String, Route)>, Error> {
+pub(super) fn routes_with_algorithms(
+    namespace: &FoundNamespace,
+) -> Result<Vec<(String, Route)>, Error> {
     let all = namespace.run(dump).and_then(|all| all).map_err(failed)?;
     let with_name = |body: Vec<u8>| {
         let request = Request::of(&body);
@@ -76,7 +78,7 @@ pub(super) fn routes_with_algorithms(namespace: &Found) -> Result<Vec<(String, R
 ///
 /// # Errors
 /// [`Error::File`]: what the kernel answers.
-pub fn routes_naming(namespace: &Found, algorithm: &str) -> Result<Vec<Route>, Error> {
+pub fn routes_naming(namespace: &FoundNamespace, algorithm: &str) -> Result<Vec<Route>, Error> {
     let all = routes_with_algorithms(namespace)?.into_iter();
     Ok(all.filter(|(name, _)| name == algorithm).map(|(_, route)| route).collect())
 }
@@ -87,7 +89,7 @@ pub fn routes_naming(namespace: &Found, algorithm: &str) -> Result<Vec<Route>, E
 /// # Errors
 /// [`Error::Host`]: the route is as it was, since the kernel does not take it any more (a next hop's
 /// device is down), or could not tell it from another one.
-pub fn forget(namespace: &Found, route: &Route) -> Result<(), Error> {
+pub fn forget(namespace: &FoundNamespace, route: &Route) -> Result<(), Error> {
     let done = namespace.run(|| write_back(&Request::of(&route.body)));
     done.and_then(|done| done).map_err(|source| Error::Host {
         what: format!(

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use rustix::net::{AddressFamily, SocketType};
 
 use super::journal::Journal;
@@ -31,7 +31,7 @@ pub fn available_algorithms() -> Result<Vec<String>, Error> {
     Ok(read(AVAILABLE)?.split_whitespace().map(str::to_owned).collect())
 }
 
-pub(super) fn default_of(namespace: &Found) -> Result<String, Error> {
+pub(super) fn default_of(namespace: &FoundNamespace) -> Result<String, Error> {
     namespace.run(|| read(DEFAULT)).unwrap_or_else(entering_failed)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn default_of(namespace: &Found) -> Result<String, Error> {
 /// everybody may choose; and only what is on that list may be the default of a namespace that is not
 /// the host's own. So what was not on it is put there, and taken off again; the journal knows meanwhile.
 pub(super) fn set_default(
-    namespace: &Found,
+    namespace: &FoundNamespace,
     algorithm: &str,
     journal: &mut Journal,
     run_dir: &Path,
@@ -75,7 +75,7 @@ pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(
 }
 
 /// Tells a namespace from all others since the kernel was booted, also to programs.
-pub(crate) fn cookie_of(namespace: &Found) -> Result<u64, Error> {
+pub(crate) fn cookie_of(namespace: &FoundNamespace) -> Result<u64, Error> {
     namespace.run(netns_cookie).unwrap_or_else(entering_failed)
 }
 

@@ -139,7 +139,7 @@ impl Host {
         &self,
         journal: &mut Journal,
         entry: &mut Entry,
-        default_of: Option<&knee_netns::Found>,
+        default_of: Option<&knee_netns::FoundNamespace>,
     ) -> Result<(), Error> {
         if let Some(cgroup) = &entry.cgroup {
             self.give_to_cgroup(&entry.name, cgroup)?;
@@ -279,7 +279,7 @@ impl Host {
         &self,
         journal: &mut Journal,
         entry: &mut Entry,
-        namespace: &knee_netns::Found,
+        namespace: &knee_netns::FoundNamespace,
     ) -> Result<(), Error> {
         let netns_cookie = cookie_of(namespace)?;
         let old = default_of(namespace)?;

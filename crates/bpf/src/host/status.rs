@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use knee_algo::Algorithm;
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle};
 
 use super::congctl::{Route, routes_with_algorithms};
@@ -164,7 +164,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(namespace: &Found, reader: &Connections) -> Result<Seen, Error> {
+    fn of(namespace: &FoundNamespace, reader: &Connections) -> Result<Seen, Error> {
         Ok(Seen {
             label: namespace.label(),
             default: default_of(namespace)?,

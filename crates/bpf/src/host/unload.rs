@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use libbpf_rs::Link;
 
 use super::congctl::{forget, routes_naming};
@@ -212,7 +212,7 @@ impl Host {
 
     fn restore_default(
         &self,
-        namespace: &Found,
+        namespace: &FoundNamespace,
         name: &str,
         entry: Option<&Entry>,
         journal: &mut Journal,
@@ -271,7 +271,7 @@ pub(super) fn return_listeners(name: &str) -> (Vec<Returned>, Option<Error>) {
 type Returned = (String, SocketAddr, String);
 
 fn return_listeners_in(
-    namespace: &Found,
+    namespace: &FoundNamespace,
     name: &str,
     reader: &Connections,
 ) -> Result<Vec<Returned>, Error> {

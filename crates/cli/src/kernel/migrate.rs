@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_bpf::{Connections, Migration, Outcome, Planned};
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 use serde_json::{Value as Json, json};
 
 use super::select::{FilterArgs, NetnsArgs};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let filter = args.filter.filter(Some(&args.from));
     let migration = Migration::new(&args.from, &args.to, filter, args.listeners)?;
     let reader = Connections::open()?;
-    let (mut connections, mut namespaces): (_, Vec<Found>) = (Vec::new(), Vec::new());
+    let (mut connections, mut namespaces): (_, Vec<FoundNamespace>) = (Vec::new(), Vec::new());
     let mut labels = Vec::new();
     for (namespace, label) in args.netns.find()? {
         connections.append(&mut reader.read_in(&namespace)?);

@@ -2,7 +2,7 @@
 
 use knee_bpf::Filter;
 use knee_bpf::policy::Prefix;
-use knee_netns::Found;
+use knee_netns::FoundNamespace;
 
 use crate::Failure;
 
@@ -47,10 +47,10 @@ impl NetnsArgs {
     }
 
     /// Those that there are now, each with a name for people.
-    pub(super) fn find(&self) -> Result<Vec<(Found, String)>, Failure> {
+    pub(super) fn find(&self) -> Result<Vec<(FoundNamespace, String)>, Failure> {
         let unreadable =
             |error| Failure::Says(format!("the network namespaces cannot be read: {error}"));
-        let labelled = |found: Found| {
+        let labelled = |found: FoundNamespace| {
             let label = found.label();
             (found, label)
         };

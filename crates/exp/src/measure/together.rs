@@ -67,7 +67,7 @@ pub(super) fn measure_queries(
     outcome: &Outcome,
     window: Option<Window>,
 ) {
-    if run.order.together.is_empty() {
+    if run.schedule.together.is_empty() {
         return;
     }
     let mut of_flow: Vec<Vec<&RpcRecord>> = vec![Vec::new(); run.flows.len()];
@@ -79,7 +79,7 @@ pub(super) fn measure_queries(
     // Of each entry: queries, those with a timeout, and whether timeouts are known.
     let mut counts = vec![(0_u64, 0_u64, true); measured.len()];
     let mut unanswered = vec![0_u64; measured.len()];
-    for set in &run.order.together {
+    for set in &run.schedule.together {
         let Some(group) = set.first().map(|flow| run.flows[*flow as usize].group as usize) else {
             continue;
         };

@@ -7,7 +7,7 @@ use knee_file::keys::{Choice, Key, List};
 use knee_file::units::Size;
 use knee_file::{Error, Reader, keys};
 use knee_queue::time::Time;
-use knee_run::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
+use knee_run::spec::{Flow, NodeId, Schedule, Sequence, Series, Traffic};
 
 use super::{Connections, MAX_FLOWS};
 use crate::metric::Kind;
@@ -137,14 +137,14 @@ impl Waiting {
         flows: &mut [Flow],
         entry: &Entry,
         mut random: Random,
-        order: &mut Order,
+        schedule: &mut Schedule,
     ) {
         let number = |i: usize| (entry.first + i) as u32;
         let per_round = flows.len() / entry.rounds as usize;
         match self {
             Waiting::Queries { .. } => {
                 let sets = by_host(flows, |flow| flow.from).into_values();
-                order.together.extend(sets.map(|set| set.into_iter().map(number).collect()));
+                schedule.together.extend(sets.map(|set| set.into_iter().map(number).collect()));
             }
             Waiting::Rounds => {
                 // Each that has rounds of its own goes on by itself.
@@ -153,11 +153,11 @@ impl Waiting {
                 for (round, flows) in flows.chunks(per_round).enumerate() {
                     for (host, members) in by_host(flows, whose) {
                         let flows = members.into_iter().map(|i| number(round * per_round + i));
-                        let lane = Lane { flows: flows.collect(), parallel: u32::MAX };
+                        let lane = Sequence { flows: flows.collect(), parallel: u32::MAX };
                         series.entry(host).or_default().rounds.push(vec![lane]);
                     }
                 }
-                order.series.extend(series.into_values());
+                schedule.series.extend(series.into_values());
             }
             Waiting::Shuffle { parallel, per, order: turn } => {
                 let whose = |flow: &Flow| if *per == Per::Sender { flow.from } else { flow.to };
@@ -179,11 +179,11 @@ impl Waiting {
                             }
                         }
                         let flows = members.into_iter().map(|i| number(round * per_round + i));
-                        lanes.push(Lane { flows: flows.collect(), parallel: *parallel });
+                        lanes.push(Sequence { flows: flows.collect(), parallel: *parallel });
                     }
                     series.rounds.push(lanes);
                 }
-                order.series.push(series);
+                schedule.series.push(series);
             }
         }
     }

@@ -18,7 +18,7 @@ const SECOND_START_S: f64 = 1.0;
 /// same in all three: such are starts up to about 0.3 ms late.
 const JITTER_S: f64 = 3e-4;
 const PERIOD_S: f64 = 0.5;
-/// Fair enough.
+/// Fairness index (Jain) from which two flows count as converged.
 const FAIR: f64 = 0.95;
 
 pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {

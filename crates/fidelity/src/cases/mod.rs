@@ -15,7 +15,7 @@ use crate::reference::{Reference, Row};
 use crate::setup::Algo;
 use std::collections::BTreeMap;
 
-/// What to rerun.
+/// Cases to rerun.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Where the reference tables are.

@@ -16,8 +16,8 @@ const RESPONSE_BYTES: u64 = 100;
 /// The reference does not say when its flows started: spread over this time here.
 const JITTER_S: f64 = 1e-3;
 
-/// The part of a run that the figures are of: of exchanges, those that began and ended in it. (So it is in
-/// the reference: its goodput is that of so many exchanges and one more per flow.)
+/// Measured part of a run: exchanges that begin and end in it count. (The reference does the same: its goodput is that
+/// of these exchanges and one more per flow.)
 #[derive(Clone, Copy)]
 struct Window {
     from_s: f64,

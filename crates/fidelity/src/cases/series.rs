@@ -106,7 +106,7 @@ struct Theirs {
     summary: Option<Row>,
     sample_s: f64,
     end_s: f64,
-    /// Which of the algorithm's own values is DCTCP's alpha.
+    /// Index of DCTCP's alpha among the algorithm's diagnostic values.
     alpha: Option<usize>,
 }
 

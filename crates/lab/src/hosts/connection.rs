@@ -1,4 +1,4 @@
-//! One ssh, and what is said over it.
+//! One ssh connection to an agent: start, commands, answers, end.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, Write};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::{Binary, Machine};
 use crate::Error;
 use crate::error::failed;
-use crate::traffic::agent::{Answer, Order};
+use crate::traffic::agent::{AgentCommand, Answer};
 use crate::traffic::clock;
 
 /// Nothing asks a question, nothing is forwarded, and no master stays behind. What comes first counts, so that no file can say
@@ -27,37 +27,37 @@ const FIXED: [&str; 7] = [
     "RequestTTY=no",
     "UpdateHostKeys=no",
 ];
-/// Unless the file says otherwise.
+/// Default of the connection timeout; the file may set another.
 const CONNECT_TIMEOUT: &str = "ConnectTimeout=10";
-/// So often an agent is asked whether it is there, if nothing else is said to it.
+/// Period of keep-alive pings while there are no other commands.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Of the pings that ask so.
+/// Identifier of keep-alive pings.
 const ASKS: u64 = u64::MAX;
 /// Lines that shells may print before the agent speaks.
 const MOST_FOREIGN_LINES: u32 = 1000;
 /// Bytes of a line before the agent has spoken, and behind that, where a run's report is one. Beyond it is no agent of knee.
 const MOST_FIRST_BYTES: u64 = 1 << 20;
 const MOST_REPORT_BYTES: u64 = 512 << 20;
-/// Of a line that ssh complains with, what is read at once.
+/// Longest part of a line of ssh's stderr that is read at once.
 const COMPLAINT_BYTES: usize = 4096;
 /// A program begins with this, or is none that runs on another machine by itself.
 const ELF: [u8; 4] = *b"\x7fELF";
-/// Of what ssh says, in messages.
+/// Longest quotation of ssh's stderr in an error.
 const MOST_REASON_BYTES: usize = 400;
 /// Bytes of a program that are sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 /// From the end of a machine's input to the end of its ssh.
 const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 
-/// What a connection tells.
+/// Event of a connection.
 pub(super) enum Event {
-    /// An answer, and when it was here, by CLOCK_MONOTONIC.
+    /// An answer, and its time of arrival on CLOCK_MONOTONIC.
     Said(Answer, u64),
-    /// There will be no more: why, if that was not the end of the connection itself.
+    /// The connection ended; the reason, unless ssh itself ended.
     Ended(Option<String>),
 }
 
-/// Whether anything moves.
+/// Activity of a connection, for timeouts.
 struct Pulse {
     /// Times that the agent was asked since it last said anything.
     unanswered: AtomicU32,
@@ -70,7 +70,7 @@ impl Pulse {
     }
 }
 
-/// Says so whenever something is read.
+/// Reader that records each read in the [`Pulse`].
 struct Heard<R>(R, Arc<Pulse>);
 
 impl<R: Read> Read for Heard<R> {
@@ -86,7 +86,7 @@ impl<R: Read> Read for Heard<R> {
 pub(super) struct Connection {
     name: String,
     child: Child,
-    orders: Option<Sender<Order>>,
+    commands: Option<Sender<AgentCommand>>,
     pulse: Arc<Pulse>,
     complaints: Option<JoinHandle<String>>,
     reason: String,
@@ -106,18 +106,17 @@ impl Connection {
         let copy = match &machine.knee {
             Binary::There(_) => None,
             Binary::Copied(path) => Some(path.clone()),
-            Binary::Same => Some(
-                std::env::current_exe()
-                    .map_err(failed("this program does not find itself, to be copied"))?,
-            ),
+            Binary::Same => Some(std::env::current_exe().map_err(failed(
+                "this program does not find its own file, which it copies to machines",
+            ))?),
         };
         let copy = copy.map(|path| ToCopy::open(&path)).transpose()?;
         let mut child = command(machine, copy.as_ref()).spawn().map_err(failed(
-            "ssh does not start (is it installed? Debian: apt-get install openssh-client)",
+            "ssh does not start; install it (Debian: apt-get install openssh-client)",
         ))?;
         let pulse =
             Arc::new(Pulse { unanswered: AtomicU32::new(0), moved: Mutex::new(Instant::now()) });
-        let (orders, to_send) = mpsc::channel();
+        let (commands, to_send) = mpsc::channel();
         if let Some(input) = child.stdin.take() {
             let pulse = pulse.clone();
             thread::spawn(move || send_all(input, copy, &to_send, &pulse));
@@ -130,7 +129,7 @@ impl Connection {
         Ok(Connection {
             name: machine.name.clone(),
             child,
-            orders: Some(orders),
+            commands: Some(commands),
             pulse,
             complaints,
             reason: String::new(),
@@ -143,24 +142,24 @@ impl Connection {
         &self.name
     }
 
-    /// Sends an order; if the connection has ended, that is told by its event.
-    pub(super) fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders {
-            let _ = orders.send(order);
+    /// Sends a command. If the connection has ended, its event reports that.
+    pub(super) fn send(&self, command: AgentCommand) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(command);
         }
     }
 
-    /// For how many seconds the agent has not answered.
+    /// Seconds without an answer of the agent.
     pub(super) fn unanswered_s(&self) -> u32 {
         self.pulse.unanswered.load(Ordering::Relaxed)
     }
 
-    /// For how long nothing has gone either way.
+    /// Time since anything was sent or received.
     pub(super) fn still_for(&self) -> Duration {
         self.pulse.moved.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    /// What ssh said last and how it ended, once it has.
+    /// Exit status of ssh and the last line of its stderr.
     pub(super) fn why_it_ended(&mut self) -> String {
         let status = self.wait_until(Instant::now() + LEAVE_WITHIN);
         self.leave_now();
@@ -177,9 +176,9 @@ impl Connection {
         }
     }
 
-    /// Ends its input, upon which the agent leaves.
+    /// Closes the agent's input, upon which the agent exits.
     pub(super) fn leave(&mut self) {
-        self.orders = None;
+        self.commands = None;
         self.left_at.get_or_insert_with(Instant::now);
     }
 
@@ -223,7 +222,7 @@ impl ToCopy {
             .map_err(|why| Error::Failed(format!("{}: it {why}", what())))?;
         let about = file.metadata().map_err(failed(what()))?;
         let mut magic = [0; ELF.len()];
-        // Whoever wrote the file of machines may want another file of this machine.
+        // The author of the file of machines may try to get another file of this machine.
         let is_program = about.is_file() && file.read_exact(&mut magic).is_ok() && magic == ELF;
         if !is_program {
             return Err(Error::Failed(format!("{}: it is no program (ELF)", what())));
@@ -242,15 +241,15 @@ fn command(machine: &Machine, copy: Option<&ToCopy>) -> Command {
     }
     ssh.args(["--", &machine.ssh, &on_machine(&machine.knee, copy)]);
     ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Ctrl-C is for this process, which ends the others in order.
+    // Ctrl-C is for this process, which ends the others in command.
     ssh.process_group(0);
     ssh
 }
 
-/// What the machine's shell is told, in words that sh, csh and fish all understand.
+/// The command for the machine's shell, in words that sh, csh and fish all understand.
 ///
-/// A program that is copied has no name any more when it starts: nothing is left of it in whatever way it ends. Orders come only
-/// after it has spoken, so that nothing reads beyond its own bytes.
+/// A copied program has no name any more when it starts, so nothing stays behind when it ends. Commands follow only after
+/// its first answer, so that the shell reads no more than the program's bytes.
 fn on_machine(knee: &Binary, copy: Option<&ToCopy>) -> String {
     match (knee, copy) {
         (Binary::There(path), _) => format!("exec {path} agent"),
@@ -264,12 +263,12 @@ fn on_machine(knee: &Binary, copy: Option<&ToCopy>) -> String {
     }
 }
 
-/// Sends the program, if there is one, then orders; asks the agent whether it is there when there are none. Without a receiver,
-/// or when nobody gives orders any more, the machine's input ends.
+/// Sends the program, if there is one, then commands, and keep-alive pings while there are none. The agent's input ends when
+/// the receiver or all senders are gone.
 fn send_all(
     mut input: ChildStdin,
     copy: Option<ToCopy>,
-    orders: &mpsc::Receiver<Order>,
+    commands: &mpsc::Receiver<AgentCommand>,
     pulse: &Pulse,
 ) {
     if let Some(copy) = copy {
@@ -277,22 +276,22 @@ fn send_all(
             return;
         }
     }
-    // Before it has spoken it is not asked anything: until then it may be its own program that reads.
-    let Ok(first) = orders.recv() else { return };
+    // No ping before the first answer: until then the shell may still read the program.
+    let Ok(first) = commands.recv() else { return };
     let mut next = Some(first);
     loop {
-        let order = match next.take() {
-            Some(order) => order,
-            None => match orders.recv_timeout(ASK_EVERY) {
-                Ok(order) => order,
+        let command = match next.take() {
+            Some(command) => command,
+            None => match commands.recv_timeout(ASK_EVERY) {
+                Ok(command) => command,
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
                     pulse.unanswered.fetch_add(1, Ordering::Relaxed);
-                    Order::Ping { id: ASKS }
+                    AgentCommand::Ping { id: ASKS }
                 }
             },
         };
-        let Ok(mut line) = serde_json::to_vec(&order) else { return };
+        let Ok(mut line) = serde_json::to_vec(&command) else { return };
         line.push(b'\n');
         if input.write_all(&line).is_err() {
             return;
@@ -313,7 +312,7 @@ fn send_program(input: &mut ChildStdin, copy: ToCopy, pulse: &Pulse) -> io::Resu
     }
 }
 
-/// Takes what the agent says, up to its end.
+/// Reads the agent's answers until its output ends.
 fn hear(output: impl Read, number: usize, events: &Sender<(usize, Event)>) {
     let mut lines = BufReader::new(output);
     let mut foreign = 0;
@@ -324,7 +323,7 @@ fn hear(output: impl Read, number: usize, events: &Sender<(usize, Event)>) {
         match (&mut lines).take(most).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break None,
             Ok(read) if read as u64 == most && !line.ends_with(b"\n") => {
-                break Some(format!("it said more than {most} bytes without an end of the line"));
+                break Some(format!("it sent a line of more than {most} bytes"));
             }
             Ok(_) => {}
         }
@@ -337,11 +336,11 @@ fn hear(output: impl Read, number: usize, events: &Sender<(usize, Event)>) {
                     return;
                 }
             }
-            // What its shell says when it starts.
+            // Output of the machine's shell when it starts.
             Err(_) if !has_spoken && foreign < MOST_FOREIGN_LINES => foreign += 1,
             Err(why) => {
                 break Some(format!(
-                    "it said what is no answer ({why}): all machines need the same version of knee"
+                    "it sent an unknown answer ({why}): all machines need the same version of knee"
                 ));
             }
         }
@@ -349,7 +348,7 @@ fn hear(output: impl Read, number: usize, events: &Sender<(usize, Event)>) {
     let _ = events.send((number, Event::Ended(why)));
 }
 
-/// The last line of what ssh complains of.
+/// The last line of ssh's stderr.
 fn last_line(text: impl Read) -> String {
     let mut last = String::new();
     let mut lines = BufReader::new(text);

@@ -49,21 +49,21 @@ const KEY_CHECKING: &str = "yes";
 keys! {
     /// Machines that carry out an experiment: docs/hosts.md.
     static TOP: TopKeys = "hosts-file" {
-        /// Each machine.
+        /// One table per machine.
         host: Below = list(&MachineKeys::TABLE).needed(),
     }
 }
 
 keys! {
-    /// A machine.
+    /// One machine: how to reach it, and its hosts of the experiment.
     static MACHINE: MachineKeys = "machine" {
-        /// In messages and results: letters, digits, `-` and `_`; no other machine has it.
+        /// Name in messages and results, unique: letters, digits, `-` and `_`.
         name: Key<Text> = needed("left"),
         /// `user@address`, or a name of your ssh configuration; it must let you in without a question.
         ssh: Key<Text> = needed("root@192.0.2.1"),
-        /// Its IP address in the network that is measured; of all machines the same family.
+        /// IP address in the measured network; one family for all machines.
         address: Key<Text> = needed("198.51.100.1"),
-        /// The network device that has it.
+        /// Network device with that address.
         device: Key<Text> = needed("eth1"),
         /// Hosts of the experiment that this machine is: names, or ranges as `s1..s8`.
         roles: Key<List<Text>> = needed("[\"s1\"]"),
@@ -71,7 +71,7 @@ keys! {
         knee: Key<Text> = usually("the program that measures is copied"),
         /// A program here, relative to this file, to be copied there instead.
         copy: Key<Text> = usually("the program that measures"),
-        /// Options of ssh that say how it is reached, each as `Name=value`.
+        /// Options of ssh, each as `Name=value`.
         options: Special = takes(options_taken).usually("none"),
     }
 }
@@ -127,7 +127,7 @@ fn read(path: &Path, text: &str) -> Read<Machines> {
     Ok(Machines { file: path.to_owned(), machines })
 }
 
-/// What machines must not share, and what they must.
+/// Checks that names, addresses and roles are unique, and that addresses have one family.
 fn check(machines: &[Machine], hosts: &[Reader<'_>]) -> Read<()> {
     let mut names = HashMap::new();
     let mut addresses = HashMap::new();
@@ -161,7 +161,7 @@ fn check(machines: &[Machine], hosts: &[Reader<'_>]) -> Read<()> {
     Ok(())
 }
 
-/// A table `[[host]]`, with so many roles at most.
+/// Reads a table `[[host]]` with at most `most` roles.
 fn read_machine(host: &Reader<'_>, most_roles: usize) -> Read<Machine> {
     host.check(&[&MACHINE])?;
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -194,7 +194,7 @@ fn address(host: &Reader<'_>) -> Read<IpAddr> {
         host.error(&MACHINE.address, what)
     })?;
     if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
-        let what = "must be the machine's address in the network that is measured";
+        let what = "must be the machine's address in the measured network";
         return Err(host.error(&MACHINE.address, what));
     }
     Ok(address)
@@ -248,7 +248,7 @@ fn binary(host: &Reader<'_>) -> Read<Binary> {
             Ok(Binary::Copied(folder.join(PathBuf::from(here))))
         }
         (Some(_), Some(_)) => {
-            let what = "either knee, which is there, or copy, which is copied there; leave one out";
+            let what = "set either knee (installed there) or copy (copied there), not both";
             Err(host.error(&MACHINE.copy, what))
         }
     }
@@ -257,8 +257,8 @@ fn binary(host: &Reader<'_>) -> Read<Binary> {
 fn options(host: &Reader<'_>) -> Read<Vec<String>> {
     let allowed = || {
         format!(
-            "must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; those there are: {} \
-             (StrictHostKeyChecking={KEY_CHECKING}); others belong into your own ssh configuration",
+            "must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; allowed: {} \
+             (StrictHostKeyChecking={KEY_CHECKING}); put others into your own ssh configuration",
             SSH_OPTIONS.join(", ")
         )
     };
@@ -531,7 +531,7 @@ knee = "/usr/local/bin/knee"
         assert!(why.contains("are 100000 machines: 1000 are the most"), "{why}");
     }
 
-    /// Of a thread's own CPU time: others use the machine, too.
+    /// Measured in the thread's CPU time: other processes use the machine, too.
     #[test]
     fn whatever_a_mebibyte_says_it_is_refused_within_a_second() {
         let long = "x".repeat(MOST_BYTES as usize - 1000);

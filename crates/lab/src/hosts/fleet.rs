@@ -1,4 +1,4 @@
-//! All machines of a file: who they are, what their clocks say, and that none has died.
+//! Agents on all machines of a file: start, clock offsets, commands, failures.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -6,41 +6,41 @@ use std::time::{Duration, Instant};
 use super::connection::{Connection, Event};
 use super::{Binary, Machine, Machines};
 use crate::Error;
-use crate::traffic::agent::{Answer, Hello, Order, PROTOCOL, Round, clock_offset};
+use crate::traffic::agent::{AgentCommand, Answer, Hello, PROTOCOL, Round, clock_offset};
 use crate::traffic::clock;
 
-/// So often `stop` and the machines are looked at.
+/// Period of checks of `stop` and of the machines.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A machine that is to say who it is has died when nothing has moved for so long.
+/// Timeout of [`Answer::Hello`], since the last activity of the connection.
 const HELLO_WITHIN: Duration = Duration::from_secs(30);
-/// An agent that prepares answers nothing meanwhile: it loads algorithms and opens sockets.
+/// Timeout of a preparation. An agent answers nothing meanwhile: it loads algorithms and opens sockets.
 const PREPARE_WITHIN: Duration = Duration::from_secs(60);
-/// One that does not prepare has died when it has not answered for so many seconds.
+/// Timeout of any other answer, in seconds.
 const SILENT_MAX_S: u32 = 10;
-/// Pings from which a clock's offset is taken: the fastest of them counts. There are more until that was fast enough.
+/// Pings per measurement of a clock's offset; the fastest counts. More follow until one is within [`CLOCK_WITHIN_NS`].
 const CLOCK_ROUNDS: usize = 30;
 const CLOCK_ROUNDS_MAX: usize = 300;
 const CLOCK_WITHIN_NS: u64 = 200_000;
 
-/// Whether to end before the end.
+/// Tells whether to stop early.
 pub(super) type Stop<'a> = &'a dyn Fn() -> bool;
 
-/// What a machine's clock says at one moment.
+/// Offset of a machine's clock at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClockAt {
     /// The moment, by the clock of this machine.
     pub(super) at_ns: u64,
-    /// By how much that machine's clock is ahead of this one's.
+    /// That machine's clock minus this one's.
     pub(super) ahead_ns: i64,
-    /// Within how much that is certain.
+    /// Uncertainty of the offset, plus or minus.
     pub(super) within_ns: u64,
 }
 
-/// Agents on all machines. They leave when this is dropped.
+/// Agents on all machines. They exit when this is dropped.
 pub(super) struct Fleet {
     connections: Vec<Connection>,
     events: Receiver<(usize, Event)>,
-    /// Who they are, in the order of the file.
+    /// Machines as their agents report them, in the order of the file.
     pub(super) hellos: Vec<Hello>,
 }
 
@@ -48,7 +48,7 @@ impl Fleet {
     /// Starts an agent on each machine.
     ///
     /// # Errors
-    /// Which cannot be reached, or cannot be what the file says, and why.
+    /// If a machine cannot be reached, or differs from the file; with its name and the reason.
     pub(super) fn connect(machines: &Machines, stop: Stop<'_>) -> Result<Fleet, Error> {
         let (tell, events) = mpsc::channel();
         let mut fleet = Fleet { connections: Vec::new(), events, hellos: Vec::new() };
@@ -67,8 +67,8 @@ impl Fleet {
                     return Err(not_started(&machines.machines[waits], &why));
                 }
                 Ok(None) => {}
-                Err(Trouble::Stopped) => return Err(stopped()),
-                Err(Trouble::Gone(number, why)) => {
+                Err(Interruption::Stopped) => return Err(stopped()),
+                Err(Interruption::Gone(number, why)) => {
                     return Err(not_started(&machines.machines[number], &why));
                 }
             }
@@ -80,27 +80,31 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Tells a machine to do something.
-    pub(super) fn order(&self, machine: usize, order: Order) {
-        self.connections[machine].order(order);
+    /// Sends a command to one machine.
+    pub(super) fn send(&self, machine: usize, command: AgentCommand) {
+        self.connections[machine].send(command);
     }
 
-    /// The same for all.
-    pub(super) fn order_all(&self, order: &Order) {
+    /// Sends a command to all machines.
+    pub(super) fn send_all(&self, command: &AgentCommand) {
         for connection in &self.connections {
-            connection.order(order.clone());
+            connection.send(command.clone());
         }
     }
 
-    /// Has all prepare, each what is its own.
+    /// Sends each machine its preparation and waits until all are ready.
     ///
     /// # Errors
-    /// Which cannot, and why.
-    pub(super) fn prepare(&mut self, orders: Vec<Order>, stop: Stop<'_>) -> Result<(), Error> {
+    /// If a machine cannot; with its name and the reason.
+    pub(super) fn prepare(
+        &mut self,
+        commands: Vec<AgentCommand>,
+        stop: Stop<'_>,
+    ) -> Result<(), Error> {
         let begun = Instant::now();
-        let mut waits = vec![true; orders.len()];
-        for (machine, order) in orders.into_iter().enumerate() {
-            self.order(machine, order);
+        let mut waits = vec![true; commands.len()];
+        for (machine, command) in commands.into_iter().enumerate() {
+            self.send(machine, command);
         }
         while let Some(machine) = waits.iter().position(|waits| *waits) {
             match self.next(stop) {
@@ -111,21 +115,21 @@ impl Fleet {
                     return Err(self.died(machine, &why));
                 }
                 Ok(None) => {}
-                Err(trouble) => return Err(self.error(trouble)),
+                Err(interruption) => return Err(self.error(interruption)),
             }
         }
         Ok(())
     }
 
-    /// What all clocks say now.
+    /// Measures the offsets of all clocks.
     ///
     /// # Errors
-    /// Which machine has died.
+    /// If a machine is gone; with its name.
     pub(super) fn clocks(&mut self, stop: Stop<'_>) -> Result<Vec<ClockAt>, Error> {
         (0..self.connections.len()).map(|machine| self.clock(machine, stop)).collect()
     }
 
-    /// Machines one after the other, so that nothing else is under way meanwhile.
+    /// Measures one clock at a time, so that no other traffic delays the pings.
     fn clock(&mut self, machine: usize, stop: Stop<'_>) -> Result<ClockAt, Error> {
         let mut rounds = Vec::new();
         let is_enough = |rounds: &[Round]| {
@@ -135,7 +139,7 @@ impl Fleet {
         while !is_enough(&rounds) {
             let id = rounds.len() as u64;
             let left_ns = clock::now_ns();
-            self.order(machine, Order::Ping { id });
+            self.send(machine, AgentCommand::Ping { id });
             loop {
                 match self.next_alive(stop)? {
                     Some((from, Answer::Pong { id: of, received_ns, sent_ns }, back_ns))
@@ -154,15 +158,15 @@ impl Fleet {
         Ok(ClockAt { at_ns, ahead_ns, within_ns })
     }
 
-    /// The next answer and when it was here; `None`: there was none for a moment.
+    /// The next answer with its time of arrival; `None`: none within [`LOOK_EVERY`].
     ///
     /// # Errors
-    /// Which machine has died, or `stop`.
+    /// If a machine is gone, or `stop` is set.
     pub(super) fn next_alive(
         &mut self,
         stop: Stop<'_>,
     ) -> Result<Option<(usize, Answer, u64)>, Error> {
-        let next = self.next(stop).map_err(|trouble| self.error(trouble))?;
+        let next = self.next(stop).map_err(|interruption| self.error(interruption))?;
         let silent = |connection: &Connection| connection.unanswered_s() > SILENT_MAX_S;
         match self.connections.iter().position(silent) {
             Some(machine) if next.is_none() => {
@@ -172,45 +176,45 @@ impl Fleet {
         }
     }
 
-    fn next(&mut self, stop: Stop<'_>) -> Result<Option<(usize, Answer, u64)>, Trouble> {
+    fn next(&mut self, stop: Stop<'_>) -> Result<Option<(usize, Answer, u64)>, Interruption> {
         if stop() {
-            return Err(Trouble::Stopped);
+            return Err(Interruption::Stopped);
         }
         match self.events.recv_timeout(LOOK_EVERY) {
             Ok((machine, Event::Said(answer, at_ns))) => Ok(Some((machine, answer, at_ns))),
             Ok((machine, Event::Ended(why))) => {
                 let why = why.unwrap_or_else(|| self.connections[machine].why_it_ended());
-                Err(Trouble::Gone(machine, why))
+                Err(Interruption::Gone(machine, why))
             }
             Err(RecvTimeoutError::Timeout) => Ok(None),
             // Each says that it has ended before it is gone.
             Err(RecvTimeoutError::Disconnected) => {
-                Err(Trouble::Gone(0, "its connection is gone".to_owned()))
+                Err(Interruption::Gone(0, "its connection closed".to_owned()))
             }
         }
     }
 
-    fn error(&self, trouble: Trouble) -> Error {
-        match trouble {
-            Trouble::Stopped => stopped(),
-            Trouble::Gone(machine, why) => self.died(machine, &why),
+    fn error(&self, interruption: Interruption) -> Error {
+        match interruption {
+            Interruption::Stopped => stopped(),
+            Interruption::Gone(machine, why) => self.died(machine, &why),
         }
     }
 
     fn died(&self, machine: usize, why: &str) -> Error {
         let name = self.connections[machine].name();
         Error::Failed(format!(
-            "machine {name} is gone in the middle of a run; the others were stopped: {why}"
+            "machine {name} is gone during a run, so knee stopped the others: {why}"
         ))
     }
 
-    /// An error of an answer that is one, or that nobody asked for.
+    /// The error for [`Answer::Error`], or for an answer that does not fit the command.
     pub(super) fn unexpected(&self, machine: usize, answer: &Answer) -> Error {
         let name = self.connections[machine].name();
         Error::Failed(match answer {
             Answer::Error { text } => format!("machine {name}: {text}"),
             _ => format!(
-                "machine {name} answers what it was not asked: all machines need the same version of knee"
+                "machine {name} sent an unexpected answer: all machines need the same version of knee"
             ),
         })
     }
@@ -223,10 +227,10 @@ impl Drop for Fleet {
     }
 }
 
-/// Why there is no next answer.
-enum Trouble {
+/// Reason why there is no next answer.
+enum Interruption {
     Stopped,
-    /// Which machine, and why.
+    /// A machine is gone: its number, and the reason.
     Gone(usize, String),
 }
 
@@ -236,14 +240,14 @@ fn stopped() -> Error {
 
 fn not_started(machine: &Machine, why: &str) -> Error {
     let way_out = match machine.knee {
-        Binary::There(_) => "its key knee must be a knee of this version there",
+        Binary::There(_) => "its key knee must name a knee of this version there",
         Binary::Copied(_) | Binary::Same => {
-            "a program is copied there to /tmp, which must allow to run it; for another architecture give copy = its knee, or \
-             knee = one that is there"
+            "knee copies its program to /tmp there, which must not be mounted noexec; for another architecture set copy to \
+             a knee for it, or knee to one that is installed there"
         }
     };
     Error::Failed(format!(
-        "machine {}: no knee agent was started by \"ssh {}\", which must work without a question ({way_out}): {why}",
+        "machine {}: \"ssh {}\" started no knee agent; it must work without a question ({way_out}): {why}",
         machine.name, machine.ssh
     ))
 }
@@ -252,7 +256,7 @@ fn check(machine: &Machine, hello: &Hello) -> Result<(), Error> {
     let refuse = |why: String| Err(Error::Failed(format!("machine {}: {why}", machine.name)));
     if hello.protocol != PROTOCOL {
         return refuse(format!(
-            "its knee is version {} and speaks another protocol than this one, {}: give both the same",
+            "its knee has version {} and another protocol than this one, {}: install the same version on both",
             hello.version,
             env!("CARGO_PKG_VERSION")
         ));

@@ -3,7 +3,7 @@
 use super::fleet::ClockAt;
 use crate::traffic::TrafficReport;
 
-/// A machine's clock over a run: what it said before and after.
+/// Offsets of a machine's clock before and after a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClockOver {
     pub(super) before: ClockAt,
@@ -17,17 +17,17 @@ impl ClockOver {
         zero_ns.saturating_add_signed(self.before.ahead_ns)
     }
 
-    /// By how much it has gained from one look to the other.
+    /// Drift between the two measurements, in ns.
     pub(super) fn gained_ns(&self) -> i64 {
         self.after.ahead_ns - self.before.ahead_ns
     }
 
-    /// Within how much times are certain, once they are brought to this machine's clock.
+    /// Uncertainty of times that are converted to this machine's clock, in ns.
     pub(super) fn within_ns(&self) -> u64 {
         self.before.within_ns.max(self.after.within_ns)
     }
 
-    /// By how much it gains, in parts per million.
+    /// Drift in parts per million.
     pub(super) fn drift_ppm(&self) -> f64 {
         let between_ns = self.after.at_ns.saturating_sub(self.before.at_ns).max(1);
         self.gained_ns() as f64 * 1e6 / between_ns as f64
@@ -73,7 +73,7 @@ pub(super) fn merge(
         all.pings.append(&mut report.pings);
         all.flow_samples.append(&mut report.flow_samples);
         all.goodput_samples.append(&mut report.goodput_samples);
-        // Without the sides of one machine nobody could tell what the others' connections had counted.
+        // Without the sides of one machine, the counters of the others' connections are incomplete.
         all.window = all
             .window
             .zip(report.window)

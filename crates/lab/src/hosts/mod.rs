@@ -1,23 +1,23 @@
-//! Real machines as hosts: which there are, how they are reached, and runs on them.
+//! Real machines as hosts: the file that names them, their agents over ssh, and runs on them.
 //!
-//! `knee agent` of each machine is started by ssh and given orders ([`crate::traffic::agent`]); it goes when its ssh does. The
-//! network is the one that is there: of the experiment's only the names of its hosts count.
+//! ssh starts `knee agent` on each machine, which takes commands ([`crate::traffic::agent`]) and exits with its ssh. The network is
+//! the real one: only the names of the experiment's hosts count.
 //!
 //! | part | what it is |
 //! | --- | --- |
 //! | `file` | the file that names them |
-//! | `connection` | one ssh, and what is said over it |
-//! | `fleet` | all of them: who they are, what their clocks say, and that none has died |
-//! | `cast` | which machine has which part of a run |
+//! | `connection` | one ssh connection to an agent |
+//! | `fleet` | all agents: start, clock offsets, commands, failures |
+//! | `roles` | the part of each machine in a run |
 //! | `run` | one run from beginning to end |
 //! | `merge` | reports of all machines as one, on one clock |
 //! | `validity` | clocks, lateness, CPUs, and what machines have otherwise than the experiment asks for |
 
-mod cast;
 mod connection;
 mod file;
 mod fleet;
 mod merge;
+mod roles;
 mod run;
 mod validity;
 
@@ -39,20 +39,20 @@ pub struct Machines {
     pub machines: Vec<Machine>,
 }
 
-/// A machine.
+/// One machine of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// As messages and results call it.
+    /// Name in messages and results.
     pub name: String,
-    /// What `ssh` is given: `user@address`, or a name of the user's own ssh configuration.
+    /// Destination for `ssh`: `user@address`, or a name of the user's ssh configuration.
     pub ssh: String,
-    /// Its address in the network that is measured.
+    /// IP address in the measured network.
     pub address: IpAddr,
-    /// The device that has it.
+    /// Network device with that address.
     pub device: String,
-    /// Hosts of the experiment's network that it is.
+    /// Hosts of the experiment's network that this machine plays.
     pub roles: Vec<String>,
-    /// Where its `knee` comes from.
+    /// Source of its `knee` program.
     pub knee: Binary,
     /// Options of ssh, each as `Name=value`.
     pub options: Vec<String>,
@@ -61,16 +61,16 @@ pub struct Machine {
 /// Where the program of a machine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Binary {
-    /// It is there already, at this absolute path.
+    /// Installed there, at this absolute path.
     There(String),
-    /// This file of the machine that measures is copied for the time of the run.
+    /// A file of this machine, copied for the time of the run.
     Copied(PathBuf),
-    /// The program that measures is copied for the time of the run.
+    /// This program, copied for the time of the run.
     Same,
 }
 
 impl Machines {
-    /// Which machine is which host of the experiment, by places in the file.
+    /// Index of the machine of each role.
     fn by_role(&self) -> HashMap<&str, usize> {
         let roles = self.machines.iter().enumerate();
         let roles = roles.flat_map(|(place, machine)| {
@@ -79,16 +79,16 @@ impl Machines {
         roles.collect()
     }
 
-    /// Checks that the hosts of an experiment are all there.
+    /// Checks that each host of an experiment has a machine, and each role a host.
     ///
     /// # Errors
-    /// Which is not, and what to write.
+    /// If one is missing, with what to write.
     pub fn check(&self, hosts: &[&str]) -> Result<(), Error> {
         let file = self.file.display();
         let by_role = self.by_role();
         if let Some(missing) = hosts.iter().find(|host| !by_role.contains_key(*host)) {
             return Err(Error::Refused(format!(
-                "{file}: no machine is {missing} of the experiment's network: give one roles = [\"{missing}\"]"
+                "{file}: no machine has the role {missing} of the experiment's network: set roles = [\"{missing}\"] for one"
             )));
         }
         let known: HashSet<&str> = hosts.iter().copied().collect();

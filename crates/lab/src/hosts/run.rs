@@ -9,27 +9,27 @@ use knee_run::{Ask, BackEnd, Capabilities, Ran, Run, validate};
 use serde_json::{Map, Value, json};
 
 use super::Machines;
-use super::cast::Cast;
 use super::fleet::{Fleet, Stop};
 use super::merge::{ClockOver, merge};
-use super::validity::{OfMachine, Seen, judge};
+use super::roles::Roles;
+use super::validity::{FleetMeasurements, OfMachine, judge};
 use crate::Error;
-use crate::traffic::agent::{Answer, Order};
+use crate::traffic::agent::{AgentCommand, Answer};
 use crate::traffic::{TrafficReport, clock};
 
-/// From the order to start to time 0: more than an order takes to any machine.
+/// Time from the start command to time 0: longer than a command takes to any machine.
 const BEFORE_ZERO: Duration = Duration::from_millis(300);
-/// A machine that has not ended so long after the end of the run is told to.
+/// Time after the end of the run when machines that still run get [`AgentCommand::Stop`].
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// Real machines, of which runs are carried out one after the other. Agents are started by the first, and stay for the next.
+/// Real machines as a back end. Runs follow each other; the first starts the agents, which stay for the next.
 #[derive(Debug)]
 pub struct OnMachines {
     machines: Machines,
     fleet: Mutex<State>,
-    /// Nothing is to be begun any more, and what is under way given up.
+    /// Set by [`BackEnd::leave`]: no run begins any more, and the current one stops.
     is_left: AtomicBool,
-    /// The machines, as they said of themselves; none before the first run.
+    /// The machines as their agents report them; empty before the first run.
     about: Mutex<Vec<Value>>,
 }
 
@@ -70,12 +70,12 @@ impl OnMachines {
         stop: Stop<'_>,
     ) -> Result<(Ran, Fleet), Error> {
         validate(run)?;
-        let cast = Cast::new(run, &self.machines)?;
+        let roles = Roles::new(run, &self.machines)?;
         let mut fleet = match fleet {
             Some(fleet) => fleet,
             None => self.connect(stop)?,
         };
-        let ran = carry_out(run, &self.machines, &cast, &mut fleet, stop)?;
+        let ran = carry_out(run, &self.machines, &roles, &mut fleet, stop)?;
         Ok((ran, fleet))
     }
 
@@ -113,7 +113,7 @@ impl BackEnd for OnMachines {
 
     /// Asks no machine.
     fn check(&self, run: &Run) -> Result<(), Error> {
-        Cast::new(run, &self.machines).map(drop)
+        Roles::new(run, &self.machines).map(drop)
     }
 
     /// When one fails all machines are left, and no other takes place.
@@ -153,43 +153,44 @@ impl BackEnd for OnMachines {
 fn carry_out(
     run: &Run,
     machines: &Machines,
-    cast: &Cast<'_>,
+    roles: &Roles<'_>,
     fleet: &mut Fleet,
     stop: Stop<'_>,
 ) -> Result<Ran, Error> {
     let count = machines.machines.len();
-    let preparations = (0..count).map(|machine| cast.preparation(machine));
+    let preparations = (0..count).map(|machine| roles.preparation(machine));
     fleet.prepare(preparations.collect::<Result<_, _>>()?, stop)?;
     let before = fleet.clocks(stop)?;
     let mut clocks: Vec<ClockOver> =
         before.into_iter().map(|before| ClockOver { before, after: before }).collect();
     let zero_ns = clock::now_ns() + BEFORE_ZERO.as_nanos() as u64;
     for (machine, clock) in clocks.iter().enumerate() {
-        fleet.order(machine, Order::Start { zero_ns: clock.zero_there_ns(zero_ns) });
+        fleet.send(machine, AgentCommand::Start { zero_ns: clock.zero_there_ns(zero_ns) });
     }
-    let reports = reports(run, cast, fleet, zero_ns, stop)?;
+    let reports = reports(run, roles, fleet, zero_ns, stop)?;
     for (clock, after) in clocks.iter_mut().zip(fleet.clocks(stop)?) {
         clock.after = after;
     }
     let own: Vec<OfMachine> = reports.iter().map(OfMachine::new).collect();
     let mut report = merge(zero_ns, reports.into_iter().zip(clocks.iter().copied()));
     report.end_ns = end_ns(run, &report);
-    let seen = Seen { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };
-    let validity = judge(run, machines, cast, &seen);
-    let outcome = applications::outcome(run, &|name| cast.own_name(name), &report, None);
+    let seen =
+        FleetMeasurements { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };
+    let validity = judge(run, machines, roles, &seen);
+    let outcome = applications::outcome(run, &|name| roles.own_name(name), &report, None);
     Ok(Ran { outcome, validity: Some(validity) })
 }
 
-/// Waits for the end of the run, and stops all machines when all is done that ends by itself.
+/// Waits for the reports, and stops all machines when all transfers have completed.
 fn reports(
     run: &Run,
-    cast: &Cast<'_>,
+    roles: &Roles<'_>,
     fleet: &mut Fleet,
     zero_ns: u64,
     stop: Stop<'_>,
 ) -> Result<Vec<TrafficReport>, Error> {
     let count = fleet.hellos.len();
-    let mut works: Vec<bool> = (0..count).map(|machine| cast.says_done(machine)).collect();
+    let mut works: Vec<bool> = (0..count).map(|machine| roles.says_done(machine)).collect();
     let ends_when_done = run.until_done && works.contains(&true);
     let mut reports: Vec<Option<TrafficReport>> = vec![None; count];
     let last_ns = zero_ns.saturating_add(run.end.ns()) + END_WITHIN.as_nanos() as u64;
@@ -204,13 +205,13 @@ fn reports(
         let is_done = ends_when_done && !works.contains(&true);
         if !is_told && (is_done || clock::now_ns() > last_ns) {
             is_told = true;
-            fleet.order_all(&Order::Stop {});
+            fleet.send_all(&AgentCommand::Stop {});
         }
     }
     Ok(reports.into_iter().flatten().collect())
 }
 
-/// When the run ended: with the last that was done, if it was to end then.
+/// End of the run: the last completion, if the run ends with it.
 fn end_ns(run: &Run, report: &TrafficReport) -> u64 {
     if !run.until_done {
         return report.end_ns;

@@ -1,5 +1,5 @@
-//! Whether machines, and not algorithms and the network, decided a result: clocks, lateness, CPUs, and what machines have
-//! otherwise than the experiment asks for. Nothing of a machine is set: it is somebody's.
+//! Whether machines, and not algorithms and the network, decided a result: clocks, lateness, CPUs, and settings that differ
+//! from the experiment's. knee changes no setting of a machine.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,38 @@ use knee_run::outcome::Validity;
 use knee_run::spec::{HostConfig, LinuxVersion};
 
 use super::Machines;
-use super::cast::Cast;
 use super::merge::ClockOver;
+use super::roles::Roles;
 use crate::outcome::impossible_windows;
 use crate::site::settings;
 use crate::traffic::TrafficReport;
 use crate::traffic::agent::Hello;
 use crate::validity::{failed_sides, impossible_in_words, without_init_in_words};
 
-/// What clocks may be uncertain by: completion times are from one machine's clock to another's.
+/// Tolerated uncertainty between two clocks: completion times span two machines.
 const CLOCK_ERROR_MAX_US: f64 = 1000.0;
-/// What applications may begin later than asked for.
+/// Tolerated lateness of an application's actions.
 const START_LATE_MAX_US: f64 = 1000.0;
 /// Share of its one CPU that an agent may take before it is called saturated.
 const BUSY_SHARE_MAX: f64 = 0.95;
 /// The initial window that the kernel has without being told.
 const STOCK_INITCWND_PKTS: u32 = 10;
-/// Of the experiment's own back ends, and without effect on Linux 5.6 and later, which saves no slow start threshold.
+/// Sysctl that only the other back ends set; without effect on Linux 5.6 and later, which saves no ssthresh.
 const NOT_ASKED_FOR: &str = "ipv4/tcp_no_metrics_save";
 const BUFFERS: [&str; 2] = ["ipv4/tcp_rmem", "ipv4/tcp_wmem"];
 const ECN: &str = "ipv4/tcp_ecn";
 
-/// What was seen of the machines during a run, each in the order of the file.
-pub(super) struct Seen<'a> {
+/// Measurements of the machines during a run, in the order of the file.
+pub(super) struct FleetMeasurements<'a> {
     pub(super) hellos: &'a [Hello],
     pub(super) clocks: &'a [ClockOver],
-    /// As they came; only what is about the machine itself is used.
+    /// Figures of each machine itself.
     pub(super) own: &'a [OfMachine],
-    /// All of them together.
+    /// The merged report.
     pub(super) report: &'a TrafficReport,
 }
 
-/// What a report says of its machine.
+/// Lateness and CPU share of a machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OfMachine {
     late_us: f64,
@@ -57,7 +57,12 @@ impl OfMachine {
 }
 
 /// The verdict, with everything that led to it.
-pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen<'_>) -> Validity {
+pub(super) fn judge(
+    run: &Run,
+    machines: &Machines,
+    roles: &Roles<'_>,
+    seen: &FleetMeasurements<'_>,
+) -> Validity {
     let mut limits = Vec::new();
     let mut clock_errors_us: Vec<f64> =
         seen.clocks.iter().map(|clock| clock.within_ns() as f64 / 1e3).collect();
@@ -66,14 +71,14 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
     let clock_error_us: f64 = clock_errors_us.iter().take(2).sum();
     if clock_error_us > CLOCK_ERROR_MAX_US {
         limits.push(format!(
-            "clocks of two machines are certain within {clock_error_us:.0} us only (allowed {CLOCK_ERROR_MAX_US:.0} us)"
+            "clocks of two machines differ by an unknown {clock_error_us:.0} us (allowed {CLOCK_ERROR_MAX_US:.0} us)"
         ));
     }
     for (machine, own) in machines.machines.iter().zip(seen.own) {
         let name = &machine.name;
         if own.late_us > START_LATE_MAX_US {
             limits.push(format!(
-                "{name} began something {:.0} us late (allowed {START_LATE_MAX_US:.0} us)",
+                "{name} acted {:.0} us late (allowed {START_LATE_MAX_US:.0} us)",
                 own.late_us
             ));
         }
@@ -93,7 +98,7 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
     }
     let inits_left_out = inits_left_out(&seen.report.sides);
     limits.extend(inits_left_out.filter(|count| *count > 0).map(without_init_in_words));
-    let differences = differences(run, machines, cast, seen.hellos);
+    let differences = differences(run, machines, roles, seen.hellos);
     let count = differences.len();
     limits.extend(differences);
     let most = |of: fn(&OfMachine) -> f64| seen.own.iter().map(of).fold(0.0, f64::max);
@@ -111,8 +116,8 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
     Validity { limits, measures }
 }
 
-/// What machines have otherwise than the experiment asks for, each in words.
-fn differences(run: &Run, machines: &Machines, cast: &Cast<'_>, hellos: &[Hello]) -> Vec<String> {
+/// Settings of machines that differ from the experiment's, each in words.
+fn differences(run: &Run, machines: &Machines, roles: &Roles<'_>, hellos: &[Hello]) -> Vec<String> {
     let of_flow = |flow: &knee_run::spec::Flow| {
         let peer = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
         flow.cc.algorithm.needs_ecn() && peer.algorithm.needs_ecn()
@@ -120,7 +125,7 @@ fn differences(run: &Run, machines: &Machines, cast: &Cast<'_>, hellos: &[Hello]
     let all_need_ecn = !run.flows.is_empty() && run.flows.iter().all(of_flow);
     let mut all: Vec<String> = Vec::new();
     for (number, (machine, hello)) in machines.machines.iter().zip(hellos).enumerate() {
-        for config in cast.configs(number) {
+        for config in roles.configs(number) {
             let device = hello.devices.iter().find(|device| device.name == machine.device);
             let mtu = device.and_then(|device| device.settings.get("mtu").copied());
             let of_host = of_sysctls(config, &hello.sysctls, all_need_ecn)
@@ -147,12 +152,12 @@ fn of_initial_window(config: &HostConfig) -> Option<String> {
     let wanted = config.initial_cwnd_pkts;
     (wanted != STOCK_INITCWND_PKTS).then(|| {
         format!(
-            "the experiment has an initial window of {wanted} packets, which is a route's (initcwnd): it is not looked at"
+            "the experiment has an initial window of {wanted} packets, a property of routes (initcwnd) that knee does not check"
         )
     })
 }
 
-/// Where neither the experiment asks for something nor the machine was changed, versions of Linux differ, and that is none.
+/// Sysctls that differ. A default of another Linux version does not count, unless the experiment sets the value.
 fn of_sysctls(
     config: &HostConfig,
     has: &BTreeMap<String, String>,
@@ -188,13 +193,13 @@ fn of_sysctls(
     differ
 }
 
-/// Whether it comes to the same.
+/// Whether the two values have the same effect.
 fn is_enough(key: &str, is: &str, wanted: &str, all_need_ecn: bool) -> bool {
     if is == wanted {
         return true;
     }
     if key == ECN {
-        // Algorithms that need ECN ask for it whatever the sysctl says; if nobody asks, who grants it makes no difference.
+        // Algorithms that need ECN request it whatever the sysctl; without a request, granting it makes no difference.
         return all_need_ecn || (is != "1" && wanted != "1");
     }
     if !BUFFERS.contains(&key) {
@@ -243,7 +248,7 @@ mod tests {
             flows: Vec::new(),
             pings: Vec::new(),
             sampling: Default::default(),
-            order: Default::default(),
+            schedule: Default::default(),
         };
         let machine = |name: &str, number: u8| {
             format!(
@@ -253,13 +258,13 @@ mod tests {
         };
         let file = machine("a", 1) + &machine("b", 2);
         let machines = Machines::parse(Path::new("hosts.toml"), &file).unwrap();
-        let cast = Cast::new(&run, &machines).unwrap();
+        let roles = Roles::new(&run, &machines).unwrap();
         let verdict = |known: [Option<bool>; 2]| {
             let side = |init_called| SideReport { init_called, ..SideReport::default() };
             let sides = known.map(side).to_vec();
             let report = TrafficReport { sides, ..TrafficReport::default() };
-            let seen = Seen { hellos: &[], clocks: &[], own: &[], report: &report };
-            let Validity { limits, measures } = judge(&run, &machines, &cast, &seen);
+            let seen = FleetMeasurements { hellos: &[], clocks: &[], own: &[], report: &report };
+            let Validity { limits, measures } = judge(&run, &machines, &roles, &seen);
             let count = measures.into_iter().find(|(name, _)| *name == "inits_left_out");
             (limits, count.map(|(_, count)| count))
         };

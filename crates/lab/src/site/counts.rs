@@ -1,4 +1,4 @@
-//! What the kernel counts in the namespaces of a run.
+//! Counters of the kernel in the namespaces of a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,19 +11,19 @@ use super::host::DEVICE;
 use crate::Error;
 use crate::error::failed;
 
-/// What the kernel counts in the namespaces of a run.
+/// Counters of the kernel in the namespaces of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteCounts {
     pub hosts: Vec<HostCounts>,
     /// Packets that the kernel dropped on their way to or from the switch, where no queue is modelled: at devices, and in the
     /// backlogs of CPUs as far as they came from these devices.
     pub dropped_outside_queues: u64,
-    /// Packets that the backlogs of all CPUs dropped, whoever's they were: the difference of two of these says whether the
-    /// machine was too busy.
+    /// Packets that the backlogs of all CPUs dropped, of any device: the difference of two readings shows whether the machine
+    /// was too busy.
     pub machine_backlog_dropped: u64,
 }
 
-/// Of one host: its MIBs (`/proc/net/netstat`, `/proc/net/snmp`) under the kernel's names, and its shaper.
+/// Counters of one host: its MIBs (`/proc/net/netstat`, `/proc/net/snmp`) under the kernel's names, and its shaper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
     /// `TCPTimeouts`, `TCPLossProbes`, `InCEPkts`, ...: those that are not zero. IPv6's are as in `/proc/net/snmp6`, such as
@@ -59,9 +59,9 @@ pub(super) fn of(
     Ok(counts)
 }
 
-/// Of the namespace of the calling thread.
+/// Counters of the calling thread's namespace.
 fn of_host() -> Result<(HostCounts, LinkStats), Error> {
-    let netlink = Netlink::open().map_err(failed("the kernel takes no netlink"))?;
+    let netlink = Netlink::open().map_err(failed("the kernel opens no netlink socket"))?;
     let index = netlink.index_of(DEVICE).map_err(failed("figures of a host's device"))?;
     let queues = netlink.queue_stats().map_err(failed("figures of queues"))?;
     let root = queues.iter().find(|queue| queue.index == index && queue.parent == ROOT);

@@ -19,36 +19,36 @@ use crate::plan::{Egress, Host, PREFIX_LEN_V4, PREFIX_LEN_V6, Plan};
 pub(super) const DEVICE: &str = "knee";
 /// The initial window that the kernel has without being told.
 const STOCK_INITCWND_PKTS: u32 = 10;
-/// Of a plain queue, where the plan has none: a veth takes all at once, so that nothing waits.
+/// Limit of a plain queue, where the plan has none: a veth takes all at once, so nothing waits.
 const PLAIN_QUEUE_PKTS: u32 = 10_000;
 /// Handle of the queue below [`ROOT`].
 const HANDLE: u32 = 1 << 16;
 /// A queue without limit; sums with it stay below the 32 bits in which the kernel counts.
 const NO_LIMIT: u32 = 1 << 31;
 
-/// The way into the namespace of the switch.
-pub(super) struct Far {
+/// Access to the switch's namespace, for the far ends of veth pairs.
+pub(super) struct SwitchSide {
     netlink: Netlink,
     features: Features,
 }
 
-impl Far {
+impl SwitchSide {
     /// Prepares the namespace of the calling thread for the far ends.
-    pub(super) fn open() -> Result<Far, Error> {
+    pub(super) fn open() -> Result<SwitchSide, Error> {
         settings::keep_quiet(false);
-        let netlink = Netlink::open().map_err(failed("the kernel takes no netlink"))?;
-        Ok(Far { netlink, features: features()? })
+        let netlink = Netlink::open().map_err(failed("the kernel opens no netlink socket"))?;
+        Ok(SwitchSide { netlink, features: features()? })
     }
 }
 
 fn features() -> Result<Features, Error> {
     Features::open().map_err(failed(
-        "the kernel does not say what devices do (CONFIG_ETHTOOL_NETLINK, Linux 5.6 or later)",
+        "the kernel does not report features of devices (CONFIG_ETHTOOL_NETLINK, Linux 5.6 or later)",
     ))
 }
 
-/// What was made of a host.
-pub(super) struct HostSet {
+/// A host that has been set up.
+pub(super) struct BuiltHost {
     pub(super) far_index: u32,
     pub(super) offloads: Vec<(&'static str, bool)>,
     pub(super) sysctls: Vec<Setting>,
@@ -82,14 +82,14 @@ impl HostJob {
     }
 
     /// Sets up the namespace of the calling thread.
-    pub(super) fn run(&self, far: &Far) -> Result<HostSet, Error> {
+    pub(super) fn run(&self, far: &SwitchSide) -> Result<BuiltHost, Error> {
         let set = settings::set(&self.host.config)?;
         settings::keep_quiet(self.host.address.is_ipv6());
-        let offloads = offloads::Wanted::new(&self.config, &self.host.config);
+        let offloads = offloads::WantedOffloads::new(&self.config, &self.host.config);
         if let Some(cpu) = self.config.receive_cpu.filter(|_| !offloads.merges()) {
             settings::receive_on(cpu)?;
         }
-        let near = Netlink::open().map_err(failed("the kernel takes no netlink"))?;
+        let near = Netlink::open().map_err(failed("the kernel opens no netlink socket"))?;
         let (index, far_index) = self.make_devices(&near, far)?;
         let near_features = features()?;
         offloads.set(&near_features, index, &far.features, far_index)?;
@@ -101,10 +101,10 @@ impl HostJob {
         };
         self.addresses(&near, index, set.rto_min_ms)?;
         let offloads = offloads::read(&near_features, index)?;
-        Ok(HostSet { far_index, offloads, sysctls: set.read_back, receive_thread })
+        Ok(BuiltHost { far_index, offloads, sysctls: set.read_back, receive_thread })
     }
 
-    fn make_devices(&self, near: &Netlink, far: &Far) -> Result<(u32, u32), Error> {
+    fn make_devices(&self, near: &Netlink, far: &SwitchSide) -> Result<(u32, u32), Error> {
         let settings = LinkSettings {
             mtu_bytes: Some(self.host.config.mtu_bytes),
             tx_queue_pkts: Some(PLAIN_QUEUE_PKTS),
@@ -152,14 +152,14 @@ impl HostJob {
         }
     }
 
-    /// The far end first: addresses and routes of a device whose cable is not plugged in wait.
+    /// The far end comes up first: a device without carrier delays its addresses and routes.
     fn switch_on(
         &self,
         near: &Netlink,
         index: u32,
-        far: &Far,
+        far: &SwitchSide,
         far_index: u32,
-        offloads: &offloads::Wanted,
+        offloads: &offloads::WantedOffloads,
     ) -> Result<(), Error> {
         let on = LinkSettings { up: true, ..LinkSettings::default() };
         let quiet =
@@ -167,7 +167,7 @@ impl HostJob {
         let lo = near.index_of("lo").map_err(failed("its loopback is not there"))?;
         far.netlink.ask(&set_link(far_index, &on)).map_err(failed("its port"))?;
         near.ask_all(&[set_link(lo, &on), set_link(index, &quiet)])
-            .map_err(failed("its devices are not switched on"))
+            .map_err(failed("the kernel does not bring its devices up"))
     }
 
     fn addresses(&self, near: &Netlink, index: u32, rto_min_ms: Option<u32>) -> Result<(), Error> {
@@ -181,12 +181,12 @@ impl HostJob {
             rto_min_ms,
         };
         near.ask(&netlink::add_address(index, own, prefix_len, false))
-            .map_err(failed(format!("it does not get its address {own}")))?;
+            .map_err(failed(format!("the kernel does not set its address {own}")))?;
         near.ask(&netlink::add_route(&[index], &route))
-            .map_err(failed("it does not get its route"))?;
+            .map_err(failed("the kernel does not add its route"))?;
         let neighbour = |(ip, mac): &(IpAddr, [u8; 6])| netlink::add_neighbour(index, *ip, *mac);
         let neighbours: Vec<Message> = self.neighbours.iter().map(neighbour).collect();
-        near.ask_all(&neighbours).map_err(failed("it does not get its neighbours"))
+        near.ask_all(&neighbours).map_err(failed("the kernel does not add its neighbours"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What results must say of the machine, and whether it kept up.
+//! Facts on this machine for the manifest, and the use of its CPUs.
 
 use std::fs;
 use std::time::Instant;
@@ -12,21 +12,21 @@ use crate::error::failed;
 /// The machine and its kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// As the CPU calls itself; empty: it does not say.
+    /// Model name of the CPU; empty: unknown.
     pub cpu_model: String,
     pub cpus: usize,
-    /// As `uname -r`.
+    /// Release of the kernel, as `uname -r`.
     pub kernel_release: String,
     /// Ticks of its coarse clock per second.
     pub hz: u32,
-    /// What its clocks are read from; `None`: it does not say.
+    /// Clock source of the kernel; `None`: unknown.
     pub clocksource: Option<String>,
-    /// What chooses the first CPU's frequency; `None`: nothing does, as in most virtual machines.
+    /// Frequency governor of the first CPU; `None`: none, as in most virtual machines.
     pub governor: Option<String>,
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     ///
     /// # Errors
     /// If /proc cannot be read.
@@ -53,20 +53,20 @@ fn cpu_model(cpuinfo: &str) -> String {
     named("model name").or_else(|| named("Model")).unwrap_or_default()
 }
 
-/// What a CPU did: at a moment, ticks since it was switched on; between two, shares of the time.
+/// Use of a CPU: as a reading, ticks since boot; between two readings, shares of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuShare {
-    /// Its number.
+    /// Number of the CPU.
     pub cpu: usize,
     /// Not idle and not waiting for a disk.
     pub busy: f64,
     /// In soft interrupts, where receiving is done; part of `busy`.
     pub softirq: f64,
-    /// Taken away by the machine around it; part of `busy`.
+    /// Steal time, taken by the hypervisor; part of `busy`.
     pub steal: f64,
 }
 
-/// What all CPUs have done so far.
+/// A reading of all CPUs.
 #[derive(Clone, Debug)]
 pub struct CpuTimes {
     at: Instant,
@@ -83,17 +83,17 @@ struct Ticks {
     steal: u64,
 }
 
-/// What CPUs did in a while.
+/// Use of the CPUs between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CpuUse {
-    /// How long it was, s.
+    /// Length of the period, s.
     pub wall_s: f64,
     /// By CPU; one that was switched on or off meanwhile is left out.
     pub cpus: Vec<CpuShare>,
 }
 
 impl CpuTimes {
-    /// Up to now.
+    /// Reads the current counters.
     ///
     /// # Errors
     /// If /proc cannot be read.
@@ -102,7 +102,7 @@ impl CpuTimes {
         Ok(CpuTimes { at: Instant::now(), cpus: text.lines().filter_map(Ticks::of).collect() })
     }
 
-    /// What they did since then.
+    /// Use of the CPUs since an earlier reading.
     pub fn since(&self, earlier: &CpuTimes) -> CpuUse {
         let share = |now: &Ticks| {
             let before = earlier.cpus.iter().find(|before| before.cpu == now.cpu)?;

@@ -34,7 +34,7 @@ pub(super) fn start(
     window: Duration,
     cpu: Option<usize>,
 ) -> Result<Option<u32>, Error> {
-    let sysfs = sysfs().map_err(failed("receive merging: the kernel gives no sysfs"))?;
+    let sysfs = sysfs().map_err(failed("receive merging: the kernel does not mount sysfs"))?;
     let set = |name: &str, value: &str| {
         write(&sysfs, name, value).map_err(failed(format!(
             "receive merging: the kernel does not take {name} = {value} (Linux 5.12 or later); set hosts.gro_window = \"0\""
@@ -47,7 +47,7 @@ pub(super) fn start(
     else {
         return Ok(None);
     };
-    // In a PID namespace of its own the number may be another process's, or nobody's.
+    // In another PID namespace, the number may belong to another process, or to none.
     let name = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
     if !name.starts_with("napi/") {
         return Ok(None);
@@ -56,10 +56,12 @@ pub(super) fn start(
     if let (Some(pid), Some(cpu)) = (pid, cpu.filter(|cpu| *cpu < CpuSet::MAX_CPU)) {
         let mut one = CpuSet::new();
         one.set(cpu);
-        sched_setaffinity(Some(pid), &one)
-            .map_err(failed(format!("receive merging: its thread does not keep to CPU {cpu}")))?;
-        setpriority_process(Some(pid), NICE)
-            .map_err(failed("receive merging: its thread does not come first"))?;
+        sched_setaffinity(Some(pid), &one).map_err(failed(format!(
+            "receive merging: the kernel does not pin its thread to CPU {cpu}"
+        )))?;
+        setpriority_process(Some(pid), NICE).map_err(failed(
+            "receive merging: the kernel does not raise the priority of its thread",
+        ))?;
     }
     Ok(Some(thread))
 }

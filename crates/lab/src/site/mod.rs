@@ -16,16 +16,16 @@ use std::collections::BTreeSet;
 use knee_netns::Namespace;
 use knee_queue::time::Duration;
 
-use self::host::{Far, HostJob, HostSet};
+use self::host::{BuiltHost, HostJob, SwitchSide};
 use crate::Error;
 use crate::plan::Plan;
 
 pub use counts::{HostCounts, SiteCounts};
 
-/// What network devices do for TCP.
+/// Offloads of the hosts' network devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloads {
-    /// Nothing: every frame is one packet, as queues count them.
+    /// None: every frame is one packet, as queues count them.
     Off,
     /// Segmentation and merging (TSO, GSO, GRO) as hosts are configured; the switch cuts large frames.
     On,
@@ -34,12 +34,12 @@ pub enum Offloads {
 /// Sixteen frames at 1 Gbps, one and a half at 100 Mbps.
 const SHAPER_SLACK: Duration = Duration::from_us(200);
 
-/// How the hosts of a plan are made.
+/// Settings of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteConfig {
-    /// What the devices do for TCP.
+    /// Segmentation and merging offloads of the devices.
     pub offloads: Offloads,
-    /// Whether hosts leave the checksum of what they send to the device, which for a veth means to nobody.
+    /// Whether hosts leave checksums to the device; a veth computes none.
     pub tx_checksum: bool,
     /// The CPU that does the hosts' receiving work; `None`: the one on which the switch sends.
     pub receive_cpu: Option<usize>,
@@ -86,7 +86,7 @@ pub struct Site {
     hosts: Vec<Namespace>,
     switch: Namespace,
     ports: Vec<u32>,
-    set: Vec<HostSet>,
+    set: Vec<BuiltHost>,
 }
 
 impl Site {
@@ -99,7 +99,7 @@ impl Site {
             settings::check(&host.config).map_err(|why| why.at(&host.name))?;
         }
         let switch = namespace()?;
-        let mut far = switch.run(Far::open)?;
+        let mut far = switch.run(SwitchSide::open)?;
         let mut site = Site { hosts: Vec::new(), switch, ports: Vec::new(), set: Vec::new() };
         let neighbours = neighbours(plan.hosts.len(), config.pairs.as_deref());
         let config = SiteConfig { pairs: None, ..config.clone() };
@@ -132,7 +132,7 @@ impl Site {
         &self.ports
     }
 
-    /// What a host's device does, by the kernel's names and as the kernel says: of all that [`Offloads`] is about.
+    /// Features of a host's device that [`Offloads`] covers, by the kernel's names, as read back from the kernel.
     pub fn offloads(&self, port: usize) -> &[(&'static str, bool)] {
         &self.set[port].offloads
     }
@@ -156,8 +156,8 @@ impl Site {
 fn namespace() -> Result<Namespace, Error> {
     Namespace::new().map_err(|why| {
         Error::Failed(format!(
-            "the kernel gives no network namespace: {why}; the lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run \
-             it with sudo, or use --on sim"
+            "the kernel creates no network namespace: {why}; the lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): use \
+             sudo, or --on sim"
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! What the two ends of a host's cable do for TCP.
+//! Offloads of the two ends of a host's veth pair.
 
 use knee_netns::netlink::Features;
 use knee_queue::time::Duration;
@@ -23,17 +23,17 @@ const RX_CHECKSUM: &str = "rx-checksum";
 /// More than the kernel takes, in `u16`.
 const MOST_GSO_SEGS: u32 = 65_535;
 
-/// What a host's device is to do.
-pub(super) struct Wanted {
+/// Features wanted of a host's device.
+pub(super) struct WantedOffloads {
     gso_max_segs: u32,
     gro: bool,
     tx_checksum: bool,
 }
 
-impl Wanted {
-    pub(super) fn new(site: &SiteConfig, host: &HostConfig) -> Wanted {
+impl WantedOffloads {
+    pub(super) fn new(site: &SiteConfig, host: &HostConfig) -> WantedOffloads {
         let on = site.offloads == Offloads::On;
-        Wanted {
+        WantedOffloads {
             gso_max_segs: if on { host.gso_max_segs.clamp(1, MOST_GSO_SEGS) } else { 1 },
             gro: on && host.gro_window > Duration::ZERO,
             tx_checksum: site.tx_checksum,
@@ -46,7 +46,7 @@ impl Wanted {
         self.gso_max_segs
     }
 
-    /// Whether it merges what it receives.
+    /// Whether it merges received packets (GRO).
     pub(super) fn merges(&self) -> bool {
         self.gro
     }
@@ -64,17 +64,19 @@ impl Wanted {
         let segmentation = self.gso_max_segs > 1;
         let mut of_host: Vec<(&str, bool)> = TSO.map(|name| (name, segmentation)).to_vec();
         of_host.extend([(GSO, segmentation), (GRO, self.gro), (TX_CHECKSUM, self.tx_checksum)]);
-        near.set(index, &of_host).map_err(failed("its device does not take its offloads"))?;
+        near.set(index, &of_host)
+            .map_err(failed("the kernel does not set the offloads of its device"))?;
         let mut of_port = TSO.map(|name| (name, segmentation && !self.gro)).to_vec();
         of_port.push((TSO_WITHOUT_IDS, false));
         of_port.extend([(GSO, segmentation), (GRO, false), (TX_CHECKSUM, true)]);
-        far.set(far_index, &of_port).map_err(failed("its port does not take its offloads"))
+        far.set(far_index, &of_port)
+            .map_err(failed("the kernel does not set the offloads of its port"))
     }
 }
 
-/// What a device does of all this, by the kernel's names.
+/// Features of a device, by the kernel's names.
 pub(super) fn read(features: &Features, index: u32) -> Result<Vec<(&'static str, bool)>, Error> {
-    let active = features.active(index).map_err(failed("its offloads cannot be read"))?;
+    let active = features.active(index).map_err(failed("cannot read its offloads"))?;
     let names = TSO.into_iter().chain([GSO, GRO, SCATTER_GATHER, TX_CHECKSUM, RX_CHECKSUM]);
     Ok(names.map(|name| (name, active.iter().any(|on| on == name))).collect())
 }

@@ -14,20 +14,20 @@ use crate::Error;
 /// `tcp_min_rtt_wlen` is in these.
 const SECOND: Duration = Duration::from_ms(1000);
 
-/// What the kernel's files cannot hold.
+/// Refuses values that the kernel's files cannot express.
 pub(super) fn check(config: &HostConfig) -> Result<(), Error> {
     let window = config.sysctls.min_rtt_wlen;
     if window.ps() % SECOND.ps() != 0 {
         return Err(Error::Refused(format!(
-            "min_rtt_wlen of {} ms: Linux has it in whole seconds; change it, or use --on sim",
+            "min_rtt_wlen of {} ms: Linux accepts whole seconds only; change it, or use --on sim",
             window.us() as f64 / 1000.0
         )));
     }
     Ok(())
 }
 
-/// What was set.
-pub(super) struct Set {
+/// Settings in force.
+pub(super) struct AppliedSettings {
     /// The sysctls as the kernel has them now.
     pub(super) read_back: Vec<Setting>,
     /// The least retransmission timeout in ms, if it must be said by the route.
@@ -38,9 +38,9 @@ pub(super) struct Set {
 ///
 /// # Errors
 /// A sysctl that the kernel lacks or does not take.
-pub(super) fn set(config: &HostConfig) -> Result<Set, Error> {
+pub(super) fn set(config: &HostConfig) -> Result<AppliedSettings, Error> {
     let stock = wanted(&HostConfig::new(config.linux));
-    let mut done = Set { read_back: Vec::new(), rto_min_ms: None };
+    let mut done = AppliedSettings { read_back: Vec::new(), rto_min_ms: None };
     for setting in wanted(config) {
         match write(setting.0, &setting.1) {
             Ok(value) => done.read_back.push((setting.0, value)),
@@ -70,11 +70,13 @@ fn in_ms(rto_min: Duration) -> Result<u32, Error> {
     let us = rto_min.us();
     if us % 1000 != 0 {
         return Err(Error::Refused(format!(
-            "rto_min of {us} us: without tcp_rto_min_us (6.11) Linux has it in whole ms; change it, or use --on sim"
+            "rto_min of {us} us: before tcp_rto_min_us (6.11) Linux accepts whole ms only; change it, or use --on sim"
         )));
     }
     u32::try_from(us / 1000).map_err(|_| {
-        Error::Refused(format!("rto_min of {us} us: that is more than a route can say"))
+        Error::Refused(format!(
+            "rto_min of {us} us is more than a route can hold; lower it, or use --on sim"
+        ))
     })
 }
 
@@ -82,7 +84,11 @@ fn in_ms(rto_min: Duration) -> Result<u32, Error> {
 fn write(key: &str, value: &str) -> io::Result<String> {
     fs::write(format!("/proc/sys/net/{key}"), value)?;
     let is = read(key)?;
-    if is == value { Ok(is) } else { Err(io::Error::other(format!("it has made {is} of it"))) }
+    if is == value {
+        Ok(is)
+    } else {
+        Err(io::Error::other(format!("the kernel changed it to {is}")))
+    }
 }
 
 fn read(key: &str) -> io::Result<String> {
@@ -98,7 +104,7 @@ pub(crate) fn all() -> BTreeMap<String, String> {
     settings.into_iter().filter_map(has).collect()
 }
 
-/// What devices of the namespace of the calling thread are born with: nothing looks for routers or tells anybody of itself.
+/// Defaults for new devices of the calling thread's namespace: no router solicitation and no neighbour advertisement.
 pub(super) fn keep_quiet(ipv6: bool) {
     // A kernel without IPv6 has no such files.
     let keys: &[(&str, &str)] = if ipv6 {

@@ -14,7 +14,7 @@ pub(super) struct Carried {
     pub(super) bytes: Vec<u8>,
     /// The device that it leaves by.
     pub(super) device: u32,
-    /// Which IP it is.
+    /// IP version; `None`: no IP packet.
     pub(super) version: Option<Version>,
     /// By how much it went into the network later than it came.
     pub(super) late: Duration,

@@ -1,8 +1,7 @@
 //! Captures of the switch's ports, one file for each host, in the shape of the simulator's ([`knee_wire::host`]).
 //!
-//! The switch's thread copies the beginning of each frame into memory, and another thread writes. Between them are so many
-//! chunks at most; where the disk is slower than the traffic, frames are left out and counted, and the switch is never late for
-//! it.
+//! The switch's thread copies the beginning of each frame into memory, and another thread writes. At most [`CHUNKS`] chunks
+//! wait between them. If the disk is slower than the traffic, frames are left out and counted; the switch is never delayed.
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -31,7 +30,7 @@ pub struct Captures {
     writer: JoinHandle<Result<(), Error>>,
 }
 
-/// What came of captures.
+/// Counts of captured frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureCounts {
     /// Frames that are in the files.
@@ -112,7 +111,7 @@ impl Captures {
                 self.counts.frames += frames;
                 self.empty.try_recv().unwrap_or_default()
             }
-            // If nobody writes any more, the error is told at the end.
+            // If the writer has ended, the error is reported at the end.
             Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk)) => {
                 self.counts.left_out += frames;
                 chunk.emptied()
@@ -127,7 +126,7 @@ impl Captures {
     pub fn finish(mut self) -> Result<CaptureCounts, Error> {
         let chunk = std::mem::take(&mut self.chunk);
         self.counts.frames += chunk.frames.len() as u64;
-        // An empty chunk says that this is the end. Whoever does not take them has failed, and says so below.
+        // An empty chunk marks the end. A writer that takes no chunks has failed, which is reported below.
         let _ = self.full.send(chunk).and_then(|()| self.full.send(Chunk::default()));
         drop(self.full);
         let written = self.writer.join();

@@ -1,9 +1,9 @@
-//! The kernel stamps frames by CLOCK_REALTIME, which people may set; the switch goes by CLOCK_MONOTONIC.
+//! Conversion of the kernel's timestamps (CLOCK_REALTIME, which can be set) to the switch's clock (CLOCK_MONOTONIC).
 
 use crate::traffic::clock::realtime_ahead_ns;
 pub(super) use crate::traffic::clock::{cpu_ns as thread_cpu_ns, now_ns};
 
-/// The clocks run alike and part when somebody sets one: stamps are wrong for so long then. ns.
+/// Period of measuring the offset, ns. The clocks diverge when one is set: timestamps are then wrong for up to this long.
 const REFRESH_NS: u64 = 1_000_000;
 
 /// From one clock to the other.

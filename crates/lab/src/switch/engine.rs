@@ -24,14 +24,14 @@ use crate::error::failed;
 
 /// Frames that are taken from the ring before those that are due are sent.
 const TAKE: usize = 64;
-/// Waking up takes about so long: nearer events are waited for awake. ns.
+/// Time to wake up, ns: the thread polls for events that are nearer.
 const AWAKE_NS: u64 = 60_000;
-/// After a frame the next is waited for awake so long, ns.
+/// Time of polling after each frame, ns.
 const AWAKE_AFTER_FRAME_NS: u64 = 200_000;
-/// It sleeps no longer, ns.
+/// Longest sleep, ns.
 const SLEEP_NS: u64 = 100_000_000;
 
-/// What the thread works with.
+/// The switch's thread: sockets, clock and signals.
 pub(super) struct Engine {
     pub(super) ring: Ring,
     pub(super) outlet: Outlet,
@@ -43,7 +43,7 @@ pub(super) struct Engine {
     pub(super) window_until_ns: Arc<AtomicU64>,
     /// Readable when it is to stop.
     pub(super) wake: OwnedFd,
-    /// What passes its ports is written there.
+    /// Captures of the ports, if wanted.
     pub(super) tap: Option<Tap>,
 }
 
@@ -73,7 +73,7 @@ impl Tap {
     }
 }
 
-/// What it keeps count of.
+/// Counters of the thread.
 struct Work {
     forwarder: Forwarder,
     offset: Offset,
@@ -109,7 +109,7 @@ impl Work {
 }
 
 impl Engine {
-    /// Works until it is told to stop.
+    /// Runs until `stop` is set.
     pub(super) fn run(mut self, forwarder: Forwarder) -> Result<SwitchReport, Error> {
         let priority = Priority::raise();
         let (started_ns, cpu_ns) = (clock::now_ns(), clock::thread_cpu_ns());
@@ -139,12 +139,12 @@ impl Engine {
         if let Some(cpu) = self.cpu {
             if cpu >= CpuSet::MAX_CPU {
                 return Err(Error::Failed(format!(
-                    "the switch cannot keep to CPU {cpu}: there is none"
+                    "the switch cannot run on CPU {cpu}: this machine has no such CPU"
                 )));
             }
             let mut set = CpuSet::new();
             set.set(cpu);
-            let what = format!("the switch cannot keep to CPU {cpu}");
+            let what = format!("the switch cannot run on CPU {cpu}");
             sched_setaffinity(None, &set).map_err(failed(what))?;
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::error::failed;
 const KNOWN_PATHS: usize = 4096;
 
 /// A frame that has come to the end of its path.
-struct Due {
+struct DueFrame {
     place: u32,
     at: Time,
 }
@@ -28,7 +28,7 @@ struct Due {
 /// Frames on their way and those that are through.
 struct Frames {
     buffers: Buffers,
-    due: VecDeque<Due>,
+    due: VecDeque<DueFrame>,
 }
 
 impl Frames {
@@ -40,23 +40,23 @@ impl Frames {
                 if let (Ecn::Ce, Some(version)) = (ecn, carried.version) {
                     frame::set_ce(&mut carried.bytes[OFFLOAD_BYTES..], version);
                 }
-                self.due.push_back(Due { place, at });
+                self.due.push_back(DueFrame { place, at });
             }
         }
     }
 }
 
-/// When sampled links are looked at.
+/// Times of the samples of queues.
 struct Samples {
     period: Duration,
     next: Time,
     taken: Vec<QueueSample>,
 }
 
-/// A way that was found before, and for whom.
-type Known = Option<((NodeId, NodeId, u64), PathId)>;
+/// A cached path, with its hosts and hash.
+type CachedPath = Option<((NodeId, NodeId, u64), PathId)>;
 
-/// What went another way than through the network.
+/// Counts of frames, and of those that bypassed the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) frames: u64,
@@ -65,8 +65,8 @@ pub(super) struct Counts {
     pub(super) cut_off: u64,
 }
 
-/// What comes of it.
-pub(super) struct Recorded {
+/// Records of the forwarder.
+pub(super) struct ForwarderReport {
     /// Figures of the sampled links.
     pub(super) queues: Vec<QueueOutcome>,
     pub(super) samples: Vec<QueueSample>,
@@ -82,7 +82,7 @@ pub(super) struct Forwarder {
     /// Hosts by address, and by the device that they are behind.
     by_mac: HashMap<[u8; 6], (NodeId, u32)>,
     by_device: HashMap<u32, NodeId>,
-    known: Vec<Known>,
+    known: Vec<CachedPath>,
     frames: Frames,
     frame_bytes: usize,
     advanced: Time,
@@ -278,8 +278,8 @@ impl Forwarder {
         }
     }
 
-    /// What it recorded. A window that has begun and not ended ends here.
-    pub(super) fn finish(mut self) -> Recorded {
+    /// Returns the records. A window that has begun and not ended ends here.
+    pub(super) fn finish(mut self) -> ForwarderReport {
         let queues: Vec<QueueOutcome> =
             self.sampled.iter().flat_map(|link| self.fabric.outcomes(*link)).collect();
         if self.window.len() == 1 {
@@ -290,6 +290,6 @@ impl Forwarder {
         for offered in &mut log {
             offered.at = Time::from_ps(offered.at.since(self.zero).ps());
         }
-        Recorded { queues, samples, window: self.window.try_into().ok(), log }
+        ForwarderReport { queues, samples, window: self.window.try_into().ok(), log }
     }
 }

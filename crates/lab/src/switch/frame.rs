@@ -1,4 +1,4 @@
-//! What the switch reads and changes in a frame: addresses, the ECN field, what equal paths are chosen by.
+//! Fields that the switch reads and changes in a frame: addresses, the ECN field, the ECMP hash.
 
 use knee_queue::Ecn;
 
@@ -11,27 +11,27 @@ const IPV6_BYTES: usize = 40;
 pub(super) const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Which IP.
+/// IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     V4,
     V6,
 }
 
-/// What the switch needs to know of a frame.
+/// Header fields of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Of its destination.
+    /// Destination MAC address.
     pub(super) mac: [u8; 6],
     pub(super) version: Version,
     pub(super) ecn: Ecn,
     pub(super) dscp: u8,
-    /// It is TCP and nothing but an acknowledgement.
+    /// Pure ACK: no payload, SYN, FIN or RST.
     pub(super) is_pure_ack: bool,
     pub(super) protocol: u8,
     /// Where the header of the transport begins.
     pub(super) transport_at: usize,
-    /// Of addresses, protocol, ports and flow label: what a switch chooses among equal paths by.
+    /// ECMP hash of addresses, protocol, ports and flow label.
     pub(super) hash: u64,
 }
 
@@ -274,7 +274,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// Nor does a mark in whatever it takes for a packet.
+        /// A mark in anything that parses as a packet does not panic either.
         #[test]
         fn no_bytes_make_it_panic(
             mut frame in prop::collection::vec(any::<u8>(), 0..120),

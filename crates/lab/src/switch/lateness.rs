@@ -1,4 +1,4 @@
-//! How late frames leave.
+//! Lateness of frames at the switch.
 
 use hdrhistogram::Histogram;
 use knee_queue::time::Duration;
@@ -8,20 +8,20 @@ const MAX_NS: u64 = 60_000_000_000;
 /// Buckets are this fine: three decimal digits.
 const DIGITS: u8 = 3;
 
-/// How late frames left the switch, against the moment that the network gives.
+/// Lateness of frames at the switch, against the time that the network computes.
 #[derive(Clone, Debug, Default)]
 pub struct Lateness {
     /// Frames by lateness: place i counts those below 2^i us and not below half of that.
     pub by_power_of_two_us: Vec<u64>,
     /// The same, finer: the highest lateness of a bucket, ns, and how many are in it. Buckets are 0.1 % wide, empty ones left out.
     pub by_ns: Vec<(u64, u64)>,
-    /// The latest.
+    /// Largest lateness.
     pub max: Duration,
-    /// The median.
+    /// Median of the lateness.
     pub p50: Duration,
-    /// 99th and 99.9th percentile.
+    /// 99th percentile.
     pub p99: Duration,
-    /// The same.
+    /// 99.9th percentile.
     pub p999: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Lateness {
     }
 }
 
-/// Takes them down while the switch works.
+/// Histogram of the lateness while the switch runs.
 pub(super) struct Late(Histogram<u64>);
 
 impl Late {

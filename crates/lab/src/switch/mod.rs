@@ -7,8 +7,8 @@
 //! | `forward` | the network: frames in with the time at which they came, out with the time at which they are due |
 //! | `engine` | the thread: takes, advances, sends, waits |
 //!
-//! The network goes by the kernel's stamps of when frames came, not by when the thread saw them. Whoever keeps it from running
-//! makes frames late, and that is recorded, but changes nothing about what queues do.
+//! The network uses the kernel's receive timestamps, not the times when the thread sees the frames. A delayed thread makes frames
+//! late, which is recorded, but does not change what queues do.
 
 mod buffers;
 mod clock;
@@ -54,10 +54,10 @@ const RING_BYTES: usize = 32 << 20;
 /// The largest frame of a host with segmentation offload: 64 KiB and the Ethernet header.
 const LARGE_FRAME_BYTES: usize = (1 << 16) + frame::ETHERNET_BYTES;
 
-/// How a switch is run.
+/// Settings of a switch.
 #[derive(Clone, Debug)]
 pub struct SwitchConfig {
-    /// Of loss, jitter and disciplines that draw.
+    /// Seed of loss, jitter and queue disciplines.
     pub seed: u64,
     /// Links whose queues are sampled and reported.
     pub sampled: Vec<LinkId>,
@@ -65,9 +65,9 @@ pub struct SwitchConfig {
     pub sample: Option<Duration>,
     /// When the measured window begins, and when it ends.
     pub window: Option<[Time; 2]>,
-    /// The CPU that it keeps to.
+    /// CPU of its thread.
     pub cpu: Option<usize>,
-    /// Whether it notes each decision of its queues.
+    /// Whether it logs each decision of its queues.
     pub log: bool,
     /// Whether hosts hand over frames larger than a packet.
     pub large_frames: bool,
@@ -89,7 +89,7 @@ pub struct Port {
 /// A switch at work, in a thread of its own.
 pub struct Switch {
     stop: Arc<AtomicBool>,
-    /// See [`Engine`].
+    /// Shared with [`Engine::window_until_ns`].
     window_until_ns: Arc<AtomicU64>,
     /// Wakes the thread.
     wake: std::os::fd::OwnedFd,
@@ -161,7 +161,7 @@ impl Switch {
         let work = move || {
             let forwarder = Forwarder::new(&network, &ports, &config, packet_bytes, zero);
             let made = forwarder.and_then(|forwarder| engine.settle_in().map(|()| forwarder));
-            // Whoever starts it waits.
+            // The starting thread waits.
             let _ = tell.send(made.as_ref().map(|_| ()).map_err(Clone::clone));
             engine.run(made?)
         };
@@ -171,8 +171,8 @@ impl Switch {
         Ok(Switch { stop, window_until_ns, wake, thread: Some(thread) })
     }
 
-    /// What ends the measured window at the moment of its call, if it has begun and not ended: the applications are done, and what
-    /// their hosts still do then is no part of it.
+    /// A function that ends the measured window when called, if it has begun and not ended: the applications are done, and
+    /// later packets do not count.
     pub fn end_of_window(&self) -> impl FnOnce() + Send + 'static {
         let until_ns = Arc::clone(&self.window_until_ns);
         move || until_ns.store(clock::now_ns(), Ordering::Relaxed)
@@ -218,7 +218,7 @@ impl Drop for Switch {
     }
 }
 
-/// What a switch recorded.
+/// Records of a switch.
 #[derive(Clone, Debug, Default)]
 pub struct SwitchReport {
     /// Figures of the sampled links.
@@ -226,9 +226,9 @@ pub struct SwitchReport {
     pub queue_samples: Vec<QueueSample>,
     /// The same when the measured window began, and when it ended, was ended or the switch was stopped.
     pub window: Option<[Vec<QueueOutcome>; 2]>,
-    /// How late frames left.
+    /// Lateness of the frames that left.
     pub lateness: Lateness,
-    /// Frames that did not get into the captures, which were too slow for them.
+    /// Frames missing in the captures because the disk was too slow.
     pub captures_left_out: u64,
     /// Frames that came in.
     pub frames: u64,
@@ -237,19 +237,19 @@ pub struct SwitchReport {
     /// Frames that did not fit into the ring, by the kernel's count: the switch was away too long. Frames longer than what hosts
     /// are configured to send are among them.
     pub ring_dropped: u64,
-    /// Packets that came when 256 MiB of others were on their way.
+    /// Packets dropped because 256 MiB of others were in the switch.
     pub without_room: u64,
     /// Frames that a device did not take.
     pub send_failed: u64,
     /// CPU time of its thread, s.
     pub cpu_s: f64,
-    /// How long it ran, s.
+    /// Running time, s.
     pub wall_s: f64,
-    /// The part of that in which it had frames to take or send, s; else it waits, awake where something is near.
+    /// Time with frames to take or send, s; otherwise the thread polls or sleeps.
     pub busy_s: f64,
     /// Whether it went before all ordinary threads of the host and kept its memory. Where the scheduler has autogroups
     /// (sched_autogroup_enabled), that takes a process with one of its own: one that has called setsid.
     pub hurried: bool,
-    /// Each decision of a queue, if it was to note them; times before time 0 are time 0.
+    /// Each decision of a queue, if [`SwitchConfig::log`] is set; times before time 0 are time 0.
     pub log: Vec<Offered>,
 }

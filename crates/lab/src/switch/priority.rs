@@ -1,9 +1,9 @@
-//! The switch before other threads of the host.
+//! Priority of the switch's thread over other threads of the host.
 //!
-//! Where the scheduler has autogroups, a nice value counts within the thread's own only: on a busy host a thread of nice -20 waited
-//! 60 % of the time. The autogroup has a nice value, too, which counts against others. setsid makes a new one; it is raised where
-//! this process has called that, so that nobody else's is changed and nothing is left behind. Real-time
-//! priority is worse: the scheduler takes the CPU away from such a thread for 50 ms of every second in which others wait.
+//! With autogroups, a nice value counts within the thread's autogroup only: on a busy host a thread of nice -20 waited 60 % of the
+//! time. The autogroup's own nice value counts against other groups. It is raised only if this process has called setsid, which
+//! makes a new autogroup, so that no other process is affected. Real-time priority is worse: the scheduler throttles such a
+//! thread for 50 ms of every second in which others wait.
 
 use std::fs;
 

@@ -2,7 +2,7 @@
 
 use super::frame::{self, ETHERNET_BYTES, Header, TCP, Version, be16, checksum_after};
 
-/// What stands before each frame of a packet socket with PACKET_VNET_HDR: `struct virtio_net_hdr`, in the machine's order.
+/// `struct virtio_net_hdr` in the machine's byte order: prefix of each frame of a packet socket with PACKET_VNET_HDR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Offload {
     flags: u8,
@@ -56,7 +56,7 @@ impl Offload {
         self.gso_type != 0
     }
 
-    /// That of one packet: whoever takes it need not compute what the sender left out.
+    /// The header for one packet: the receiver need not compute the checksum that the sender left out.
     pub(super) fn of_one_packet(self) -> Offload {
         if self.flags & NEEDS_CSUM == 0 {
             return Offload::default();
@@ -74,7 +74,7 @@ pub(super) struct Cut<'a> {
     payload_at: usize,
 }
 
-/// Ready to cut; `None`: it is no large TCP frame that the kernel could have made.
+/// Prepares a cut; `None`: the kernel cannot have made this frame as a large TCP frame.
 pub(super) fn cut<'a>(frame: &'a [u8], header: &Header, offload: Offload) -> Option<Cut<'a>> {
     let wanted = match header.version {
         Version::V4 => GSO_TCPV4,

@@ -10,7 +10,7 @@ use libc::{c_int, c_uint, c_void, socklen_t};
 
 use super::segment::OFFLOAD_BYTES;
 
-/// What of a slot of the ring its head takes: the kernel's header, the address, alignment.
+/// Bytes of a ring slot before the frame: the kernel's header, the address, alignment.
 const SLOT_HEAD_BYTES: usize = 128;
 const TPACKET_V2: c_int = 1;
 /// The kernel's stamp of when a packet passed, as PACKET_TIMESTAMP names it.
@@ -19,7 +19,7 @@ const STAMP_OF_SOFTWARE: c_int = 1 << 4;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Frames that one call sends at most. Each is taken by its host before the next: more at once would be late.
 pub(super) const BATCH: usize = 32;
-/// Of the sending socket.
+/// `SO_SNDBUF` of the sending socket.
 const SEND_BUFFER_BYTES: c_int = 32 << 20;
 
 fn done(result: c_int) -> io::Result<()> {
@@ -36,7 +36,7 @@ fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Resul
 
 /// A packet socket that receives nothing until it is bound.
 fn packet_socket() -> io::Result<OwnedFd> {
-    // SAFETY: it makes a descriptor, which is nobody else's.
+    // SAFETY: it makes a new descriptor, which this function owns.
     unsafe {
         let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
         done(fd)?;
@@ -65,9 +65,9 @@ pub(super) struct Received<'a> {
     pub(super) realtime_ns: u64,
     /// The device that it came from.
     pub(super) device: u32,
-    /// What the kernel says of offloads.
+    /// The kernel's `struct virtio_net_hdr`.
     pub(super) offload: &'a [u8; OFFLOAD_BYTES],
-    /// The frame.
+    /// The frame from its Ethernet header on.
     pub(super) bytes: &'a [u8],
     /// Whether it was longer than the ring has room for.
     pub(super) is_cut_off: bool,

@@ -5,7 +5,7 @@ use knee_queue::{Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepCon
 use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
 use knee_run::topology::{Cable, Star};
 
-use super::forward::{Forwarder, Recorded};
+use super::forward::{Forwarder, ForwarderReport};
 use super::frame::tests::{frame_v4, frame_v6};
 use super::segment::{OFFLOAD_BYTES, Offload};
 use super::{Port, SwitchConfig};
@@ -93,7 +93,7 @@ fn marks_of_the_queue_are_in_the_frames() {
     // The first is being sent; the fourth finds two waiting.
     assert_eq!(seen.collect::<Vec<_>>(), [Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::Ce, Ecn::NotEct]);
     forwarder.forget_due(5, |_| {});
-    let Recorded { queues, log, .. } = forwarder.finish();
+    let ForwarderReport { queues, log, .. } = forwarder.finish();
     assert_eq!((queues[0].offered_pkts, queues[0].marked_pkts), (5, 1));
     assert_eq!(
         log.iter().map(|offered| offered.marked).collect::<Vec<_>>(),
@@ -147,7 +147,7 @@ fn samples_come_at_their_times_however_late_the_thread_is() {
         forwarder.take(7, Offload::default(), &frame, Time::from_us(99));
     }
     forwarder.advance(Time::from_us(145));
-    let Recorded { samples, log, .. } = forwarder.finish();
+    let ForwarderReport { samples, log, .. } = forwarder.finish();
     // At 109 us of its own time they are at the port, where each takes 1.032 us: at 110 us the first is being sent.
     let seen: Vec<_> = samples.iter().map(|sample| (sample.at.us(), sample.len_pkts)).collect();
     assert_eq!(seen, [(10, 3), (20, 0), (30, 0), (40, 0)]);

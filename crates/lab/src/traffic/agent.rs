@@ -1,10 +1,9 @@
-//! A traffic program on another machine: orders come in as lines of JSON, answers go out as such.
+//! A traffic program on another machine: commands arrive and answers leave as lines of JSON.
 //!
-//! It begins with [`Answer::Hello`]. Then whoever gives orders finds out how far the clocks are apart ([`Order::Ping`],
-//! [`clock_offset`]), has it prepare ([`Order::Prepare`], answered by [`Answer::Ready`]) and start at a time of its own clock
-//! ([`Order::Start`]). It reports at the end of the run, or soon after [`Order::Stop`]; its connections stay until the next
-//! [`Order::Prepare`], so that none is reset while another machine still counts. When its input ends it stops everything and
-//! leaves. Several runs can follow each other.
+//! It begins with [`Answer::Hello`]. Then the controller measures the clock offset ([`AgentCommand::Ping`], [`clock_offset`]), sends
+//! [`AgentCommand::Prepare`], answered by [`Answer::Ready`], and [`AgentCommand::Start`] with a time of the agent's clock. The agent reports
+//! at the end of the run, or soon after [`AgentCommand::Stop`]. Its connections stay until the next [`AgentCommand::Prepare`], so that none is
+//! reset while another machine still counts. When its input ends it stops everything and exits. Runs can follow each other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,19 +23,19 @@ use super::{Algorithms, Here, Program, TrafficPlan, TrafficReport, clock, device
 use crate::Error;
 use crate::site::settings;
 
-/// Of this protocol: it changes with whatever an older program would not understand.
+/// Version of this protocol. It changes with every change that an older program does not understand.
 pub const PROTOCOL: u32 = 4;
 
-/// What an agent is to do. In lines it is `{"ping":{"id":1}}` and the like.
+/// Command to an agent. As a line: `{"ping":{"id":1}}`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Order {
-    /// Answer at once, with your clock.
+pub enum AgentCommand {
+    /// Answer at once, with the agent's clock.
     Ping {
-        /// Comes back in the answer.
+        /// Repeated in the answer.
         id: u64,
     },
-    /// Leave what was before, and open all that this needs.
+    /// Close the sockets of the last run and open those of the next.
     Prepare(Box<Preparation>),
     /// Run what was prepared.
     Start {
@@ -47,13 +46,13 @@ pub enum Order {
     Stop {},
 }
 
-/// What an agent prepares.
+/// Everything that an agent sets up before a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preparation {
-    /// Algorithms of knee's that it loads for it; the plan names them as the kernel does.
+    /// Algorithms to load; the plan uses their kernel names.
     pub algorithms: Vec<ToLoad>,
-    /// What sides of connections are told.
+    /// Base RTTs of connection ends.
     pub base_rtts: Vec<BaseRtt>,
     /// The agent's machine is host 0.
     pub plan: TrafficPlan,
@@ -63,18 +62,18 @@ pub struct Preparation {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToLoad {
-    /// What the kernel is to call it.
+    /// Name in the kernel.
     pub kernel_name: String,
-    /// Its name in knee.
+    /// Name in knee.
     pub name: String,
-    /// Of one of somebody's own file: what knee made of it where the orders come from, in hexadecimal digits.
+    /// For an algorithm from a file: the object that the controller compiled, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     /// Parameters, each as `name=value`; the others have their defaults.
     pub params: Vec<String>,
 }
 
-/// The RTT without queues that a side is told.
+/// RTT without queues, for one end of a connection.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseRtt {
@@ -85,51 +84,51 @@ pub struct BaseRtt {
     pub base_rtt_us: NonZeroU32,
 }
 
-/// What an agent says.
+/// Answer of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Who it is.
+    /// First line: the machine.
     Hello(Hello),
-    /// To a ping.
+    /// Answer to [`AgentCommand::Ping`].
     Pong {
-        /// Of the ping.
+        /// Identifier of the ping.
         id: u64,
-        /// When it came, by the agent's CLOCK_MONOTONIC.
+        /// Time of arrival, by the agent's CLOCK_MONOTONIC.
         received_ns: u64,
-        /// When this answer left.
+        /// Time of this answer.
         sent_ns: u64,
     },
-    /// It is prepared.
+    /// The preparation is complete.
     Ready {
-        /// Flow, and the port at which its listening side listens here.
+        /// Flow, and the port of its listening side here.
         ports: Vec<(u32, u16)>,
     },
-    /// Every transfer that completes by itself, and whose end this agent sees, has done so.
+    /// Every finite transfer whose end this agent sees has completed.
     Done {},
     /// The run is over.
     Report(Box<TrafficReport>),
-    /// It could not. After an order that it does not understand it leaves.
+    /// The command failed. After a command that it does not understand the agent exits.
     Error {
-        /// In one sentence.
+        /// The reason, in one sentence.
         text: String,
     },
 }
 
-/// A machine, as far as results depend on it. That of an older agent is understood, too: its protocol is what is told of it then.
+/// A machine, as far as results depend on it. An older agent's is understood as well, so that its protocol can be reported.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`PROTOCOL`].
+    /// [`PROTOCOL`] of the agent.
     pub protocol: u32,
-    /// Of knee.
+    /// Version of knee.
     pub version: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// Of the machine.
+    /// Host name.
     pub host: String,
     /// CPUs that it may use.
     pub cores: usize,
-    /// Its network devices.
+    /// Network devices and their settings.
     pub devices: Vec<Device>,
     /// Sysctls that experiments speak of, as `net.ipv4.tcp_ecn`.
     #[serde(default)]
@@ -137,7 +136,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// This machine.
+    /// Describes this machine.
     pub fn this() -> Hello {
         let of_kernel = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
@@ -155,21 +154,21 @@ impl Hello {
     }
 }
 
-/// A ping of an agent and its answer: sent and answered by one clock, received and sent back by the agent's.
+/// Four timestamps of a ping of an agent, as in NTP.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// When the ping left here.
+    /// The ping leaves here.
     pub left_ns: u64,
-    /// [`Answer::Pong`].
+    /// The agent receives it, by its clock ([`Answer::Pong`]).
     pub received_ns: u64,
-    /// [`Answer::Pong`].
+    /// The agent answers, by its clock ([`Answer::Pong`]).
     pub sent_ns: u64,
-    /// When the answer was here.
+    /// The answer arrives here.
     pub back_ns: u64,
 }
 
-/// By how much an agent's clock is ahead of this one, and within how much that is certain, in ns: from the round that took
-/// least, as if both its ways had taken the same time. `None`: there was no round.
+/// Offset of an agent's clock against this one and its uncertainty, in ns, from the fastest round: as in NTP, both
+/// directions are assumed equal. `None`: there was no round.
 pub fn clock_offset(rounds: &[Round]) -> Option<(i64, u64)> {
     let offset = |round: &Round| {
         let took = round
@@ -183,7 +182,7 @@ pub fn clock_offset(rounds: &[Round]) -> Option<(i64, u64)> {
     rounds.iter().map(offset).min().map(|(within_ns, ahead_ns)| (ahead_ns, within_ns))
 }
 
-/// Where answers go, from two threads.
+/// Output for answers, shared by two threads.
 struct Output<W>(Arc<Mutex<W>>);
 
 impl<W: Write> Output<W> {
@@ -192,7 +191,7 @@ impl<W: Write> Output<W> {
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(out, "{text}")
             .and_then(|()| out.flush())
-            .map_err(|why| Error::Failed(format!("answers cannot be written: {why}")))
+            .map_err(|why| Error::Failed(format!("cannot write answers: {why}")))
     }
 }
 
@@ -202,21 +201,21 @@ impl<W> Clone for Output<W> {
     }
 }
 
-/// The orders, one a line.
+/// Input of commands, one per line.
 struct Input<R> {
     lines: R,
     number: u64,
 }
 
 impl<R: BufRead> Input<R> {
-    /// The next order and when it came; `None`: there are no more.
-    fn next(&mut self) -> Result<Option<(Order, u64)>, Error> {
+    /// The next command and its time of arrival; `None`: the input has ended.
+    fn next(&mut self) -> Result<Option<(AgentCommand, u64)>, Error> {
         let mut line = String::new();
         self.number += 1;
         let number = self.number;
         let malformed = |why: String| {
             Error::Failed(format!(
-                "line {number} is no order ({why}): both machines need the same version of knee"
+                "line {number} is no command ({why}): both machines need the same version of knee"
             ))
         };
         match self.lines.read_line(&mut line) {
@@ -225,23 +224,23 @@ impl<R: BufRead> Input<R> {
             Err(why) if why.kind() == io::ErrorKind::InvalidData => {
                 return Err(malformed(why.to_string()));
             }
-            Err(why) => return Err(Error::Failed(format!("orders cannot be read: {why}"))),
+            Err(why) => return Err(Error::Failed(format!("cannot read commands: {why}"))),
         }
         let received_ns = clock::now_ns();
-        let order = serde_json::from_str(&line).map_err(|why| malformed(why.to_string()))?;
-        Ok(Some((order, received_ns)))
+        let command = serde_json::from_str(&line).map_err(|why| malformed(why.to_string()))?;
+        Ok(Some((command, received_ns)))
     }
 }
 
-/// Obeys until the input ends. Transfers, if there are any then, are aborted.
+/// Executes commands until the input ends, then aborts all transfers.
 ///
 /// # Errors
-/// If a line is no order, comes at the wrong time, or answers cannot be written; it has been said to whoever gives orders, too.
+/// If a line is no command, comes at the wrong time, or answers cannot be written. The controller gets the error as well.
 pub fn serve<W: Write + Send + 'static>(input: impl BufRead, output: W) -> Result<(), Error> {
     let output = Output(Arc::new(Mutex::new(output)));
     let result = obey(Input { lines: input, number: 0 }, &output);
     if let Err(why) = &result {
-        // Perhaps nobody listens any more.
+        // The controller may be gone.
         let _ = output.say(&Answer::Error { text: why.to_string() });
     }
     result
@@ -264,27 +263,27 @@ fn obey<W: Write + Send + 'static>(
         prepared = match work_on(*preparation, &mut input, output) {
             Ok(Next::Prepare(preparation)) => Some(preparation),
             Ok(Next::Leave) => return Ok(()),
-            Err(Trouble::Here(why)) => {
+            Err(AgentFailure::Machine(why)) => {
                 output.say(&Answer::Error { text: why.to_string() })?;
                 None
             }
-            Err(Trouble::WithOrders(why)) => return Err(why),
+            Err(AgentFailure::Controller(why)) => return Err(why),
         };
     }
 }
 
-/// What comes after a preparation and its run.
+/// How a preparation ends.
 enum Next {
     Prepare(Box<Preparation>),
     Leave,
 }
 
-/// Why there was none.
-enum Trouble {
-    /// This machine cannot do it; there may be other orders.
-    Here(Error),
-    /// Whoever gives orders is not understood, or is gone.
-    WithOrders(Error),
+/// Failure of a preparation.
+enum AgentFailure {
+    /// This machine cannot do it; other commands may follow.
+    Machine(Error),
+    /// The controller sent no valid command, or is gone.
+    Controller(Error),
 }
 
 fn pong(id: u64, received_ns: u64) -> Answer {
@@ -295,37 +294,38 @@ fn next_preparation(
     input: &mut Input<impl BufRead>,
     output: &Output<impl Write>,
 ) -> Result<Option<Box<Preparation>>, Error> {
-    while let Some((order, received_ns)) = input.next()? {
-        match order {
-            Order::Ping { id } => output.say(&pong(id, received_ns))?,
-            Order::Prepare(preparation) => return Ok(Some(preparation)),
-            Order::Start { .. } => {
-                return Err(Error::Failed("it cannot start what was not prepared".to_owned()));
+    while let Some((command, received_ns)) = input.next()? {
+        match command {
+            AgentCommand::Ping { id } => output.say(&pong(id, received_ns))?,
+            AgentCommand::Prepare(preparation) => return Ok(Some(preparation)),
+            AgentCommand::Start { .. } => {
+                return Err(Error::Failed("it got start before prepare".to_owned()));
             }
             // After a preparation that failed.
-            Order::Stop {} => {}
+            AgentCommand::Stop {} => {}
         }
     }
     Ok(None)
 }
 
-/// From a preparation to the next one, or the end.
+/// Carries out a preparation until the next one, or the end.
 fn work_on<W: Write + Send + 'static>(
     preparation: Preparation,
     input: &mut Input<impl BufRead>,
     output: &Output<W>,
-) -> Result<Next, Trouble> {
-    let loaded = load(&preparation.algorithms).map_err(Trouble::Here)?;
+) -> Result<Next, AgentFailure> {
+    let loaded = load(&preparation.algorithms).map_err(AgentFailure::Machine)?;
     let base_rtts = preparation.base_rtts.iter();
     let base_rtts = base_rtts.map(|told| ((told.flow, told.listens), told.base_rtt_us)).collect();
     let algorithms = Algorithms::new(loaded.iter().collect(), base_rtts);
-    let mut program = prepare(preparation.plan, Here::new(algorithms)).map_err(Trouble::Here)?;
+    let mut program =
+        prepare(preparation.plan, Here::new(algorithms)).map_err(AgentFailure::Machine)?;
     let ports = program.ports();
     let tell = output.clone();
     program.on_done(move || {
         let _ = tell.say(&Answer::Done {});
     });
-    output.say(&Answer::Ready { ports }).map_err(Trouble::WithOrders)?;
+    output.say(&Answer::Ready { ports }).map_err(AgentFailure::Controller)?;
     let stop = AtomicBool::new(false);
     let (start, started) = mpsc::channel();
     thread::scope(|scope| {
@@ -334,7 +334,7 @@ fn work_on<W: Write + Send + 'static>(
         let next = follow(input, output, start, stop);
         // Whatever it is, this run is over.
         stop.store(true, Ordering::Relaxed);
-        next.map_err(Trouble::WithOrders)
+        next.map_err(AgentFailure::Controller)
     })
 }
 
@@ -362,7 +362,7 @@ fn load(algorithms: &[ToLoad]) -> Result<Vec<Loaded>, Error> {
     algorithms.iter().map(|wanted| load(wanted).map_err(Error::Failed)).collect()
 }
 
-/// The algorithm of an object that came with the orders, held to what knee makes of files as any other.
+/// The algorithm of an object that came with the preparation, checked like any other file.
 fn of_object(name: &str, digits: &str) -> Result<Embedded, String> {
     let bytes = from_hex(digits).ok_or_else(|| format!("{name}: its object is cut short"))?;
     Embedded::of_object(Path::new(name), &bytes).map_err(|why| why.to_string())
@@ -389,12 +389,12 @@ fn run<W: Write>(
 ) {
     if let Ok(zero_ns) = started.recv() {
         let report = program.run(zero_ns, stop);
-        // If nobody listens any more the input ends, too, and that ends this.
+        // If the controller is gone, the input ends as well.
         let _ = output.say(&Answer::Report(Box::new(report)));
     }
 }
 
-/// Takes orders while a program is ready, at work, or done.
+/// Executes commands while a program is ready, running or done.
 fn follow(
     input: &mut Input<impl BufRead>,
     output: &Output<impl Write>,
@@ -402,17 +402,17 @@ fn follow(
     stop: &AtomicBool,
 ) -> Result<Next, Error> {
     let mut start = Some(start);
-    while let Some((order, received_ns)) = input.next()? {
-        match order {
-            Order::Ping { id } => output.say(&pong(id, received_ns))?,
-            Order::Prepare(preparation) => return Ok(Next::Prepare(preparation)),
-            Order::Start { zero_ns } => {
+    while let Some((command, received_ns)) = input.next()? {
+        match command {
+            AgentCommand::Ping { id } => output.say(&pong(id, received_ns))?,
+            AgentCommand::Prepare(preparation) => return Ok(Next::Prepare(preparation)),
+            AgentCommand::Start { zero_ns } => {
                 let start =
-                    start.take().ok_or_else(|| Error::Failed("it has been started".to_owned()))?;
+                    start.take().ok_or_else(|| Error::Failed("it got start twice".to_owned()))?;
                 // Its thread waits for nothing else.
                 let _ = start.send(zero_ns);
             }
-            Order::Stop {} => stop.store(true, Ordering::Relaxed),
+            AgentCommand::Stop {} => stop.store(true, Ordering::Relaxed),
         }
     }
     Ok(Next::Leave)
@@ -430,7 +430,7 @@ mod tests {
             sent_ns,
             back_ns,
         };
-        // 1000 ahead; 100 there, 100 back, 50 in between. The other one was held up for 900 on its way back.
+        // 1000 ahead; 100 there, 100 back, 50 in between. The other answer was delayed by 900.
         let rounds = [round(0, 1100, 1150, 1150), round(2000, 3100, 3150, 2250)];
         assert_eq!(clock_offset(&rounds), Some((1000, 100)));
         assert_eq!(clock_offset(&[]), None);
@@ -469,11 +469,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_ends_it_in_a_sentence() {
+    fn an_unknown_command_ends_it_in_a_sentence() {
         for (lines, wanted) in [
-            ("{\"ping\":{\"id\":1}}\nhello\n", "line 2 is no order"),
+            ("{\"ping\":{\"id\":1}}\nhello\n", "line 2 is no command"),
             ("{\"dance\":{}}\n", "unknown variant `dance`"),
-            ("{\"start\":{\"zero_ns\":1}}\n", "it cannot start what was not prepared"),
+            ("{\"start\":{\"zero_ns\":1}}\n", "it got start before prepare"),
             ("{\"prepare\":{\"algorithms\":[]}}\n", "missing field `base_rtts`"),
         ] {
             let (result, text) = answers_to(lines);
@@ -484,11 +484,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_prepared_is_said_and_the_next_order_is_taken() {
+    fn a_failed_preparation_is_reported_and_the_next_command_is_taken() {
         let plan = TrafficPlan { end_ns: 1, ..TrafficPlan::default() };
         let prepare = |algorithms| {
             let preparation = Preparation { algorithms, base_rtts: Vec::new(), plan: plan.clone() };
-            serde_json::to_string(&Order::Prepare(Box::new(preparation))).unwrap()
+            serde_json::to_string(&AgentCommand::Prepare(Box::new(preparation))).unwrap()
         };
         let to_load = |name: &str, object: Option<&str>| ToLoad {
             kernel_name: "x".to_owned(),

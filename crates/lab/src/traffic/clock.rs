@@ -1,4 +1,4 @@
-//! The clocks of a traffic program. It is the one that lives in real time: here, and nowhere else, they are read.
+//! The clocks of a traffic program; no other file of it reads them.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -6,7 +6,7 @@ fn ns(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// CLOCK_MONOTONIC.
+/// CLOCK_MONOTONIC, in ns.
 pub(crate) fn now_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
 }

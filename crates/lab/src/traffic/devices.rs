@@ -1,4 +1,4 @@
-//! What the network devices of a machine are set to: part of the record of an experiment there.
+//! Settings of a machine's network devices, recorded with each experiment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,10 +31,10 @@ const COALESCING: [(&str, usize); 6] = [
 const SETTINGS: [&str; 5] =
     ["mtu", "speed", "tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs"];
 
-/// A network device. What it does not tell is left out.
+/// A network device. Settings that it does not report are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// As the machine calls it.
+    /// Name on the machine.
     pub name: String,
     pub driver: Option<String>,
     /// `tso`, `gso`, `gro`, `lro`, checksums: whether they are on.

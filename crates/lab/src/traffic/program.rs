@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use knee_traffic::Fault;
 use rustix::net;
 
+use super::environment::Environment;
 use super::sockets::{Sockets, raise_file_limit};
-use super::surroundings::Surroundings;
 use super::{TrafficPlan, TrafficReport, clock};
 use crate::Error;
 
 /// A traffic program that is ready: its sockets are open, and it listens. Whatever it still holds is aborted when it is dropped.
-pub struct Program<S: Surroundings>(knee_traffic::Program<Sockets<S>>);
+pub struct Program<S: Environment>(knee_traffic::Program<Sockets<S>>);
 
 /// Opens, binds and listens: after this nothing is left to do but to wait for time 0.
 ///
 /// # Errors
-/// What the plan cannot mean, and what the kernel refuses.
-pub fn prepare<S: Surroundings>(plan: TrafficPlan, surroundings: S) -> Result<Program<S>, Error> {
+/// If the plan is contradictory or the kernel refuses a socket.
+pub fn prepare<S: Environment>(plan: TrafficPlan, environment: S) -> Result<Program<S>, Error> {
     raise_file_limit(plan.flows.len() as u64 * 3 + plan.pings.len() as u64 + 64);
-    let sockets = Sockets::new(surroundings)?;
+    let sockets = Sockets::new(environment)?;
     let program = knee_traffic::prepare(plan, sockets);
     let mut program = program.map_err(|why| match why {
         Fault::Plan(why) => Error::Failed(why),
@@ -34,8 +34,8 @@ pub fn prepare<S: Surroundings>(plan: TrafficPlan, surroundings: S) -> Result<Pr
     Ok(Program(program))
 }
 
-impl<S: Surroundings> Program<S> {
-    /// The ports at which it listens, by the number of the flow.
+impl<S: Environment> Program<S> {
+    /// Listening ports, by flow.
     pub fn ports(&self) -> Vec<(u32, u16)> {
         let ports = self.0.listeners().filter_map(|(flow, listener)| {
             let at = SocketAddr::try_from(net::getsockname(listener).ok()?).ok()?;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use knee_traffic::{AGAIN, Errno, Happened, Opened, Os, PingSocket};
+use knee_traffic::{AGAIN, Errno, Opened, Os, PingSocket, SocketEvent};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno as Answer;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -16,7 +16,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::{FlowPlan, PingPlan, SocketKind, Surroundings, clock, sys};
+use super::{Environment, FlowPlan, PingPlan, SocketKind, clock, sys};
 use crate::Error;
 use crate::error::failed;
 
@@ -27,38 +27,38 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 const SINK_BYTES: usize = 16 << 20;
 /// Events of epoll at a time.
 const EVENTS: usize = 64;
-/// So often it looks whether it shall stop.
+/// Period of checks of the stop flag, ns.
 const LOOK_NS: i64 = 20_000_000;
 /// For what the timer is set before the run, only so that it has been set once.
 const LATER_NS: u64 = 1_000_000_000;
 /// The timer's token; others are smaller.
 const TIMER: u64 = u64::MAX;
-/// So long before something that must be on time the program stops sleeping: waking up takes a few us, and some tens on a busy
+/// Time before an urgent event when the program polls instead of sleeping, ns: waking up takes a few us, some tens on a busy
 /// machine.
 const SPIN_NS: u64 = 50_000;
 
 /// The kernel, and what surrounds the program.
 pub(super) struct Sockets<S> {
-    pub(super) surroundings: S,
+    pub(super) environment: S,
     /// Time 0 of the run, by CLOCK_MONOTONIC.
     pub(super) zero_ns: u64,
-    /// Is told once that all is done.
+    /// Called once when all transfers have completed.
     pub(super) on_done: Option<Box<dyn FnOnce() + Send>>,
     epoll: OwnedFd,
     timer: Timer,
     sink: Vec<u8>,
-    /// Values of algorithms that nobody has asked for yet, by flow.
+    /// Values of algorithms from the last reading, by flow, until they are asked for.
     inside: HashMap<u32, Vec<u64>>,
 }
 
-impl<S: Surroundings> Sockets<S> {
-    pub(super) fn new(surroundings: S) -> Result<Sockets<S>, Error> {
+impl<S: Environment> Sockets<S> {
+    pub(super) fn new(environment: S) -> Result<Sockets<S>, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll"))?;
         let timer = Timer::new().map_err(failed("a timer"))?;
         let data = EventData::new_u64(TIMER);
         epoll::add(&epoll, &timer.timer, data, EventFlags::IN).map_err(failed("epoll"))?;
         Ok(Sockets {
-            surroundings,
+            environment,
             zero_ns: 0,
             on_done: None,
             epoll,
@@ -68,9 +68,9 @@ impl<S: Surroundings> Sockets<S> {
         })
     }
 
-    /// What is done for the first time takes longest.
+    /// Sets the timer once before the run: the first call takes longest.
     pub(super) fn warm_up(&mut self) {
-        self.surroundings.inside();
+        self.environment.inside();
         self.timer.arm(clock::now_ns().saturating_add(LATER_NS), false);
         let _ = clock::realtime_ahead_ns();
     }
@@ -91,7 +91,7 @@ impl<S: Surroundings> Sockets<S> {
         for (host, indices) in by_host {
             let kind = |index: &usize| SocketKind::Tcp { ipv6: flows[*index].to_address.is_ipv6() };
             let kinds: Vec<_> = indices.iter().map(kind).collect();
-            let opened = self.surroundings.open(host, &kinds);
+            let opened = self.environment.open(host, &kinds);
             let opened = opened.map_err(failed(format!("sockets of host {host}")))?;
             for (index, socket) in indices.into_iter().zip(opened) {
                 sockets[index] = Some(socket);
@@ -101,7 +101,7 @@ impl<S: Surroundings> Sockets<S> {
     }
 }
 
-/// As far as it may; what is missing is told by the socket that does not open.
+/// Raises the limit on open files as far as permitted; a socket that does not open reports the rest.
 pub(super) fn raise_file_limit(needed: u64) {
     let now = getrlimit(Resource::Nofile);
     if now.current.is_some_and(|current| current < needed) {
@@ -113,7 +113,7 @@ pub(super) fn raise_file_limit(needed: u64) {
     }
 }
 
-/// What both sides of a flow are given.
+/// Socket options of both sides of a flow.
 fn set_up(socket: BorrowedFd<'_>, own: IpAddr, dscp: u8, flow: &FlowPlan) -> io::Result<()> {
     // Killed or not, this program leaves no connection behind.
     sockopt::set_socket_linger(socket, Some(Duration::ZERO))?;
@@ -143,7 +143,7 @@ fn answer(why: Answer) -> Errno {
     if why == Answer::INTR { AGAIN } else { Errno(why.raw_os_error()) }
 }
 
-impl<S: Surroundings> Os for Sockets<S> {
+impl<S: Environment> Os for Sockets<S> {
     type Socket = OwnedFd;
     type Error = Error;
 
@@ -159,7 +159,7 @@ impl<S: Surroundings> Os for Sockets<S> {
             let (one, other) = (&connecting[index], &listening[index]);
             for (socket, listens) in [(one, false), (other, true)] {
                 if let Some(socket) = socket {
-                    self.surroundings.give(flow, listens, socket.as_fd())?;
+                    self.environment.give(flow, listens, socket.as_fd())?;
                 }
             }
             let what = format!("flow {}, {} port {}", flow.flow, flow.to_address, flow.port);
@@ -188,7 +188,7 @@ impl<S: Surroundings> Os for Sockets<S> {
     fn open_ping(&mut self, ping: &PingPlan) -> Result<PingSocket<OwnedFd>, Error> {
         let kind = SocketKind::Ping { ipv6: ping.to_address.is_ipv6() };
         let what = format!("ping {}: a socket for ICMP at host {}", ping.ping, ping.from);
-        let opened = self.surroundings.open(ping.from, &[kind]).map_err(failed(&what))?;
+        let opened = self.environment.open(ping.from, &[kind]).map_err(failed(&what))?;
         let socket = opened.into_iter().next().ok_or(Error::Failed(what))?;
         let is_raw = set_up_ping(ping, socket.as_fd())
             .map_err(failed(format!("ping {} to {}", ping.ping, ping.to_address)))?;
@@ -198,7 +198,7 @@ impl<S: Surroundings> Os for Sockets<S> {
     }
 
     fn look_into(&mut self, flow: &FlowPlan, socket: &OwnedFd) -> Result<(), Error> {
-        self.surroundings.watch(flow, socket.as_fd())
+        self.environment.watch(flow, socket.as_fd())
     }
 
     fn has_begun(&mut self) -> bool {
@@ -209,7 +209,7 @@ impl<S: Surroundings> Os for Sockets<S> {
         clock::now_ns().saturating_sub(self.zero_ns)
     }
 
-    fn wait(&mut self, until_ns: u64, is_urgent: bool, happened: &mut Vec<Happened>) {
+    fn wait(&mut self, until_ns: u64, is_urgent: bool, happened: &mut Vec<SocketEvent>) {
         let sleeps = self.timer.arm(self.zero_ns.saturating_add(until_ns), is_urgent);
         let timeout = Timespec { tv_sec: 0, tv_nsec: if sleeps { LOOK_NS } else { 0 } };
         let nothing = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
@@ -219,7 +219,7 @@ impl<S: Surroundings> Os for Sockets<S> {
         // Copied: the struct is packed.
         let told = events[..count].iter().map(|event| (event.data.u64(), event.flags));
         let told = told.filter(|(token, _)| *token != TIMER);
-        happened.extend(told.map(|(token, flags)| Happened { token, events: flags.bits() }));
+        happened.extend(told.map(|(token, flags)| SocketEvent { token, events: flags.bits() }));
     }
 
     fn on_done(&mut self) {
@@ -256,7 +256,7 @@ impl<S: Surroundings> Os for Sockets<S> {
         sockopt::socket_error(socket).and_then(|error| error).map_err(answer)
     }
 
-    /// Whoever else calls is sent away.
+    /// Closes connections from other addresses.
     fn accept(&mut self, listener: &OwnedFd, flow: &FlowPlan) -> Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, from) = match net::acceptfrom_with(listener, flags) {
@@ -308,11 +308,11 @@ impl<S: Surroundings> Os for Sockets<S> {
     fn init_called(&mut self, socket: &OwnedFd) -> Option<bool> {
         // One that has left for another algorithm is asked by that one's name.
         let algorithm = self.algorithm(socket);
-        self.surroundings.init_called(&algorithm, socket.as_fd())
+        self.environment.init_called(&algorithm, socket.as_fd())
     }
 
     fn look_inside(&mut self) {
-        self.inside = self.surroundings.inside().into_iter().collect();
+        self.inside = self.environment.inside().into_iter().collect();
     }
 
     fn inside(&mut self, flow: &FlowPlan, _socket: &OwnedFd) -> Vec<u64> {
@@ -320,14 +320,14 @@ impl<S: Surroundings> Os for Sockets<S> {
     }
 
     fn leave(&mut self, socket: &OwnedFd) {
-        self.surroundings.leave(socket.as_fd());
+        self.environment.leave(socket.as_fd());
     }
 
     fn send_ping(&mut self, socket: &OwnedFd, packet: &[u8]) {
         let _ = net::send(socket, packet, SendFlags::DONTWAIT);
     }
 
-    /// Its time is the kernel's stamp, at which the host got it.
+    /// Receives a ping; its time is the kernel's receive timestamp.
     fn receive_ping(
         &mut self,
         socket: &OwnedFd,

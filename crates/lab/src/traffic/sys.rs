@@ -29,12 +29,12 @@ fn set<T: Copy>(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: T) -
     done(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) })
 }
 
-/// `SO_RCVLOWAT`.
+/// Sets `SO_RCVLOWAT`, in bytes.
 pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes.min(i32::MAX as u32))
 }
 
-/// `SO_MAX_PACING_RATE`.
+/// Sets `SO_MAX_PACING_RATE`, in bytes per second.
 pub(super) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes_per_sec: u64) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_sec)
 }
@@ -130,7 +130,7 @@ pub(super) fn ethtool<const WORDS: usize>(
         *to = from as libc::c_char;
     }
     call.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
-    // SAFETY: both requests live as long as the call; whoever calls gives one as long as its command has it.
+    // SAFETY: both requests outlive the call; the caller passes one of its command's length.
     done(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut call) })?;
     Ok(request)
 }

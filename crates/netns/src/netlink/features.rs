@@ -1,4 +1,4 @@
-//! What devices do for the network stack (ethtool's features), by the kernel's names.
+//! Features of devices (ethtool's), by the kernel's names.
 
 use std::io;
 

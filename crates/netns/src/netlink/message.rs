@@ -18,7 +18,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Of this kind, with these flags, the fixed part of its family, whose length is a multiple of 4, and its attributes.
+    /// A message of this kind and flags, with its family's fixed part (length a multiple of 4) and attributes.
     pub fn new(kind: u16, flags: u16, fixed: &[u8], attributes: &Attributes) -> Message {
         debug_assert_eq!(fixed.len() % 4, 0, "fixed parts are whole words");
         let len = (HEADER_BYTES + fixed.len() + attributes.0.len()) as u32;
@@ -124,10 +124,10 @@ pub struct Answer {
     /// Such as `RTM_NEWROUTE`.
     pub kind: u16,
     pub(super) flags: u16,
-    /// Of the request that it answers, and the socket that sent that.
+    /// Sequence number and port of the request that it answers.
     pub(super) number: u32,
     pub(super) port: u32,
-    /// What is behind the header: the family's fixed part and attributes.
+    /// Body after the header: the family's fixed part and attributes.
     pub body: Vec<u8>,
 }
 

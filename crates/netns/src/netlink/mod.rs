@@ -43,7 +43,7 @@ const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_CREATE: u16 = 0x400;
 
-/// What is sent at once at most; a message of its own may be longer.
+/// Largest batch of messages; a single message may be longer.
 const BATCH_BYTES: usize = 32 << 10;
 /// The kernel's answers fit.
 const ANSWER_BYTES: usize = 64 << 10;
@@ -54,7 +54,7 @@ const LIST_ATTEMPTS: usize = 10;
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
-    /// What the kernel calls this socket.
+    /// Netlink port of this socket.
     port: u32,
     /// The number of the latest request.
     number: Cell<u32>,
@@ -153,7 +153,7 @@ impl Netlink {
                 return Ok(all);
             }
         }
-        Err(io::Error::other("what is listed does not stop changing"))
+        Err(io::Error::other("the listing keeps changing; try again"))
     }
 
     /// None if something changed between the parts of the list, which may lack some.
@@ -301,7 +301,7 @@ mod tests {
             say(&kernel, (NLMSG_DONE, 0), number, PORT, 0);
         }
         let why = netlink.list(&request()).unwrap_err();
-        assert_eq!(why.to_string(), "what is listed does not stop changing");
+        assert_eq!(why.to_string(), "the listing keeps changing; try again");
         assert_eq!(times_asked(&kernel), LIST_ATTEMPTS);
     }
 }

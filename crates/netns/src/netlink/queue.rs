@@ -1,4 +1,4 @@
-//! Queueing disciplines.
+//! Messages on queue disciplines (`RTM_NEWQDISC` and others), and their statistics.
 
 use std::io;
 
@@ -49,7 +49,7 @@ pub enum Queue {
         rate_bytes_per_sec: u64,
         /// Depth of its bucket; no packet may be longer.
         burst_bytes: u32,
-        /// What each packet costs beside its own bytes.
+        /// Bytes added to each packet's length.
         overhead_bytes: u16,
         /// Most that wait.
         limit_bytes: u32,
@@ -150,7 +150,7 @@ pub fn ask_queue(index: u32, handle: u32, parent: u32) -> Message {
     Message::new(RTM_GETQDISC, NLM_F_ECHO, &fixed, &Attributes::default())
 }
 
-/// What a queue has counted.
+/// Counters of a queue discipline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Number of its device.
@@ -169,14 +169,14 @@ pub struct QueueStats {
     pub backlog_pkts: u32,
     /// Bytes that wait.
     pub backlog_bytes: u32,
-    /// What its discipline takes for too much: of RED, packets that were above a threshold.
+    /// Packets over the discipline's limit; for RED, packets above a threshold.
     pub overlimits: u64,
-    /// What only its kind counts, a structure of the kernel's (`pkt_sched.h`); empty where it counts nothing.
+    /// Counters of its kind, a kernel structure (`pkt_sched.h`); empty if it has none.
     pub own: Vec<u8>,
 }
 
 impl QueueStats {
-    /// Of the body of an answer (`RTM_NEWQDISC`); none if it is not whole.
+    /// Reads them from the body of `RTM_NEWQDISC`; `None`: it is incomplete.
     pub fn read(body: &[u8]) -> Option<QueueStats> {
         let mut stats = QueueStats {
             index: word(body, 4)?,

@@ -59,7 +59,7 @@ fn ifinfomsg(index: u32, set: u32, of: u32) -> Vec<u8> {
     [0, index, set, of].iter().flat_map(|number| number.to_ne_bytes()).collect()
 }
 
-/// What is set at a device; what is `None` or `false` is left as it is.
+/// Changes of a device; `None` and `false` leave a property as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkSettings {
     /// Largest packet, bytes.
@@ -68,9 +68,9 @@ pub struct LinkSettings {
     pub tx_queue_pkts: Option<u32>,
     /// Segments in a packet that is handed to it, at most.
     pub gso_max_segs: Option<u32>,
-    /// Its MAC address.
+    /// MAC address.
     pub mac: Option<[u8; 6]>,
-    /// It never asks who has an address and never answers: every neighbour is told to it.
+    /// No ARP or neighbour discovery (`IFF_NOARP`): neighbours are static.
     pub no_arp: bool,
     /// It is switched on.
     pub up: bool,
@@ -102,22 +102,22 @@ pub fn set_link(index: u32, settings: &LinkSettings) -> Message {
     Message::new(RTM_NEWLINK, 0, &ifinfomsg(index, flags, flags), &settings.attributes())
 }
 
-/// A device that is not there yet.
+/// A device to create.
 #[derive(Clone, Debug)]
 pub struct NewLink<'a> {
     /// The number that it gets; 0: one that the kernel chooses.
     pub index: u32,
     pub name: &'a str,
-    /// Its kind, such as `ifb`.
+    /// Kind of device, such as `ifb`.
     pub kind: &'a str,
     /// Whatever else is set from the start.
     pub settings: LinkSettings,
-    /// What its kind is told.
+    /// Attributes of its kind (`IFLA_INFO_DATA`).
     pub data: Attributes,
 }
 
 impl NewLink<'_> {
-    /// Makes it.
+    /// The message that creates the device.
     pub fn message(&self) -> Message {
         let named = Attributes::default().with_name(IFLA_IFNAME, self.name);
         self.with(&named.with_all(&self.settings.attributes()))
@@ -262,12 +262,10 @@ pub fn add_neighbour(index: u32, ip: IpAddr, mac: [u8; 6]) -> Message {
     Message::new(RTM_NEWNEIGH, NLM_F_CREATE, &fixed, &attributes)
 }
 
-/// What a device has counted.
+/// Counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Packets received.
     pub rx_pkts: u64,
-    /// Packets sent.
     pub tx_pkts: u64,
     /// Received packets that were dropped before any protocol saw them.
     pub rx_dropped_pkts: u64,
@@ -278,7 +276,7 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    /// Of the body of an answer (`RTM_NEWLINK`); none if it is not whole.
+    /// Reads them from the body of `RTM_NEWLINK`; `None`: it is incomplete.
     pub fn read(body: &[u8]) -> Option<LinkStats> {
         let mut found = attributes(body.get(IFINFOMSG_BYTES..)?);
         let (_, value) = found.find(|(kind, _)| *kind == IFLA_STATS64)?;

@@ -7,45 +7,45 @@ use crate::model::{Event, EventKind, Finding, Round, Severity};
 
 pub(super) const DELAYED: Kind = Kind {
     name: "delayed-ack",
-    usually_means: "The window is one packet, or a short write waits behind another (Nagle), so the receiver's delayed-ACK timer \
-                    runs out before there is a second packet to acknowledge.",
-    try_this: "Set TCP_NODELAY or write in one piece, keep windows above one packet (fewer connections, a larger K), run a kernel \
-               whose DCTCP acknowledges at once when CE changes (4.18 and later), or quickack on the route.",
+    usually_means: "The window is one packet, or Nagle's algorithm holds back a short write: the delayed-ACK timer expires \
+                    before a second packet arrives.",
+    try_this: "Set TCP_NODELAY, keep windows above one packet (fewer connections, a larger K), run Linux 4.18 or later (DCTCP \
+               acknowledges changes of CE at once), or set quickack on the route.",
     severity: Severity::Severe,
 };
 
 pub(super) const LEFT_OUT: Kind = Kind {
     name: "ack-left-out",
-    usually_means: "The receiver took the last packet and answered with an ACK that does not cover it, as DCTCP receivers of Linux \
-                    4.0 to 4.17 did at a change of CE, and so the sender had to wait for a timer.",
-    try_this: "Update the receiver's kernel (4.18 and later have the fixes), and keep SACK and tail loss probes on meanwhile.",
+    usually_means: "The receiver got the last packet but its ACK does not cover it (DCTCP receivers of Linux 4.0 to 4.17 at a \
+                    change of CE), so the sender waits for a timer.",
+    try_this: "Update the receiver's kernel to 4.18 or later, and keep SACK and tail loss probes on meanwhile.",
     severity: Severity::Severe,
 };
 
 /// The same where the receiver took its time.
 const BEYOND_TIMER: Kind = Kind {
-    usually_means: "The receiver waits with the ACK of a single packet for a second one, and its delayed ACK takes longer than the \
-                    sender's timer, whose floor is lower than usual.",
-    try_this: "Raise the sender's floor above the receiver's delayed ACK (ip route change ... rto_min; 40 ms and more in Linux), or have \
-               the receiver acknowledge at once (quickack on the route).",
+    usually_means: "The receiver delays the ACK of a single packet for longer than the sender's retransmission timer, whose \
+                    minimum is lower than usual.",
+    try_this: "Raise the sender's minimum RTO above the receiver's delayed ACK (ip route change ... rto_min; at least 40 ms in \
+               Linux), or set quickack on the receiver's route.",
     ..LEFT_OUT
 };
 
 pub(super) const STRETCH: Kind = Kind {
     name: "stretch-acks",
-    usually_means: "The receiver merges packets before TCP sees them (GRO, LRO), its device waits between interrupts, or its \
-                    application reads late, and Linux acknowledges when it reads.",
-    try_this: "Nothing if rates and queues are fine; else pace the sender (fq), since each such ACK lets a burst go; where the receiver \
-               merges (ethtool -k), lower gro_flush_timeout and receive coalescing; where it does not, see why its application is late.",
+    usually_means: "The receiver merges packets before TCP (GRO, LRO), its device coalesces interrupts, or its application \
+                    reads late and Linux acknowledges on reads.",
+    try_this: "Nothing if rates and queues are fine. Otherwise pace the sender (fq): each such ACK releases a burst. If the \
+               receiver merges (ethtool -k), lower gro_flush_timeout and coalescing; if not, check its application.",
     severity: Severity::Note,
 };
 
 pub(super) const BROKEN_MERGING: Kind = Kind {
     name: "gro-broken-by-marks",
-    usually_means: "Packets merge only with those of the same ECN field, so marks on some of them cut what GRO could merge, and \
-                    the receiver pays with packets and ACKs.",
-    try_this: "Count the receiver's CPU time beside the share of marks; a marking that comes in runs (a step at dequeue, a larger K) \
-               breaks less than a random one.",
+    usually_means: "GRO merges packets with the same ECN field only: marks on some of them break merges, so the receiver \
+                    handles more packets and sends more ACKs.",
+    try_this: "Compare the receiver's CPU time with the share of marks. Marks in runs (a step at dequeue, a larger K) break \
+               fewer merges than random ones.",
     severity: Severity::Costs,
 };
 
@@ -85,8 +85,8 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
     let short = waits.iter().filter(|event| event.inflight_bytes < view.mss()).count();
     let at_least = view.at_least(&[EventKind::DelayedAck]);
     let summary = format!(
-        "The sender stood still {at_least}{} times, for {} or so, until an ACK came that no second packet hastened: {at_least}{} or {} of \
-         the flow's time ({short} of them behind less than a full segment).",
+        "The sender waited {at_least}{} times for a delayed ACK, about {} each: {at_least}{} or {} of the flow's time ({short} \
+         of the waits follow less than a full segment).",
         waits.len(),
         time(typical),
         time(in_all),
@@ -94,7 +94,7 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
     );
     let evidence = waits.iter().take(SHOWN).map(|event| {
         let data = event.earlier.map_or_else(String::new, |earlier| format!(" of {earlier}"));
-        view.evidence(event.number, format!("the ACK{data}, {} late", time(event.lasted_ns)))
+        view.evidence(event.number, format!("the ACK{data}, delayed by {}", time(event.lasted_ns)))
     });
     Some(view.finding(&DELAYED, summary, evidence.collect(), 0.9))
 }
@@ -105,7 +105,7 @@ pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     let says_so =
         |proof: &Event| proof.earlier == Some(event.number) && proof.number != event.number;
     if view.events(EventKind::Spurious).any(says_so) {
-        return Some("and the receiver says that it had it");
+        return Some("and the receiver reports a duplicate (DSACK)");
     }
     // A receiver with SACK would have said so, and one without it mostly says again what it said before: else the packet was lost
     // behind the point, unless that is the receiver's own device.
@@ -114,13 +114,12 @@ pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     let is_alone = event.inflight_bytes <= view.mss();
     let was_answered = (is_alone && event.duplicate_acks > 0) || view.is_receivers_device;
     if view.is_near_receiver && event.earlier.is_some() && cannot_say && was_answered {
-        return Some("which had arrived here and was not acknowledged");
+        return Some("which arrived here and was not acknowledged");
     }
     // With SACKs one segment may be missing and others beyond it cause that.
     let repeats = is_alone && event.duplicate_acks > 0;
-    (repeats && view.flow.handshake.has_sack == Some(false)).then_some(
-        "after an ACK that only its arrival could have caused, and that did not cover it",
-    )
+    (repeats && view.flow.handshake.has_sack == Some(false))
+        .then_some("after an ACK that its arrival caused but that does not cover it")
 }
 
 /// Segments that a timer retransmitted although they had arrived: connection, whether `a` sent them, first byte.
@@ -154,23 +153,23 @@ pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
     };
     let delayed = found.iter().filter(|(event, _)| is_delayed(event)).count();
     let (kind, why) = match 2 * delayed > found.len() {
-        true => (BEYOND_TIMER, "its ACK was delayed for longer than the sender's timer"),
-        false => (LEFT_OUT, "its ACK was left out"),
+        true => (BEYOND_TIMER, "the receiver delayed its ACK for longer than the sender's timer"),
+        false => (LEFT_OUT, "the receiver did not acknowledge it"),
     };
     // A probe is no more than a packet too many.
     let severity = if timeouts == 0 { Severity::Costs } else { kind.severity };
     let kind = Kind { severity, ..kind };
     let at_least = view.at_least(&[EventKind::Rto, EventKind::TailLossProbe]);
     let summary = format!(
-        "The last packet in flight arrived {at_least}{} times, and {why}: {timeouts} timeouts and {} probes sent it again, after {} in \
-         the median.",
+        "The last packet in flight arrived {at_least}{} times, but {why}: {timeouts} timeouts and {} probes retransmitted it, \
+         after {} in the median.",
         found.len(),
         found.len() - timeouts,
         time(typical),
     );
     let evidence = found.iter().take(SHOWN).map(|(event, why)| {
         let original = event.earlier.map_or_else(String::new, |earlier| format!(" {earlier}"));
-        view.evidence(event.number, format!("sends{original} again, {why}"))
+        view.evidence(event.number, format!("retransmits{original}, {why}"))
     });
     Some(view.finding(&kind, summary, evidence.collect(), 0.8))
 }
@@ -192,7 +191,8 @@ pub(super) fn stretch(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "{} of the data is acknowledged by ACKs for {STRETCHED_SEGMENTS} segments and more, {} at most; on average an ACK covers {:.1}.",
+        "ACKs for at least {STRETCHED_SEGMENTS} segments acknowledge {} of the data, the largest {} segments; an ACK covers \
+         {:.1} on average.",
         per_cent(of_all),
         segments.max().unwrap_or_default(),
         segments.sum() as f64 / segments.count().max(1) as f64,
@@ -223,8 +223,8 @@ pub(super) fn broken_merging(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "An ACK covers {merged:.1} segments where marks do not change and {broken:.1} where they do ({} round trips of {}): packets no \
-         longer merge.",
+        "An ACK covers {merged:.1} segments where marks do not change, and {broken:.1} where they do ({} of {} round trips): \
+         marks break merges.",
         mixed.len(),
         view.data.rounds.len(),
     );

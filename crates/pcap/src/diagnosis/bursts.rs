@@ -5,17 +5,18 @@ use crate::model::{Finding, Round, Severity};
 
 pub(super) const BURSTS: Kind = Kind {
     name: "sender-bursts",
-    usually_means: "The sender hands its device large segments (TSO) and does not pace, or ACKs for many segments let as many go at once.",
+    usually_means: "The sender does not pace and hands large segments to its device (TSO), or ACKs for many segments release as \
+                    many at once.",
     try_this: "Pace (fq at the host, or an algorithm that paces), or lower the largest segment (ip link set ... gso_max_segs 16).",
     severity: Severity::Costs,
 };
 
 /// Twice Linux's initial window: ten segments at once are what every path is made to take.
 const BURST_SEGMENTS: u64 = 20;
-/// Of the data, in such bursts.
+/// Least share of the data in such bursts.
 const MOST: f64 = 0.25;
-/// By so much bursts are faster than what is sent on average: near saturation of the host's link all follows without a gap, and goes as
-/// fast.
+/// Least ratio of a burst's rate to the average rate: near saturation of the host's link, all packets follow without a gap at the
+/// average rate.
 const FASTER: f64 = 1.5;
 /// Fewer segments do not tell what is usual.
 const USUAL_SEGMENTS: u64 = 200;
@@ -44,7 +45,7 @@ pub(super) fn bursts(view: &View<'_>) -> Option<Finding> {
     let mut largest: Vec<&Round> = data.rounds.iter().collect();
     largest.sort_by_key(|round| std::cmp::Reverse(round.largest_burst_segments));
     let summary = format!(
-        "{} of the data leaves in bursts of {BURST_SEGMENTS} segments and more, {} at most; {} segments were lost.",
+        "{} of the data leaves in bursts of at least {BURST_SEGMENTS} segments, the largest {}; {} segments were lost.",
         per_cent(of_all),
         data.bursts.max().unwrap_or_default(),
         view.losses(),

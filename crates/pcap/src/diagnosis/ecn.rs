@@ -1,4 +1,4 @@
-//! ECN that was agreed on and does not do what it should.
+//! ECN that both ends negotiated and that does not work.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::model::{
 
 pub(super) const ENDLESS: Kind = Kind {
     name: "endless-ece",
-    usually_means: "The receiver latches ECE until it sees CWR (RFC 3168), and the sender, one of DCTCP, never sends it.",
-    try_this: "Run DCTCP at both ends, or a sender that knows one-sided operation and sends CWR (dctcp_snd with peer=auto).",
+    usually_means: "The receiver latches ECE until CWR (RFC 3168), but the sender, a DCTCP, never sends CWR.",
+    try_this: "Run DCTCP at both ends, or a one-sided sender that sends CWR (dctcp_snd with peer=auto).",
     severity: Severity::Severe,
 };
 
 pub(super) const OVERSTATED: Kind = Kind {
     name: "ece-overstates-marks",
-    usually_means: "The receiver latches ECE until CWR (RFC 3168), and the sender cuts by the share of ECE as if it were that of marks \
+    usually_means: "The receiver latches ECE until CWR (RFC 3168), but the sender takes the share of ECE for the share of marks \
                     (one-sided DCTCP).",
     try_this: "Run DCTCP at both ends, or a sender that corrects for a latching receiver (dctcp_snd with peer=auto).",
     severity: Severity::Costs,
@@ -24,16 +24,17 @@ pub(super) const OVERSTATED: Kind = Kind {
 
 pub(super) const UNMARKED: Kind = Kind {
     name: "ecn-never-marked",
-    usually_means: "The queue that drops does not mark: ECN is off in that switch or class, or the DSCP goes to a queue without it.",
-    try_this: "Set the marking threshold at the port that drops, and see that the packets' DSCP takes them to the queue that marks.",
+    usually_means: "The full queue drops and does not mark: ECN is off in that switch or class, or the DSCP selects a queue \
+                    without ECN.",
+    try_this: "Set the marking threshold at the port that drops, and check that the packets' DSCP selects the queue that marks.",
     severity: Severity::Costs,
 };
 
 pub(super) const BLEACHED: Kind = Kind {
     name: "ecn-bleached",
     usually_means: "A device on the path clears the ECN field (a tunnel, a firewall, an old router that rewrites the TOS byte).",
-    try_this: "Capture at hops between sender and receiver to find where ECT goes away, and have that device copy the field \
-               (RFC 6040 for tunnels) or rewrite the DSCP alone.",
+    try_this: "Capture at hops on the path to find the device that clears ECT; configure it to copy the field (RFC 6040 for \
+               tunnels) or to rewrite the DSCP only.",
     severity: Severity::Costs,
 };
 
@@ -41,7 +42,7 @@ pub(super) const BLEACHED: Kind = Kind {
 const USUAL_SEGMENTS: u64 = 100;
 /// One or two losses may be chance; a queue that overflows loses more.
 const LOSSES: u64 = 3;
-/// What came without ECT although it was agreed on: at least so much, because one device changes all or none.
+/// Least share of data without ECT on a connection with ECN: a device clears ECT on all packets or none.
 const WITHOUT: f64 = 0.9;
 /// Runs of ECE that ended with a CWR: one or two may do so by chance where every mark is echoed by itself.
 const RUNS: u64 = 3;
@@ -69,7 +70,7 @@ pub(super) fn endless(view: &View<'_>) -> Option<Finding> {
     }
     let ecn = &view.data.ecn;
     let summary = format!(
-        "ECE went on for {} ACKs ({}) and never stopped: {} of {} ACKs carry it, and no packet of the sender carried CWR.",
+        "ECE lasts for {} ACKs ({}) and never stops: {} of {} ACKs carry it, and no packet of the sender carries CWR.",
         receiver.longest_run_acks,
         time(receiver.longest_run_ns),
         ecn.ece,
@@ -103,8 +104,8 @@ pub(super) fn overstated(view: &View<'_>) -> Option<Finding> {
         String::new()
     };
     let summary = format!(
-        "The receiver holds ECE until CWR ({} runs ended by it) before a sender that cuts by the share of ECE: {} of the data is \
-         acknowledged with ECE{marks}.",
+        "The receiver latches ECE until CWR ({} runs end with it), but the sender cuts by the share of ECE: ACKs with ECE \
+         acknowledge {} of the data{marks}.",
         receiver.ended_by_cwr,
         per_cent(by_ece),
     );
@@ -127,12 +128,13 @@ pub(super) fn unmarked(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "{ect} segments were ECN-capable, none was reported as marked, and {losses} were lost: what is full drops and does not mark."
+        "{ect} segments were ECN-capable, no ACK reported a mark, and {losses} were lost: the full queue drops instead of \
+         marking."
     );
     let lost = [EventKind::FastRetransmission, EventKind::Rto, EventKind::TailLossProbe];
     let events = view.data.events.iter().filter(|event| lost.contains(&event.kind)).take(SHOWN);
     let evidence = events.map(|event| {
-        view.evidence(event.number, "retransmitted, without a mark before".to_owned())
+        view.evidence(event.number, "retransmitted, without an earlier mark".to_owned())
     });
     Some(view.finding(&UNMARKED, summary, evidence.collect(), 0.8))
 }
@@ -151,7 +153,7 @@ pub(super) fn bleached(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "The handshake agreed on ECN, and {} of {all} segments arrive without ECT.",
+        "The handshake agreed on ECN, but {} of {all} segments arrive without ECT.",
         per_cent(share(not_ect, all))
     );
     let rounds = view.data.rounds.iter().filter(|round| round.ect_segments == 0).take(SHOWN);
@@ -183,7 +185,7 @@ pub(super) fn bleached_between(analysis: &Analysis) -> Option<Finding> {
             let (Some(with), Some(without)) = (with, without) else { continue };
             flows.extend([with.flow.id, without.flow.id]);
             let first = |view: &View<'_>| view.data.rounds.first().map(|round| round.first_number);
-            for (view, says) in [(with, "ECN-capable here"), (without, "and not here")] {
+            for (view, says) in [(with, "ECN-capable here"), (without, "not ECN-capable here")] {
                 let number = first(view).unwrap_or(view.flow.first_number);
                 evidence.push(view.evidence(number, says.to_owned()));
             }

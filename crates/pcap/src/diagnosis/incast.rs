@@ -8,9 +8,9 @@ use crate::model::{Analysis, Event, EventKind, Evidence, Finding, Severity};
 
 pub(super) const COLLAPSE: Kind = Kind {
     name: "incast-collapse",
-    usually_means: "Many servers answer one client at once, their first windows do not fit the port's buffer, and all wait for timers \
-                    while the port is idle.",
-    try_this: "Mark early with DCTCP, lower rto_min, spread or limit the answers at once, or share more buffer (dynamic thresholds).",
+    usually_means: "Many servers answer one client at once. Their first windows overflow the port's buffer, and all wait for \
+                    timers while the port is idle.",
+    try_this: "Mark early with DCTCP, lower rto_min, limit simultaneous answers, or share more buffer (dynamic thresholds).",
     severity: Severity::Severe,
 };
 
@@ -20,7 +20,7 @@ const WAITING: usize = 3;
 const WAITING_SHARE: f64 = 0.1;
 /// A timeout without a floor is two or three RTTs.
 const ROUND_TRIPS_WAITED: u64 = 10;
-/// What came meanwhile is less than this share of the mean rate of the time in which something came.
+/// Largest rate of arrivals during the wait, as a share of the mean rate of busy times.
 const IDLE: f64 = 0.1;
 
 struct Wait<'a> {
@@ -135,7 +135,7 @@ fn of_receiver(
     let mut flows: Vec<u32> = at(moment).map(|wait| wait.flow).collect();
     flows.dedup();
     let summary = format!(
-        "{} of {} senders to {to} wait for retransmission timers at once, {} in all, while {} of the usual rate comes.",
+        "{} of {} senders to {to} wait for retransmission timers at once, {} in all, while data arrives at {} of the usual rate.",
         waiting.len(),
         senders.len(),
         time(until - moment),
@@ -144,7 +144,7 @@ fn of_receiver(
     let evidence = at(moment).take(2 * SHOWN).map(|wait| Evidence {
         flow: wait.flow,
         number: wait.event.number,
-        says: format!("comes after a silence of {}", time(wait.event.lasted_ns)),
+        says: format!("retransmitted after a silence of {}", time(wait.event.lasted_ns)),
     });
     Some(COLLAPSE.finding(flows, summary, evidence.collect(), 0.9))
 }

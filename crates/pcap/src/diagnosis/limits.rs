@@ -6,16 +6,16 @@ use crate::model::{Finding, Round, Severity};
 pub(super) const RECEIVER: Kind = Kind {
     name: "receiver-limited",
     usually_means: "The receiver's buffer is smaller than the path's BDP, or its application reads too slowly.",
-    try_this: "Raise net.ipv4.tcp_rmem's third value (and do not set SO_RCVBUF); if the window closes, look at the application that \
-               reads.",
+    try_this: "Raise the third value of net.ipv4.tcp_rmem (and do not set SO_RCVBUF); if the window closes, check the reading \
+               application.",
     severity: Severity::Costs,
 };
 
 pub(super) const APPLICATION: Kind = Kind {
     name: "application-limited",
-    usually_means: "The application has nothing to send for most of the time, or is given a rate (SO_MAX_PACING_RATE, a full send \
-                    buffer, a slow disk).",
-    try_this: "Nothing in the network; look at what the application waits for, at its rate limit, and at net.ipv4.tcp_wmem.",
+    usually_means: "The application has nothing to send most of the time, or something limits its rate (SO_MAX_PACING_RATE, a \
+                    small send buffer, a slow disk).",
+    try_this: "Nothing in the network. Check what the application waits for, its rate limit, and net.ipv4.tcp_wmem.",
     severity: Severity::Note,
 };
 
@@ -44,11 +44,11 @@ pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
     let closed = match view.data.zero_windows {
         0 => String::new(),
         times => {
-            format!(" It was closed {times} times, for {} in all.", time(view.data.zero_window_ns))
+            format!(" It closed {times} times, for {} in all.", time(view.data.zero_window_ns))
         }
     };
     let summary = format!(
-        "{} of the data was sent until the receiver's window was full, with {:.0} kB in flight.{closed}",
+        "The sender filled the receiver's window with {} of the data, at {:.0} kB in flight.{closed}",
         per_cent(of_all),
         filled as f64 / 1000.0,
     );
@@ -101,8 +101,8 @@ pub(super) fn application(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "The sender has {:.0} kB in flight and sends {} though {:.0} kB were there for it and the path carried {}; nothing was on its \
-         way for {} of the time.",
+        "The sender has {:.0} kB in flight and sends at {}, although its window is {:.0} kB and the path carried {}; nothing \
+         was in flight for {} of the time.",
         inflight as f64 / 1000.0,
         rate(used_bps),
         window as f64 / 1000.0,
@@ -110,8 +110,11 @@ pub(super) fn application(view: &View<'_>) -> Option<Finding> {
         per_cent(share(idle_ns, lasted)),
     );
     let evidence = after.iter().take(SHOWN).map(|round| {
-        let said =
-            format!("{} bytes in flight after {} idle", round.inflight_bytes, time(round.idle_ns));
+        let said = format!(
+            "{} bytes in flight after {} without data in flight",
+            round.inflight_bytes,
+            time(round.idle_ns)
+        );
         view.evidence(round.first_number, said)
     });
     Some(view.finding(&APPLICATION, summary, evidence.collect(), 0.7))

@@ -1,4 +1,4 @@
-//! Marks that one sender heeds and another does not.
+//! Senders that ignore marks, and senders that starve beside them.
 //!
 //! Where all data is marked for many round trips on end, every sender that heeds marks is down at a window of a few segments: DCTCP cuts
 //! by half of the share that is marked, others once in each round trip. What a sender has in flight then says which kind it is.
@@ -8,27 +8,27 @@ use crate::model::{EcnAgreed, Finding, Round, Severity};
 
 pub(super) const IGNORED: Kind = Kind {
     name: "marks-ignored",
-    usually_means: "The sender's packets are ECN-capable and its congestion control takes no notice of marks (BBR version 1), or ECT is set \
-                    on packets of a connection that did not agree on ECN (an application's TOS byte, a tunnel, a middlebox).",
-    try_this: "Give it a congestion control that heeds marks (DCTCP, CUBIC, Reno), or take ECN from it, so that its excess is dropped, or \
-               give it a queue of its own (another DSCP): senders that heed marks starve beside it.",
+    usually_means: "The congestion control sends ECT but ignores marks (BBR version 1), or something sets ECT on a connection \
+                    without ECN (an application's TOS byte, a tunnel, a middlebox).",
+    try_this: "Use a congestion control that responds to marks (DCTCP, CUBIC, Reno), switch its ECN off, or give it a separate \
+               queue (another DSCP): senders that respond to marks starve next to it.",
     severity: Severity::Severe,
 };
 
 pub(super) const STARVED: Kind = Kind {
     name: "starved-by-marks",
-    usually_means: "Another sender at this port ignores marks and holds the queue above K, or so many share the port that their least \
-                    windows alone do.",
-    try_this: "Find who has most of the rate there though it is marked (marks-ignored in its capture), and have it heed marks or use \
-               another queue; where many send at once, have fewer do so, or raise K.",
+    usually_means: "Another sender at this port ignores marks and holds the queue above K, or the minimum windows of many \
+                    senders alone exceed K.",
+    try_this: "Find the sender with most of the rate (marks-ignored in its capture) and make it respond to marks or use another \
+               queue. With many senders, limit their number or raise K.",
     severity: Severity::Severe,
 };
 
-/// Data is all marked if so much of it is: delayed ACKs at the ends of runs tell of some that is not.
+/// Share of marked data that counts as all: delayed ACKs at the ends of runs cover some unmarked data.
 const ALL: f64 = 0.9;
 /// Round trips on end behind which a window is at its least: cuts by a tenth would leave an eighth.
 const ROUND_TRIPS: u32 = 20;
-/// The window of a sender that has heeded so many marks, segments: it adds one in each round trip to its least, two.
+/// Largest window of a sender after so many marks, segments: it adds one per round trip to its minimum of two.
 const LEAST_WINDOW: u64 = 4;
 /// One that has not has at least an initial window.
 const LARGE_WINDOW: u64 = 10;
@@ -66,8 +66,8 @@ fn marked_share(rounds: &[&Round]) -> f64 {
     share(sum(|round| round.ece_bytes), sum(|round| round.acked_bytes))
 }
 
-/// What one round trip after the other shows of a sender.
-struct Settled<'a> {
+/// Window and rate of a sender during round trips whose data is all marked.
+struct MarkedRounds<'a> {
     rounds: Vec<&'a Round>,
     count: u32,
     /// Segments in flight, and the rate, in the median.
@@ -75,13 +75,13 @@ struct Settled<'a> {
     bps: f64,
 }
 
-fn settled<'a>(view: &View<'a>) -> Option<Settled<'a>> {
+fn settled<'a>(view: &View<'a>) -> Option<MarkedRounds<'a>> {
     // Elsewhere what is in flight is not the window.
     if !view.is_near_sender {
         return None;
     }
     let rounds = marked_rounds(view)?;
-    Some(Settled {
+    Some(MarkedRounds {
         count: rounds.iter().map(|round| round.round_trips).sum(),
         segments: median(rounds.iter().map(|round| round.inflight_bytes))?.div_ceil(view.mss()),
         bps: median(rounds.iter().map(|round| round.rate_bps))?,
@@ -89,16 +89,16 @@ fn settled<'a>(view: &View<'a>) -> Option<Settled<'a>> {
     })
 }
 
-/// A large window at marks on end, or ECT that nobody agreed on.
+/// A large window despite consecutive marks, or ECT without ECN negotiation.
 pub(super) fn ignored(view: &View<'_>) -> Option<Finding> {
     not_agreed(view).or_else(|| {
-        let Settled { rounds, count, segments, bps } = settled(view)?;
+        let MarkedRounds { rounds, count, segments, bps } = settled(view)?;
         if segments < LARGE_WINDOW {
             return None;
         }
         let summary = format!(
-            "In {count} round trips on end {} of the data was marked, and the sender still had {segments} segments in flight, {}: one \
-             that heeds marks is down to {LEAST_WINDOW} at most by then.",
+            "In {count} consecutive round trips {} of the data was marked, but the sender kept {segments} segments in flight, \
+             {}: a response to marks leaves at most {LEAST_WINDOW}.",
             per_cent(marked_share(&rounds)),
             rate(bps),
         );
@@ -113,7 +113,7 @@ pub(super) fn ignored(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// Data that is ECN-capable in a connection that is not: nobody tells its sender of marks.
+/// ECN-capable data on a connection without ECN: its sender never learns of marks.
 fn not_agreed(view: &View<'_>) -> Option<Finding> {
     let is_refused = matches!(view.flow.handshake.ecn, EcnAgreed::NotAsked | EcnAgreed::Refused);
     let ecn = &view.data.ecn;
@@ -126,8 +126,8 @@ fn not_agreed(view: &View<'_>) -> Option<Finding> {
         ce => format!(", {} of them marked here", per_cent(share(ce, capable))),
     };
     let summary = format!(
-        "{capable} segments are ECN-capable{marked}, and the handshake did not agree on ECN: marks instead of losses, which nobody tells \
-         the sender of."
+        "{capable} segments are ECN-capable{marked}, but the handshake did not agree on ECN: queues mark them instead of \
+         dropping, and the sender never learns of it."
     );
     let rounds = view.data.rounds.iter().filter(|round| round.ect_segments > 0).take(SHOWN);
     let evidence = rounds.map(|round| {
@@ -138,15 +138,15 @@ fn not_agreed(view: &View<'_>) -> Option<Finding> {
 
 /// The least window at marks on end, in a queue that others make.
 pub(super) fn starved(view: &View<'_>) -> Option<Finding> {
-    let Settled { rounds, count, segments, bps } = settled(view)?;
+    let MarkedRounds { rounds, count, segments, bps } = settled(view)?;
     let base = view.base_rtt_ns()?;
     let least = rounds.iter().filter_map(|round| round.rtt_min_ns).min()?;
     if segments > LEAST_WINDOW || least < DOUBLED.saturating_mul(base) {
         return None;
     }
     let summary = format!(
-        "In {count} round trips on end {} of the data was marked although only {segments} segments were in flight, {}: RTTs are {} at \
-         least, {:.1} times the smallest one ({}), by a queue that this sender does not make.",
+        "In {count} consecutive round trips {} of the data was marked with only {segments} segments in flight, {}: RTTs are at \
+         least {}, {:.1} times the smallest ({}), because others fill the queue.",
         per_cent(marked_share(&rounds)),
         rate(bps),
         time(least),
@@ -155,7 +155,8 @@ pub(super) fn starved(view: &View<'_>) -> Option<Finding> {
     );
     let evidence = rounds.iter().take(SHOWN).map(|round| {
         let rtt = time(round.rtt_min_ns.unwrap_or_default());
-        let said = format!("all marked with {} bytes in flight, after {rtt}", round.inflight_bytes);
+        let said =
+            format!("all marked with {} bytes in flight, at an RTT of {rtt}", round.inflight_bytes);
         view.evidence(round.first_number, said)
     });
     Some(view.finding(&STARVED, summary, evidence.collect(), 0.9))

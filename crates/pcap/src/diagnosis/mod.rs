@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 
 use crate::data::MOST_EVENTS;
 use crate::model::{
-    Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, Place, Round, Severity,
+    Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, PointPosition, Round, Severity,
 };
 
 /// Packets that a finding shows of a flow, at most: enough to see it with one's own eyes.
@@ -48,9 +48,9 @@ const RECEIVERS_DEVICE: u64 = 200;
 /// A pathology: its name and what is said of it wherever it is found.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// As [`Finding::kind`].
+    /// [`Finding::kind`].
     pub name: &'static str,
-    /// What it usually comes from.
+    /// [`Finding::usually_means`].
     pub usually_means: &'static str,
     pub try_this: &'static str,
     /// How much it costs, unless figures say more.
@@ -120,7 +120,7 @@ pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     all
 }
 
-/// Of each connection's data the views that tell most: the nearest to the sender, and one at the receiver if there is one.
+/// The best views of each connection's data: the nearest to the sender, and one at the receiver if there is one.
 fn chosen(analysis: &Analysis) -> impl Iterator<Item = View<'_>> {
     let mut at_receivers = BTreeSet::new();
     analysis.flows.iter().flat_map(move |flow| {
@@ -136,7 +136,7 @@ fn chosen(analysis: &Analysis) -> impl Iterator<Item = View<'_>> {
     })
 }
 
-/// What is found in one flow by itself.
+/// Findings of one flow by itself.
 pub fn of_flow(flow: &Flow) -> Vec<Finding> {
     let views = View::both(flow);
     let arrived = acks::arrivals(&views);
@@ -197,7 +197,7 @@ fn join(other: &mut Finding, finding: Finding) {
 struct View<'a> {
     flow: &'a Flow,
     data: &'a Direction,
-    /// What the receiver sends itself.
+    /// The opposite direction.
     back: &'a Direction,
     /// The point is at the sender, so that RTTs are the whole path's.
     is_near_sender: bool,
@@ -210,7 +210,8 @@ struct View<'a> {
 impl<'a> View<'a> {
     fn both(flow: &'a Flow) -> [View<'a>; 2] {
         let place = flow.location.place;
-        let near = |is_a: bool| place == if is_a { Place::NearA } else { Place::NearB };
+        let near =
+            |is_a: bool| place == if is_a { PointPosition::NearA } else { PointPosition::NearB };
         let location = &flow.location;
         let at = |here: Option<u64>, there: Option<u64>, part: u64| {
             let (Some(here), Some(there)) = (here, there) else { return false };
@@ -272,13 +273,13 @@ impl<'a> View<'a> {
         self.data.events.iter().filter(move |event| event.kind == kind)
     }
 
-    /// What a number of these events says of all: no more than the least, where as many of a kind are kept as may be.
+    /// "at least " if not all events of these kinds were kept; otherwise empty.
     fn at_least(&self, kinds: &[EventKind]) -> &'static str {
         let is_full = |kind: &EventKind| self.events(*kind).count() >= MOST_EVENTS as usize;
         if kinds.iter().any(is_full) { "at least " } else { "" }
     }
 
-    /// What the sender had to send again because it was lost, segments.
+    /// Segments lost and retransmitted.
     fn losses(&self) -> u64 {
         let again = &self.data.retransmitted;
         again.segments.saturating_sub(again.spurious).max(self.data.lost_before_point)
@@ -350,7 +351,7 @@ fn median<T: PartialOrd + Copy>(values: impl IntoIterator<Item = T>) -> Option<T
     all.get(all.len().saturating_sub(1) / 2).copied()
 }
 
-/// Of times that a capture may make as long as it likes.
+/// Saturating sum of times, which a capture can make arbitrarily long.
 fn sum(times_ns: impl Iterator<Item = u64>) -> u64 {
     times_ns.fold(0, u64::saturating_add)
 }

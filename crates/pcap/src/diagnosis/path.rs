@@ -5,20 +5,20 @@ use crate::model::{Event, EventKind, Finding, Round, Severity, Span};
 
 pub(super) const CHANGE: Kind = Kind {
     name: "path-change",
-    usually_means: "The flow was moved to another path (PLB, a new flow label after a timeout, a link that went down, flowlet switching), \
-                    and packets of the new one overtook those of the old.",
-    try_this: "Nothing if it is rare; else see how often labels change (nstat TcpTimeoutRehash, TcpExtTCPPLBRehash), and keep RACK on so \
-               that reordering is not taken for loss.",
+    usually_means: "The flow moved to another path (PLB, a new flow label after a timeout, a failed link, flowlet switching), \
+                    where packets overtook those on the old one.",
+    try_this: "Nothing if it is rare. Otherwise check how often labels change (nstat TcpTimeoutRehash, TcpExtTCPPLBRehash), and \
+               keep RACK on, which tolerates reordering.",
     severity: Severity::Note,
 };
 
 /// Round trips on either side that are compared.
 const ROUNDS: usize = 3;
-/// Queues come and go by packets; paths differ by more than an eighth of the RTT, or nobody need care.
+/// Least change of the RTT, as a share: queues change by packets, and smaller changes of the path do not matter.
 const SHIFT: f64 = 0.125;
 
-/// What a new ACK tells of order: that a packet was late, or that what was retransmitted for its gap was needless. What a timer or a probe
-/// retransmitted needlessly tells of a late ACK, and nothing of order.
+/// Whether an event shows reordering: a packet out of order, or a spurious fast retransmission. A spurious retransmission by a timer
+/// or a probe shows a late ACK only.
 fn is_reordering(view: &View<'_>, event: &Event) -> bool {
     let is_fast =
         |number| view.events(EventKind::FastRetransmission).any(|fast| fast.number == number);
@@ -29,7 +29,7 @@ fn is_reordering(view: &View<'_>, event: &Event) -> bool {
     }
 }
 
-/// What the round trips on either side are like in the middle.
+/// Medians of the round trips before or after a change.
 struct Side {
     rtt_ns: u64,
     inflight: u64,
@@ -86,14 +86,17 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
     }
     let (_, before, after) = *changes.first()?;
     let summary = format!(
-        "{} times packets overtook others and the RTT stayed lower from then on, first from {} to {}.",
+        "Packets overtook others {} times and the RTT stayed lower afterwards, first {}, then {}.",
         changes.len(),
         time(before),
         time(after),
     );
     let evidence = changes.iter().take(SHOWN).map(|(event, before, after)| {
-        let said =
-            format!("late; RTTs are {} before and {} behind it", time(*before), time(*after));
+        let said = format!(
+            "out of order; RTTs are {} before and {} after it",
+            time(*before),
+            time(*after)
+        );
         view.evidence(event.number, said)
     });
     Some(view.finding(&CHANGE, summary, evidence.collect(), 0.7))

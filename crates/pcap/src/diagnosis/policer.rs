@@ -13,9 +13,9 @@ use crate::model::{EventKind, Finding, Severity, Span};
 
 pub(super) const POLICER: Kind = Kind {
     name: "policer",
-    usually_means: "A policer (a rate limit without a queue) drops what exceeds its rate once its burst is used up.",
-    try_this: "Shape below that rate at the sender (fq with SO_MAX_PACING_RATE, tbf), or have the limit made by a shaper with a queue \
-               that marks.",
+    usually_means: "A policer (a rate limit without a queue) drops packets above its rate once its burst allowance is used up.",
+    try_this: "Shape below that rate at the sender (fq with SO_MAX_PACING_RATE, tbf), or replace the policer by a shaper whose \
+               queue marks.",
     severity: Severity::Costs,
 };
 
@@ -39,7 +39,7 @@ const ABOVE: f64 = 0.75;
 const SHARP: f64 = 0.7;
 /// A bucket that holds less than a few packets is what packets that follow each other closely look like, segments.
 const LEAST_BURST: u64 = 8;
-/// And what passes fills it so many times at least, or the level tells of a few ups and downs and not of a bound.
+/// Least number of times that the passed data fills the bucket; with fewer, the level shows a few swings and no bound.
 const FILLS: f64 = 10.0;
 /// Packets that pass a full buffer wait for all of it, those behind a bucket not at all: a quarter is for jitter.
 const NO_QUEUE: f64 = 0.25;
@@ -130,7 +130,7 @@ impl Sent {
         Some(Fit { bytes_per_ns, above, low, highest })
     }
 
-    /// What passes in the round trip behind a loss, when the bucket is empty, bytes per ns on average: no more than its rate.
+    /// Mean rate in the round trip after a loss, when the bucket is empty, bytes per ns: at most the bucket's rate.
     fn behind_losses(&self, rtt_ns: u64, segment: u64) -> f64 {
         let sums = self.losses.iter().map(|lost| {
             let from = self.passed.partition_point(|impulse| impulse.0 <= lost.begin_ns);
@@ -210,7 +210,7 @@ fn is_before_losses(view: &View<'_>) -> bool {
     is_before && !view.data.losses.is_empty() && !is_stalled(view)
 }
 
-/// With headers.
+/// Bytes of a span with headers.
 fn wire_bytes(span: &Span) -> f64 {
     span.bytes as f64 + HEADER_BYTES as f64 * span.segments as f64
 }
@@ -248,8 +248,8 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     }
     let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
     let summary = format!(
-        "{segments} segments{of} were lost, nearly all when {:.0} kB more had been sent than {} allow, headers counted, and that is what \
-         passes behind a loss; RTTs were {} above the smallest one then, and a queue of that size would make it {}.",
+        "{segments} segments{of} were lost, nearly all with {:.0} kB sent beyond {} (with headers), the rate after a loss; RTTs \
+         were {} above the smallest, where a queue of that size adds {}.",
         fit.highest / 1000.0,
         rate(fit.bytes_per_ns * 8e9),
         time(waited_ns),
@@ -260,8 +260,8 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
         let events = view.data.events.iter().filter(|event| again.contains(&event.kind));
         events.take((SHOWN / views.len()).max(1)).map(|event| {
             let original =
-                event.earlier.map_or_else(String::new, |earlier| format!(" {earlier}, lost,"));
-            view.evidence(event.number, format!("sends{original} again"))
+                event.earlier.map_or_else(String::new, |earlier| format!(" {earlier} (lost)"));
+            view.evidence(event.number, format!("retransmits{original}"))
         })
     });
     let flows = views.iter().map(|view| view.flow.id).collect();

@@ -5,17 +5,17 @@ use crate::model::{Finding, ReceiverKind, Round, Severity};
 
 pub(super) const BIMODAL: Kind = Kind {
     name: "rtt-bimodal",
-    usually_means: "A device at the receiver or the sender waits for more packets or for a timer before it raises an interrupt, \
-                    and a small window does not bring so many.",
+    usually_means: "A device of the receiver or the sender coalesces interrupts: it waits for more packets or a timer, and a \
+                    small window has too few packets.",
     try_this: "Lower the device's receive coalescing (ethtool -C: rx-usecs, rx-frames), or let it adapt (adaptive-rx on).",
     severity: Severity::Costs,
 };
 
 pub(super) const STANDING: Kind = Kind {
     name: "standing-queue",
-    usually_means: "A buffer on the path is much deeper than a BDP, and nothing tells the sender before it is full.",
-    try_this: "Mark at the bottleneck and use an algorithm that heeds marks (DCTCP), or one that watches the RTT (BBR), or bound \
-               the buffer with an AQM.",
+    usually_means: "A buffer on the path is much deeper than a BDP, and no mark or drop tells the sender before it is full.",
+    try_this: "Mark at the bottleneck and use an algorithm that responds to marks (DCTCP), or one that uses the RTT (BBR), or \
+               bound the buffer with an AQM.",
     severity: Severity::Costs,
 };
 
@@ -29,12 +29,12 @@ const VALLEY_SHARE: f64 = 0.02;
 const APART: u64 = 3;
 /// Windows of the longer mode are smaller than this part of the others: a segment or two less is what a queue of other flows may find.
 const SMALLER: f64 = 0.75;
-/// Of the small windows, with the longer mode.
+/// Least share of the small windows with the longer mode.
 const MOST: f64 = 0.5;
 /// An own queue that never holds less than a BDP doubles the RTT. A buffer of one BDP is what a sender that halves its window needs
 /// to keep the link busy; what stays beyond that is delay for nothing.
 const DOUBLED: u64 = 2;
-/// What a sender cannot go below without waiting for timers, segments: where that stands, many senders make the queue.
+/// Smallest window without waits for timers, segments: at this window, many senders together fill the queue.
 const LEAST_WINDOW: u64 = 2;
 /// Round trips that are looked at for a queue that stays: a loss-based sender's saw tooth has tens of them.
 const LAST_ROUNDS: usize = 20;
@@ -102,8 +102,7 @@ pub(super) fn bimodal(view: &View<'_>) -> Option<Finding> {
     let lower_ns = median(lower.iter().filter_map(|round| round.rtt_mean_ns))?;
     let segments = |bytes: u64| bytes.div_ceil(view.mss());
     let summary = format!(
-        "RTTs have two modes, {} and {} ({} of them), and the longer one goes with the smaller windows: {} segments in flight \
-         against {}.",
+        "RTTs have two modes, {} and {} ({} of them); the longer one has the smaller windows: {} segments in flight against {}.",
         time(lower_ns),
         time(upper_ns),
         per_cent(upper_share),
@@ -149,8 +148,8 @@ pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "In the last {LAST_ROUNDS} round trips no RTT was below {}, {:.1} times the smallest one ({}): a queue of {} that never \
-         empties, of which this flow has {:.0} kB.",
+        "In the last {LAST_ROUNDS} round trips no RTT was below {}, {:.1} times the smallest ({}): a standing queue of {}, \
+         {:.0} kB of it from this flow.",
         time(least),
         least as f64 / base as f64,
         time(base),

@@ -8,8 +8,8 @@ use crate::model::{Analysis, Evidence, Finding, Flow, Severity};
 
 pub(super) const BY_INPUT: Kind = Kind {
     name: "shares-by-input",
-    usually_means: "The switch's output has more than one buffer and takes turns between them, and its inputs are wired to one each.",
-    try_this: "Count senders by the switch's port groups and spread heavy ones over them; no congestion control can change it.",
+    usually_means: "The switch's output port serves several buffers in turn, and each input is wired to one of them.",
+    try_this: "Spread heavy senders over the switch's port groups; no congestion control can fix this.",
     severity: Severity::Costs,
 };
 
@@ -37,7 +37,7 @@ pub(super) fn by_input(analysis: &Analysis) -> Vec<Finding> {
     for flow in &analysis.flows {
         let both = View::both(flow).into_iter().zip(ends(flow));
         for (view, (from, to)) in both {
-            // Whoever shares a full port meets its marks or its losses.
+            // Every sender to a full port gets its marks or losses.
             let meets = view.losses() > 0 || view.data.ecn.ce > 0 || view.data.ecn.ece > 0;
             if meets && view.data.rounds.len() >= SENDERS {
                 receivers.entry((flow.point, to)).or_default().push((from, view));
@@ -101,7 +101,7 @@ fn of_receiver(to: IpAddr, views: &[(IpAddr, View<'_>)]) -> Option<Finding> {
     let of = |group: &[Sender]| per_cent(sum(group) / group.len() as f64 / all);
     let bps = all * 8e9 / (end - from_ns) as f64;
     let summary = format!(
-        "Of {} to {to}, {} senders get {} each and {} get {} each: both groups have the same in all, though one is larger.",
+        "Of {} to {to}, {} senders get {} each and {} get {} each: both groups get the same total, although one is larger.",
         rate(bps),
         low.len(),
         of(low),

@@ -1,4 +1,4 @@
-//! The laws of the diagnosis against values made by hand. Captures are in `tests/diagnosis.rs`.
+//! The rules of the diagnosis against values made by hand. Captures are in `tests/diagnosis.rs`.
 
 use std::net::SocketAddr;
 
@@ -33,7 +33,7 @@ fn flow(from: u8, data: Direction) -> Flow {
         packets: 1000,
         ended: Ended::Closed,
         location: Location {
-            place: Place::NearA,
+            place: PointPosition::NearA,
             rtt_to_a_ns: Some(0),
             rtt_to_b_ns: Some(MS),
             evidence: LocationEvidence::Handshake,
@@ -480,8 +480,9 @@ fn an_ack_that_a_timer_overtakes_is_delayed_or_left_out() {
         made.events.push(Event { earlier, ..event(EventKind::Spurious, 301 * MS, 0) });
         let found = of_flow(&flow(1, made));
         let left_out = found.into_iter().find(|finding| finding.kind == "ack-left-out").unwrap();
-        let is_delayed =
-            left_out.summary.contains("its ACK was delayed for longer than the sender's timer");
+        let is_delayed = left_out
+            .summary
+            .contains("the receiver delayed its ACK for longer than the sender's timer");
         assert_eq!(is_delayed, left_out.usually_means.contains("delayed ACK takes longer"));
         assert_eq!(is_delayed, left_out.try_this.contains("floor above"));
         (is_delayed, left_out.severity)
@@ -555,7 +556,7 @@ fn what_is_said_of_more_events_than_are_kept_is_true_of_all() {
     assert!(found[0].summary.contains("at least 5120 ms or 73 %"), "{found:?}");
 }
 
-/// What senders 1, 2, ... send to one receiver, segments in a round trip each.
+/// Senders 1, 2, ... to one receiver, with these segments per round trip.
 fn together(segments: &[u64]) -> Analysis {
     let flows = segments.iter().enumerate().map(|(at, segments)| {
         let mut made = data();

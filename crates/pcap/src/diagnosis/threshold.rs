@@ -6,8 +6,8 @@ use crate::model::{EventKind, Finding, ReceiverKind, Severity};
 
 pub(super) const THRESHOLD: Kind = Kind {
     name: "marking-threshold",
-    usually_means: "The bottleneck marks what finds this much waiting: K, as far as a sender can see it.",
-    try_this: "Compare it with what the switch is set to, and with C * RTT / 7, below which DCTCP loses throughput.",
+    usually_means: "The bottleneck marks packets that find this backlog: K, as far as a sender can see it.",
+    try_this: "Compare it with the switch's setting, and with C * RTT / 7, below which DCTCP loses throughput.",
     severity: Severity::Note,
 };
 
@@ -18,9 +18,9 @@ const RTTS: usize = 50;
 const WRONG: f64 = 0.06;
 /// Times that ECE begins or ends, or one rise of a queue is all that is seen: it says where marks began once.
 const CHANGES: usize = 6;
-/// Borders that are wrong for so many more RTTs than the best one may be the true one: what a few late ACKs change.
+/// Additional share of wrong RTTs at which a border counts as good as the best one: the effect of a few late ACKs.
 const AS_GOOD: f64 = 0.01;
-/// Where RTTs jump from no queue to a full one nobody sees where marks begin: more than this part of K to either side says nothing.
+/// Largest uncertainty of K, as a share: if RTTs jump from an empty queue to a full one, the begin of marking is invisible.
 const UNSURE: f64 = 0.25;
 /// RTTs differ by a packet or two by the ACK that two segments have together, and marks that change call for one at once: less than
 /// this, packets, may be no queue at all.
@@ -36,7 +36,7 @@ const RATE_STEP: f64 = 1.0 / 32.0;
 
 /// Where marked RTTs begin.
 struct Border {
-    /// Between these.
+    /// Range of borders about as good as the best one, ns.
     low_ns: u64,
     high_ns: u64,
     /// On the wrong side of the best one: of the unmarked RTTs those above it, of the marked ones the others, as shares.
@@ -137,7 +137,7 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "Marks begin at an RTT of {}, {} above the smallest one: at the {} that ACKs show, K is about {:.0} packets or {:.0} kB, +- {:.0} \
+        "Marks begin at an RTT of {}, {} above the smallest: at {} (by ACKs), K is about {:.0} packets or {:.0} kB, +- {:.0} \
          packets ({} of the marked and {} of the unmarked RTTs are on the wrong side).",
         time(at_ns),
         time(waited),

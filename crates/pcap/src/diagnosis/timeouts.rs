@@ -8,17 +8,18 @@ use crate::model::{Event, EventKind, Finding, Severity};
 
 pub(super) const FLOOR: Kind = Kind {
     name: "rto-floor",
-    usually_means: "A loss that no ACK could tell of waited for the retransmission timer, whose least value is made for long paths.",
-    try_this: "Lower the floor on this route (ip route change ... rto_min 10ms), see that SACK is on, and find out what is dropped \
-               (buffers, marking) before that.",
+    usually_means: "No ACK could report the loss, so the sender waited for the retransmission timer, whose minimum suits long \
+                    paths.",
+    try_this: "Lower the minimum RTO on this route (ip route change ... rto_min 10ms), check that SACK is on, and first find \
+               the cause of the losses (buffers, marking).",
     severity: Severity::Severe,
 };
 
 pub(super) const TAIL: Kind = Kind {
     name: "tail-loss",
-    usually_means: "The last packets of a burst met a full buffer, and nothing behind them could make the receiver tell of it.",
-    try_this: "Keep tail loss probes and RACK on (net.ipv4.tcp_early_retrans=3, SACK at both ends), and mark or pace so that ends \
-               of bursts are not dropped.",
+    usually_means: "The last packets of a burst met a full buffer, and no later packet made the receiver report the loss.",
+    try_this: "Keep tail loss probes and RACK on (net.ipv4.tcp_early_retrans=3, SACK at both ends), and mark or pace to avoid \
+               drops at the ends of bursts.",
     severity: Severity::Costs,
 };
 
@@ -32,7 +33,7 @@ struct Waits<'a> {
     events: Vec<&'a Event>,
     shortest_ns: u64,
     round_trips: u64,
-    /// Of all, where as many are kept as may be: there the short ones count, too.
+    /// Number of waits; if not all events were kept, of all timeouts, short ones included.
     count: u64,
     in_all_ns: u64,
     is_full: bool,
@@ -92,13 +93,13 @@ pub(super) fn floor(views: &[View<'_>]) -> Option<Finding> {
         let kept: usize = found.iter().map(|waits| waits.events.len()).sum();
         let first = found.iter().filter(|waits| waits.is_full).count() * MOST_EVENTS as usize;
         format!(
-            "{count} retransmission timeouts{of}, in all {in_all} {times}; {kept} of the first {first} took {shortest} and more, \
-             {round_trips} round trips of {paths} each.",
+            "{count} retransmission timeouts{of}, in all {in_all} {times}; {kept} of the first {first} took at least \
+             {shortest}, {round_trips} round trips of {paths} each.",
         )
     } else {
         format!(
-            "{count} retransmission timeouts{of} of {shortest} and more, {round_trips} round trips of {paths} each, in all {in_all} \
-             {times}."
+            "{count} retransmission timeouts{of} of at least {shortest}, {round_trips} round trips of {paths} each, in all \
+             {in_all} {times}."
         )
     };
     let evidence = found.iter().flat_map(|waits| {
@@ -128,17 +129,17 @@ pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Opt
     let kinds = [EventKind::TailLoss, EventKind::TailLossProbe, EventKind::NewDataProbe];
     let at_least = view.at_least(&kinds);
     let summary = format!(
-        "The tail was lost {at_least}{} times, with nothing sent behind it: {by_probe} were found by a probe, the others by a timeout; \
+        "The tail was lost {at_least}{} times, with nothing sent after it: probes found {by_probe}, timeouts the others; after \
          {} in the median.",
         tails.len(),
         time(typical),
     );
     let evidence = tails.iter().take(SHOWN).map(|event| {
         let said = match event.earlier {
-            Some(original) => format!("sends {original} again after {}", time(event.lasted_ns)),
+            Some(original) => format!("retransmits {original} after {}", time(event.lasted_ns)),
             None if event.kind == EventKind::NewDataProbe => {
                 format!(
-                    "sends new data after {}, whose ACK tells of the loss",
+                    "sends new data after {}, whose ACK reports the loss",
                     time(event.lasted_ns)
                 )
             }

@@ -16,7 +16,7 @@ use std::path::Path;
 use experiments::Temp;
 use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::PacketRow;
-use knee_pcap::{Analysis, Direction, Flow, Input, Options, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Direction, Flow, Input, analyse};
 use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome};
 use knee_run::spec::Run;
 use knee_sim::captures;
@@ -242,7 +242,7 @@ impl Made {
         let file = |host: &String| Input::File(self.dir.path(&knee_wire::host::file_name(host)));
         // Each connection is seen at two points of each file.
         let flows = (1..=4 * self.run.flows.len() as u32).collect();
-        let options = Options { flows, ..Options::default() };
+        let options = AnalysisOptions { flows, ..AnalysisOptions::default() };
         analyse(hosts.iter().map(file).collect(), &options, &mut |_| ()).unwrap()
     }
 }
@@ -346,7 +346,7 @@ fn at_sender(case: &Case, made: &Made, table: &mut Table) {
     samples(&all, made, &analysis, &mut of);
 }
 
-/// What an ACK of the last data takes to the sender, and what it may wait for before, us: the receiver's timer of delayed ACKs.
+/// Time of the last ACK to the sender plus the receiver's delayed-ACK timer, us.
 const ACK_US: u64 = 2_200 + 40_000;
 
 fn times(all: &[One<'_>], of: &mut Of<'_>) {

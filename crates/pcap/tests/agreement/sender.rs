@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use knee_pcap::model::{EventKind, PacketRow};
 
-/// An RTT that is not known has no more weight in the smoothed one after so many more: (7/8)^64 of some ms.
+/// RTT samples after which an unknown first RTT has no weight in the smoothed one: (7/8)^64 of some ms.
 const FORGOTTEN: u32 = 64;
 
 /// A sender, as far as its packets tell.
@@ -17,7 +17,7 @@ pub(crate) struct Sender<'a> {
     /// Acknowledged up to here.
     pub(crate) una: u64,
     inflight_bytes: u64,
-    /// Segments retransmitted.
+    /// Segments retransmitted, by the sender's log.
     pub(crate) again: u64,
     repeated: BTreeSet<u64>,
     /// As Linux has it, us times 8.

@@ -6,7 +6,7 @@ use knee_run::outcome::FlowSample;
 use crate::sender::Sender;
 use crate::table::{Pair, same, within};
 
-/// What an RTT from timestamps may be less than the true one, us: a tick of their clock.
+/// Tolerated error of an RTT from timestamps, us: a tick of their clock.
 const TICK_US: u64 = 1000;
 
 /// Pairs of all samples of a flow.
@@ -63,7 +63,7 @@ fn compare(sender: &Sender<'_>, sample: &FlowSample, has_sack: bool, all: &mut S
         let ticks_us = if sender.has_unknown { TICK_US } else { 0 };
         all.min_rtt_us.push(within(least, sample.min_rtt_us.into(), 0, ticks_us));
     }
-    // Without SACK the kernel counts duplicate ACKs as packets that have arrived; nobody knows which.
+    // Without SACK the kernel counts duplicate ACKs as arrived packets, without knowing which.
     let sacked = if has_sack { sample.sacked } else { 0 };
     all.in_flight.push(same(sender.in_flight_pkts(), u64::from(sample.unacked - sacked)));
     all.bytes_acked.push(same(sender.una, sample.bytes_acked));

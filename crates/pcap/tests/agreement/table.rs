@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-/// What was inferred of one flow or at one moment, what was recorded, and the range in which the former must be.
+/// An inferred value, the recorded one, and the range allowed for the former.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) inferred: f64,
@@ -43,7 +43,7 @@ struct Row {
     quantity: &'static str,
     allowed: &'static str,
     pairs: Vec<Pair>,
-    /// Of samples over time: means, not sums.
+    /// Samples over time: compare means, not sums.
     is_series: bool,
     /// How many of the pairs must hold, of 1.
     share: f64,
@@ -153,7 +153,7 @@ impl Row {
 }
 
 impl Table {
-    /// As Markdown.
+    /// The table as Markdown.
     pub(crate) fn text(&self) -> String {
         let mut out = String::from(
             "| case | captured at | quantity | of | inferred | recorded | largest difference | allowed |\n\
@@ -197,7 +197,7 @@ impl Table {
         self.0.iter().filter(|row| !row.holds()).map(Row::line).collect()
     }
 
-    /// What was recorded of a quantity in a case.
+    /// The recorded value of a quantity in a case.
     pub(crate) fn recorded(&self, case: &str, quantity: &str) -> f64 {
         let rows = self.0.iter().filter(|row| row.case == case && row.quantity == quantity);
         rows.flat_map(|row| &row.pairs).map(|pair| pair.record).sum()

@@ -1,4 +1,4 @@
-//! What became of each packet of a simulated run, by where it was seen: what no counter of a host says.
+//! The fate of each packet of a simulated run, by where it was seen, which no counter of a host reports.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -39,7 +39,7 @@ pub(crate) struct Way {
     /// Those that arrived behind later ones, in their first copy; and those that filled such a gap in a later copy: of these,
     /// those that did so sooner than an ACK of the gap could have asked for them.
     pub(crate) late: u64,
-    /// Of the former, those of the first moments, in which nobody knows yet how fast the clock of timestamps runs.
+    /// Those in the first moments, before the rate of the timestamp clock is known.
     pub(crate) late_at_first: u64,
     pub(crate) filled_again: u64,
     pub(crate) filled_soon: u64,

@@ -5,7 +5,7 @@
 use std::io::Cursor;
 use std::net::SocketAddr;
 
-use knee_pcap::{Analysis, Input, Options, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Input, analyse};
 use knee_queue::Ecn;
 use knee_run::addresses::address;
 use knee_wire::Segment;
@@ -115,7 +115,7 @@ impl Trace {
     }
 
     pub fn analysed(&self) -> Analysis {
-        analysed(vec![self.file()], &Options::default())
+        analysed(vec![self.file()], &AnalysisOptions::default())
     }
 }
 
@@ -134,7 +134,7 @@ fn written(packets: &[&(u64, Packet)], snaplen: u32, clock: impl Fn(u64) -> u64)
 }
 
 /// Analyses files that are in memory.
-pub fn analysed(files: Vec<Vec<u8>>, options: &Options) -> Analysis {
+pub fn analysed(files: Vec<Vec<u8>>, options: &AnalysisOptions) -> Analysis {
     let inputs = files.into_iter().enumerate();
     let inputs =
         inputs.map(|(at, file)| Input::Reader(format!("file {at}"), Box::new(Cursor::new(file))));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_exp::{Experiment, Overrides};
-use knee_pcap::{Analysis, Input, Options, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Input, analyse};
 use knee_run::Outcome;
 use knee_run::spec::Run;
 use knee_sim::captures;
@@ -149,8 +149,8 @@ pub(crate) fn copy(from: &Path, to: &Path, mut change: impl FnMut(&mut Copied) -
     out.finish().unwrap();
 }
 
-/// What is found out about captures.
+/// Analyses captures.
 pub(crate) fn analysed(files: &[PathBuf]) -> Analysis {
     let inputs = files.iter().map(|file| Input::File(file.clone())).collect();
-    analyse(inputs, &Options::default(), &mut |_| ()).unwrap_or_else(|why| panic!("{why}"))
+    analyse(inputs, &AnalysisOptions::default(), &mut |_| ()).unwrap_or_else(|why| panic!("{why}"))
 }

@@ -1,4 +1,4 @@
-//! Which algorithm a script's name is in the kernel.
+//! Kernel algorithm for each algorithm name of a script.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 
 use crate::{Refusal, Script, Settings};
 
-/// What the names of algorithms mean on the kernel.
+/// Meaning of algorithm names on the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithms {
     /// The files of knee, loaded for the script.
@@ -77,7 +77,7 @@ impl Chosen {
             of_file.loaded.set_base_rtt(socket, base_rtt_us).map_err(refusal)?;
         }
         sockopt::set_tcp_congestion(socket, &kernel_name)
-            .map_err(|why| Refusal(format!("a socket does not get {name}: {why}")))
+            .map_err(|why| Refusal(format!("the kernel does not set the algorithm {name}: {why}")))
     }
 
     /// The script's name of an algorithm that the kernel calls so.
@@ -91,7 +91,7 @@ impl Chosen {
         found.map_or(kernel_name, |of_file| of_file.name.clone())
     }
 
-    /// What the algorithm of this connection shows of itself.
+    /// Diagnostic values of the connection's algorithm.
     pub(super) fn inside(
         &mut self,
         namespace: Id,
@@ -159,7 +159,7 @@ fn free_name() -> String {
 /// The kernel's own algorithms, and those that knee has loaded there.
 fn of_kernel() -> Result<(Vec<String>, Vec<String>), Refusal> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-        .map_err(|why| Refusal(format!("the kernel does not tell its algorithms: {why}")))?;
+        .map_err(|why| Refusal(format!("the kernel does not list its algorithms: {why}")))?;
     let ours: Vec<_> =
         knee_bpf::registered().map_err(refusal)?.into_iter().map(|ours| ours.name).collect();
     let all = text.split_whitespace().map(str::to_owned);
@@ -187,7 +187,7 @@ fn kernels_own(name: &str) -> Result<String, Refusal> {
         return Ok(name.to_owned());
     }
     let is_ours = ours.iter().any(|ours| ours == name);
-    let why = if is_ours { "was loaded by knee and is not its own" } else { "is not there" };
+    let why = if is_ours { "was loaded by knee" } else { "is not there" };
     Err(Refusal(format!(
         "the kernel's own {name} is asked for, but {name} {why}; it has {} (\"modprobe tcp_{name}\" may \
          bring it)",

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::sys;
 
-/// So much of a packet tells it from others: its headers, with the sequence number and the IP identification.
+/// Bytes that identify a packet: its headers, with the sequence number and the IP identification.
 const HEAD_BYTES: usize = 80;
 /// Marks that wait for their packet at most: packets of others, and those that the device dropped, leave some.
 const MARKS: usize = 50_000;

@@ -12,8 +12,8 @@ pub(super) struct Unpinned {
 
 /// Keeps this thread on one of its CPUs, each time on the next; `None`: the system does not let it.
 ///
-/// A timer of the wheel is with the CPU that it was started on. One CPU's ticks may come just before the
-/// jiffies go on, so that its timers always end a jiffy later than another's: whoever plays again should not do so there.
+/// A timer of the wheel stays with the CPU that started it. One CPU's ticks may come just before the jiffies advance, so that
+/// its timers always end a jiffy later than another's: a repeated play should use another CPU.
 pub(super) fn pin() -> Option<Unpinned> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let (thread, before) = (gettid(), sched_getaffinity(None).ok()?);

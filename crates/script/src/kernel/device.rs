@@ -15,7 +15,7 @@ use crate::{Linux, Refusal, SYSCTLS, Settings};
 
 const NAME: &str = "knee";
 const TUN: &str = "/dev/net/tun";
-/// Packets that wait in the device for somebody to read them: more than any window of a script.
+/// Queue length of the device, in packets: more than any window of a script.
 const QUEUE_PKTS: u32 = 10_000;
 /// IPv6 does without links that carry less (RFC 8200, section 5).
 const IPV6_MTU: u32 = 1280;
@@ -47,32 +47,33 @@ pub(super) fn set_up(settings: &Settings, address: IpAddr) -> Result<Device, Ref
     sys::make_tun(tun.as_fd(), NAME).map_err(cannot_open)?;
     // Before it is up, so that the tap misses nothing.
     let tap = tap();
-    let no_netlink = |why| Refusal(format!("the TUN device cannot be set up: {why}"));
+    let no_netlink = |why| Refusal(format!("the kernel does not configure the TUN device: {why}"));
     let kernel = Netlink::open().map_err(no_netlink)?;
     let index = kernel.index_of(NAME).map_err(no_netlink)?;
     set_link(&kernel, index, mtu, settings).map_err(|why| {
         Refusal(format!(
-            "mss = {} with gso_max_segs = {}: the kernel does not take them for the TUN device: {why}",
+            "mss = {} with gso_max_segs = {}: the kernel refuses them for the TUN device: {why}",
             settings.mss_bytes, settings.gso_max_segs
         ))
     })?;
     set_qdisc(&kernel, index).map_err(|why| {
-        Refusal(format!("the TUN device does not get the queue pfifo_fast: {why}"))
+        Refusal(format!("the kernel does not add the queue pfifo_fast to the TUN device: {why}"))
     })?;
-    add_address(&kernel, index, address)
-        .map_err(|why| Refusal(format!("the TUN device does not get its address: {why}")))?;
+    add_address(&kernel, index, address).map_err(|why| {
+        Refusal(format!("the kernel does not set the TUN device's address: {why}"))
+    })?;
     Ok(Device { tun, tap, max_segment })
 }
 
 fn cannot_open(why: io::Error) -> Refusal {
     Refusal(match why.kind() {
-        io::ErrorKind::NotFound => format!(
-            "there is no {TUN}: \"modprobe tun\" brings it, or the container must be given the device"
-        ),
+        io::ErrorKind::NotFound => {
+            format!("{TUN} is missing: run \"modprobe tun\", or pass the device to the container")
+        }
         io::ErrorKind::PermissionDenied => {
             format!("{TUN} needs root (CAP_NET_ADMIN): run it with sudo, or use the simulator")
         }
-        _ => format!("{TUN} gives no device: {why}"),
+        _ => format!("{TUN} creates no device: {why}"),
     })
 }
 

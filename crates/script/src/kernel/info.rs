@@ -6,7 +6,7 @@ enum Kind {
     U8,
     U32,
     U64,
-    /// u32, us.
+    /// Time as u32, in us.
     Time,
     /// u32, us; all ones: there was none yet.
     TimeOrNone,
@@ -46,7 +46,7 @@ const FIELDS: [(&str, usize, Kind); 28] = [
     ("delivered_ce", 196, Kind::U32),
 ];
 
-/// What this much of a `struct tcp_info` tells.
+/// Values of a `struct tcp_info` of any length.
 pub(super) fn values(info: &[u8]) -> impl Iterator<Item = (String, i128)> {
     FIELDS
         .iter()

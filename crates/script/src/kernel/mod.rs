@@ -4,15 +4,15 @@
 //! Nothing is left behind: the device goes with its descriptor, the namespace with its thread and its sockets, the
 //! algorithm with its link, in whatever way the process ends. Only a connection that the script closed needs the
 //! process: when the play ends, its peer resets it. If the process is killed after a `close` and before that, the
-//! kernel goes on sending what is left for minutes, to a device that is gone, and keeps the namespace so long.
-//! Shorter timeouts would end that sooner, but scripts see them.
+//! kernel keeps retransmitting for minutes to a removed device, and keeps the namespace for that time. Shorter
+//! timeouts would end that sooner, but would be visible to scripts.
 
 mod algorithms;
-mod canary;
 mod clock;
 mod cpu;
 mod device;
 mod info;
+mod lateness_probe;
 #[expect(unsafe_code, reason = "calls of the kernel's that no crate wraps")]
 mod sys;
 mod wire;
@@ -33,8 +33,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use self::algorithms::Chosen;
 pub use self::algorithms::{Algorithms, not_for_kernels_own};
-use self::canary::Canary;
 use self::clock::{Clock, Tap};
+use self::lateness_probe::LatenessProbe;
 use self::wire::Wire;
 use crate::wire::sides;
 use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
@@ -43,14 +43,14 @@ use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
 const WRITE_BYTES: usize = 16 << 20;
 /// Read by one call at most.
 const READ_BYTES: usize = 1 << 20;
-/// So long before a deadline waiting becomes looking: a sleep that ends then may end late.
+/// Time before a deadline when waiting polls instead of sleeping, since a sleep may end late.
 const SPIN_NS: u64 = 100_000;
 /// An accepted connection is there at once; on a busy machine a little later.
 const ACCEPT_NS: u64 = 5_000_000;
-/// Of slack, beside the jiffy by which the kernel's timers are coarse.
+/// Tolerance on top of one jiffy, the resolution of the kernel's timers.
 const SLACK_US: u64 = 1000;
 
-/// What the application holds.
+/// Socket of the application.
 enum Socket {
     /// Not connected, or connecting, or connected.
     Own(OwnedFd),
@@ -72,7 +72,7 @@ pub struct KernelStack {
     clock: Clock,
     /// Segments that were read and not asked for yet.
     left: VecDeque<(Time, Segment)>,
-    /// Of each write that has not gone through, the bytes that are still to be written.
+    /// Remaining bytes of each blocked write.
     writes: VecDeque<u64>,
     /// The next byte that the stack expects, as far as it has said.
     expects: u32,
@@ -87,7 +87,7 @@ pub struct KernelStack {
     _thread: Namespace,
     _hurry: Option<sys::Ordinary>,
     _unpinned: Option<cpu::Unpinned>,
-    canary: Canary,
+    lateness_probe: LatenessProbe,
 }
 
 /// The version of the running kernel.
@@ -119,8 +119,8 @@ impl KernelStack {
     pub fn new(settings: &Settings, which: Algorithms) -> Result<KernelStack, Refusal> {
         let thread = Namespace::new().map_err(|why| {
             Refusal(format!(
-                "the kernel gives no network namespace: {why}; it needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run \
-                 it with sudo, or use the simulator"
+                "the kernel creates no network namespace: {why}; it needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): use sudo, or \
+                 the simulator"
             ))
         })?;
         let addresses = sides(settings.ipv6);
@@ -131,9 +131,8 @@ impl KernelStack {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let tcp = Some(ipproto::TCP);
             let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, tcp)
-                .map_err(refused("the kernel gives no socket"))?;
-            let namespace =
-                knee_netns::current().map_err(refused("the namespace cannot be read"))?;
+                .map_err(refused("the kernel opens no socket"))?;
+            let namespace = knee_netns::current().map_err(refused("cannot read the namespace"))?;
             Ok::<_, Refusal>((device, socket, namespace.id()))
         });
         let (device, socket, namespace) = inside?;
@@ -147,7 +146,8 @@ impl KernelStack {
         let hurry = sys::hurry();
         // An ordinary thread would wait for its turn there.
         let unpinned = hurry.as_ref().and_then(|_| cpu::pin());
-        let canary = Canary::start(hz()).map_err(refused("no thread can be started"))?;
+        let lateness_probe =
+            LatenessProbe::start(hz()).map_err(refused("cannot start a thread"))?;
         Ok(KernelStack {
             socket: Socket::Own(socket),
             _listener: None,
@@ -167,7 +167,7 @@ impl KernelStack {
             _thread: thread,
             _hurry: hurry,
             _unpinned: unpinned,
-            canary,
+            lateness_probe,
         })
     }
 
@@ -204,7 +204,7 @@ impl KernelStack {
         }
     }
 
-    /// The same once it is accepted; for that it waits so long.
+    /// The connection's socket; waits up to `patience_ns` until it is accepted.
     fn connection(&mut self, patience_ns: u64) -> Result<BorrowedFd<'_>, Refusal> {
         if let Socket::Listener(listener) = &self.socket {
             let until_ns = self.clock.now().ns() + patience_ns;
@@ -322,9 +322,7 @@ impl KernelStack {
                 sys::set_max_pacing_rate(socket.as_fd(), *bytes_per_sec)
             }
         };
-        done.map_err(|why: io::Error| {
-            Refusal(format!("{option:?}: the kernel does not take it: {why}"))
-        })
+        done.map_err(|why: io::Error| Refusal(format!("{option:?}: the kernel refuses it: {why}")))
     }
 
     /// Waits until the device or the socket has something, or for so long.
@@ -414,7 +412,7 @@ impl Stack for KernelStack {
         self.look()?;
         let packet = self.wire.encode(segment)?;
         rustix::io::write(&self.tun, &packet)
-            .map_err(refused("the TUN device does not take a packet"))?;
+            .map_err(refused("the TUN device refuses a packet"))?;
         let [syn, fin] = [Segment::SYN, Segment::FIN].map(|flag| u32::from(segment.has(flag)));
         let end = segment.seq.wrapping_add(segment.len).wrapping_add(syn + fin);
         if (end.wrapping_sub(self.peer_next) as i32).is_positive() {
@@ -474,7 +472,7 @@ impl Stack for KernelStack {
     }
 
     fn lateness(&self) -> Duration {
-        self.clock.late().max(self.canary.late())
+        self.clock.late().max(self.lateness_probe.late())
     }
 
     fn leaves_out_calls(&self) -> bool {
@@ -484,7 +482,7 @@ impl Stack for KernelStack {
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
-        // Whoever is gone cannot be told.
+        // A peer that is gone needs no reset.
         let _ = self.end();
     }
 }

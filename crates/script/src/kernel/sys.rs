@@ -35,17 +35,17 @@ fn set<T: Copy>(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: T) -
     done(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) })
 }
 
-/// `SO_RCVLOWAT`.
+/// Sets `SO_RCVLOWAT`, in bytes.
 pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
-/// `SO_MAX_PACING_RATE`.
+/// Sets `SO_MAX_PACING_RATE`, in bytes per second.
 pub(super) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes_per_sec: u64) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_sec)
 }
 
-/// `TCP_MAXSEG`.
+/// Sets `TCP_MAXSEG`, in bytes.
 pub(super) fn set_max_segment(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)
 }
@@ -69,7 +69,7 @@ pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(info)
 }
 
-/// What the scheduler held of a thread before [`hurry`].
+/// Scheduling policy of a thread before [`hurry`].
 pub(super) struct Ordinary {
     thread: libc::pid_t,
     policy: c_int,

@@ -60,10 +60,9 @@ impl Player<'_> {
             Some((self.number_or(Some(value), "ts", 0)?, self.number_or(Some(echo), "ts", 0)?))
         } else {
             let echo = match &pattern.echo {
-                Some(name) => *self
-                    .named
-                    .get(name)
-                    .ok_or_else(|| Stop::Cannot(format!("no segment named `{name}` has come")))?,
+                Some(name) => *self.named.get(name).ok_or_else(|| {
+                    Stop::Cannot(format!("no segment named `{name}` has arrived"))
+                })?,
                 None => self.peer.ts_recent,
             };
             Some((TS_START + (now.us() / 1000) as u32, if has_ack { echo } else { 0 }))
@@ -108,8 +107,7 @@ impl Player<'_> {
         let bytes = self.number_or(pattern.window.as_ref(), "win", or)?;
         if bytes > most {
             return Err(Stop::Cannot(format!(
-                "a window of {bytes} bytes does not fit the header: {most} is the most with the window scale that \
-                 the peer announced"
+                "a window of {bytes} bytes does not fit the header: the peer's window scale allows at most {most}"
             )));
         }
         Ok(bytes >> shift << shift)

@@ -2,7 +2,7 @@
 
 use knee_queue::time::Duration;
 
-/// SplitMix64.
+/// Random number generator (SplitMix64).
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -22,7 +22,7 @@ impl Dice {
         self.next() % bound.max(1)
     }
 
-    /// True so many times of a hundred.
+    /// True with this probability, in percent.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,7 +1,7 @@
 //! Cuts from a conversation what a machine that is a little late would change.
 
 use super::dice::Dice;
-use crate::play::{Limits, Verdict, play};
+use crate::play::{Limits, ScriptOutcome, play};
 use crate::script::{Error, Script};
 use crate::settings::Settings;
 use crate::sim::{Profile, SimStack};
@@ -17,7 +17,7 @@ const CUTS: u32 = 80;
 const LATE_US: u64 = 3_000;
 /// Where the coarse clock and its wheel stand at the start, us.
 const PHASE_US: u64 = 300_000;
-/// What is added to ranges of times: a tick of 250 Hz and 1 ms, as on a kernel.
+/// Tolerance added to ranges of times: a tick of 250 Hz and 1 ms, as on a kernel.
 const SLACK: Duration = Duration::from_ms(5);
 
 /// The simulator on a machine that is late.
@@ -93,7 +93,8 @@ pub(super) fn firm(
         let refused = |why: Refusal| Error { file: "random".to_owned(), line: 0, text: why.0 };
         let own = Dice::new(dice.below(u64::MAX));
         let mut stack = LateStack::new(&script.settings, profile, own).map_err(refused)?;
-        let Verdict::Differs(why) = play(&script, &mut stack, Limits::default())?.verdict else {
+        let ScriptOutcome::Differs(why) = play(&script, &mut stack, Limits::default())?.outcome
+        else {
             well += 1;
             continue;
         };

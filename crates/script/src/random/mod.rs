@@ -1,9 +1,9 @@
 //! Random conversations: scripts whose answers are the simulator's, to be compared with a kernel's.
 //!
 //! The peer loses, reorders and marks segments, acknowledges them with SACK and DSACK, seldom or late, opens and
-//! closes its window, and sends data itself; the application writes, reads and waits. Each line is done on the
-//! simulator as it is written, and what the simulator sends and tells becomes what the script expects. What would
-//! differ on a machine that is late by some ms is cut off again.
+//! closes its window, and sends data itself; the application writes, reads and waits. The simulator executes each line
+//! as it is generated, and its segments and state become the script's expectations. Parts that would differ on a
+//! machine that is some ms late are removed.
 
 mod dice;
 mod late;
@@ -27,12 +27,12 @@ use std::fmt::Write as _;
 /// Longest conversation, lines and time.
 const MAX_LINES: usize = 160;
 const MAX_TIME: Time = Time::from_ms(2_500);
-/// Nothing has happened for so long: it is the end.
+/// Time without events that ends the conversation.
 const SILENCE: Duration = Duration::from_ms(900);
-/// After a segment that came by a timer or a pacer, the peer waits for so long.
+/// Wait of the peer after a segment sent by a timer or by pacing.
 const QUIET: Duration = Duration::from_ms(8);
 
-/// What is looked at behind every event.
+/// Values that are checked after every event.
 const LOOKED_AT: &[&str] = &[
     "cwnd",
     "ssthresh",
@@ -116,7 +116,7 @@ struct Talk<'a> {
     plan: Plan,
     dice: Dice,
     lines: Vec<String>,
-    /// What comes, in its order.
+    /// Future actions by time.
     agenda: BTreeMap<(Time, u64), Action>,
     entries: u64,
     /// Segments that the stack has sent.
@@ -124,7 +124,7 @@ struct Talk<'a> {
     /// The segment that the script's player would echo, and the highest ACK that it knows.
     script_recent: Option<usize>,
     script_ack: u32,
-    /// What was expected last.
+    /// The last expected values.
     told: BTreeMap<&'static str, i128>,
     peer: peer::Peer,
     /// Next byte that the peer sends, and the one that the script's player would fill in.

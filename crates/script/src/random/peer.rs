@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// How a peer tells of CE marks.
+/// How a peer echoes CE marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Echo {
     None,
@@ -15,7 +15,7 @@ pub(super) enum Echo {
 /// A segment that reaches the peer.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
-    /// Its place among all that left.
+    /// Index among all sent segments.
     pub(super) index: usize,
     pub(super) seq: u32,
     /// Next byte; a FIN is one.
@@ -33,7 +33,7 @@ pub(super) struct Peer {
     pub(super) stretch: u32,
     /// Receive buffer, bytes; 0: as large as the script's window.
     pub(super) buffer_bytes: u32,
-    /// What its application has not read.
+    /// Bytes that its application has not read.
     pub(super) unread_bytes: u32,
     pub(super) next: u32,
     /// Ranges beyond a gap, the newest first.

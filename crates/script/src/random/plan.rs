@@ -1,4 +1,4 @@
-//! What a conversation is about.
+//! Plan of a random conversation.
 
 use super::Action;
 use super::dice::Dice;
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     has_sack: bool,
     has_dsack: bool,
     sysctl: Option<&'static str>,
-    /// Of a hundred segments.
+    /// Lost segments of a hundred.
     pub(super) loss: u64,
     pub(super) reorder: u64,
     pub(super) mark: u64,
@@ -99,7 +99,7 @@ impl Plan {
         peer
     }
 
-    /// The handshake.
+    /// Lines of the handshake.
     pub(super) fn opening(&self) -> Vec<String> {
         let rtt = self.rtt.us() / 1000;
         let (asks, grants, ecn) =
@@ -117,7 +117,7 @@ impl Plan {
         ]
     }
 
-    /// What the application and the peer's do, after the handshake.
+    /// Actions of both applications after the handshake.
     pub(super) fn actions(&self, dice: &mut Dice) -> Vec<(Duration, Action)> {
         let mut all = Vec::new();
         let mut at = 0;

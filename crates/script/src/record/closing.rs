@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(super) struct Closing {
     /// The step before which `close` belongs; behind the write, if one is before the same step.
     pub(super) before: Option<usize>,
-    /// What came from this step on is not read: closing with something unread is what resets a connection.
+    /// Data from this step on stays unread: closing with unread data resets the connection.
     pub(super) unread_from: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Which segments the peer got, and which timestamps it echoes where the player would choose another.
+//! Segments that the peer received, and timestamps that it echoes where the player's default differs.
 
 use super::{Step, end_of};
 use knee_wire::Segment;
@@ -64,8 +64,8 @@ impl Echo {
     }
 }
 
-/// Segments that were sent again, and that nothing says to have arrived: no ACK or SACK came before the second
-/// copy, and no SACK reported a duplicate (RFC 2883) after it.
+/// Retransmitted segments whose original was lost: no ACK or SACK came before the second copy, and no DSACK (RFC 2883)
+/// after it.
 fn lost(steps: &[Step]) -> BTreeSet<usize> {
     let mut lost = BTreeSet::new();
     // Later transmissions by first byte.
@@ -98,7 +98,7 @@ fn lost(steps: &[Step]) -> BTreeSet<usize> {
     lost
 }
 
-/// Its first range is below what it acknowledges, or within its second, and `covers` it.
+/// Whether the first range is a DSACK (RFC 2883): below the acknowledgement or within the second range, and `covers` it.
 fn is_duplicate(ack: &Segment, covers: impl Fn(&(u32, u32)) -> bool) -> bool {
     let Some(first) = ack.sacks.first() else { return false };
     let below = first.1 <= ack.ack;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// What comes so soon after the event before it is one burst with it, ns.
+/// Events closer than this form one burst, ns.
 const BURST_NS: u64 = 50_000;
 /// A tick of the coarse clock of most kernels, ns: their timers are late by up to one.
 const TICK_NS: u64 = 4_000_000;
@@ -17,7 +17,7 @@ pub(super) struct Tolerance {
 }
 
 impl Tolerance {
-    /// The time of a segment that the stack sent so long after the event before; nothing: at once.
+    /// Text of the time of a segment sent `gap_ns` after the event before; empty: at once.
     fn of(self, gap_ns: u64) -> String {
         if gap_ns == 0 || (!self.is_exact && gap_ns <= BURST_NS) {
             return String::new();

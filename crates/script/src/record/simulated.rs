@@ -10,7 +10,7 @@ use knee_sim::tap::{CoarseClock, Side, TapAt, Tapped};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Timers of up to 4 s (at 1000 Hz) end on multiples of so many ticks.
+/// Granularity in ticks of timers of up to 4 s (at 1000 Hz).
 const CLOCK_TICKS: u64 = 64;
 
 /// Simulates a run, and gives what a host of one of its flows sent and received. `from` says where the run is from.
@@ -121,13 +121,13 @@ fn sysctls(host: &HostConfig) -> Vec<(String, String)> {
     sysctls
 }
 
-/// What the host has and scripts cannot say.
+/// Settings of the host that scripts cannot express.
 fn not_in_scripts(host: &HostConfig) -> Vec<String> {
     let stock = HostConfig::new(host.linux);
     let mut said = Vec::new();
     let mut say = |differs: bool, what: String| {
         if differs {
-            said.push(format!("The recorded host had {what}, which a script cannot have."));
+            said.push(format!("The recorded host had {what}, which a script cannot express."));
         }
     };
     let cwnd = host.initial_cwnd_pkts;

@@ -1,11 +1,11 @@
-//! What the application may have written: a guess from what was sent.
+//! Writes of the application, guessed from the segments.
 
 use super::{Step, end_of};
 use crate::settings::TIMESTAMPS_BYTES;
 use knee_wire::Segment;
 use std::collections::BTreeMap;
 
-/// New data that leaves so long after an ACK was not waiting for it, ns.
+/// Delay after an ACK from which new data was not waiting for that ACK, ns.
 const IDLE_NS: u64 = 50_000;
 
 /// Writes before steps, by their index, in bytes. A write lasts until everything is acknowledged and the next data

@@ -136,7 +136,7 @@ mod tests {
             flows: vec![flow],
             pings: vec![ping],
             sampling: Sampling::default(),
-            order: Default::default(),
+            schedule: Default::default(),
         }
     }
 

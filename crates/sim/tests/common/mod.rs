@@ -192,7 +192,7 @@ impl Path {
             flows,
             pings: Vec::new(),
             sampling: Sampling::default(),
-            order: Default::default(),
+            schedule: Default::default(),
         }
     }
 

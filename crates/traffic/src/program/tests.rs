@@ -5,7 +5,7 @@ use core::convert::Infallible;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::{AGAIN, FlowPlan, Lane, Opened, Order, PingPlan, PingSocket, Series};
+use crate::{AGAIN, FlowPlan, Opened, PingPlan, PingSocket, Schedule, Sequence, Series};
 
 const MS: u64 = 1_000_000;
 const RESET: Errno = Errno(104);
@@ -22,7 +22,7 @@ struct Fake {
     refused: BTreeSet<u64>,
     /// Sockets from which a reset is read from then on.
     resets_ns: BTreeMap<u64, u64>,
-    /// What was written, by socket.
+    /// Bytes written, by socket.
     sent: BTreeMap<u64, u64>,
     waits: u32,
 }
@@ -52,7 +52,7 @@ impl Os for Fake {
         self.now_ns
     }
 
-    fn wait(&mut self, until_ns: u64, _is_urgent: bool, happened: &mut Vec<Happened>) {
+    fn wait(&mut self, until_ns: u64, _is_urgent: bool, happened: &mut Vec<SocketEvent>) {
         self.waits += 1;
         assert!(self.waits < 1000, "it waits for ever");
         let begins = |socket: &u64| self.from_ns.get(socket).copied();
@@ -60,7 +60,7 @@ impl Os for Fake {
         self.now_ns = self.now_ns.max(first_ns.min(until_ns));
         for (socket, token) in &self.watched {
             if begins(socket).is_some_and(|at_ns| at_ns <= self.now_ns) {
-                happened.push(Happened { token: *token, events: events::IN | events::OUT });
+                happened.push(SocketEvent { token: *token, events: events::IN | events::OUT });
             }
         }
     }
@@ -180,13 +180,13 @@ fn one_of_a_set_that_has_failed_sends_no_request() {
     // Both are connected; the first is reset before the second may write.
     let mut flows = [0, 1].map(|n| flow(n, REQUESTS)).to_vec();
     flows[1].first_write_ns = Some(40 * MS);
-    let order = Order { together: vec![vec![0, 1]], ..Order::default() };
+    let schedule = Schedule { together: vec![vec![0, 1]], ..Schedule::default() };
     let os = Fake {
         from_ns: [(0, 0), (1000, 20 * MS)].into(),
         resets_ns: [(1000, 20 * MS)].into(),
         ..Fake::default()
     };
-    let mut program = program(TrafficPlan { order, ..plan(flows) }, os);
+    let mut program = program(TrafficPlan { schedule, ..plan(flows) }, os);
     program.run(|| false);
     assert_eq!(program.os().sent, [(3, 7)].into());
 }
@@ -212,12 +212,12 @@ fn with_one_clock_a_connection_that_fails_before_its_stop_has_failed() {
 #[test]
 fn an_order_that_cannot_be_is_refused() {
     let said = |flows: &[u32], together: &[u32], stop_ns| {
-        let lane = Lane { flows: flows.to_vec(), parallel: 1 };
-        let series = vec![Series { rounds: vec![vec![lane]] }];
-        let order = Order { series, together: vec![together.to_vec()] };
+        let sequence = Sequence { flows: flows.to_vec(), parallel: 1 };
+        let series = vec![Series { rounds: vec![vec![sequence]] }];
+        let schedule = Schedule { series, together: vec![together.to_vec()] };
         let mut all = [0, 1].map(|n| flow(n, Traffic::Bulk { bytes: Some(1) })).to_vec();
         all[1].stop_ns = stop_ns;
-        refusal(TrafficPlan { order, ..plan(all) })
+        refusal(TrafficPlan { schedule, ..plan(all) })
     };
     assert!(said(&[0, 2], &[], None).contains("there is none"));
     assert!(said(&[0], &[9], None).contains("there is none"));

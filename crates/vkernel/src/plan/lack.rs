@@ -77,7 +77,7 @@ pub(super) enum Lack {
     )]
     Version { asked: &'static str, is: String },
     #[error(
-        "rto_min of {us} us: without tcp_rto_min_us (6.11) Linux has it in whole ms; change it, or use --on sim"
+        "rto_min of {us} us: before tcp_rto_min_us (6.11) Linux accepts whole ms only; change it, or use --on sim"
     )]
     RtoMin { us: u64 },
 }

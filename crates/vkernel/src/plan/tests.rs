@@ -6,8 +6,8 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
-    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinuxVersion, Network, Order,
-    Ping, Sampling, Serialisation, Stops, Thresholds, Traffic,
+    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinuxVersion, Network, Ping,
+    Sampling, Schedule, Serialisation, Stops, Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
@@ -78,7 +78,7 @@ fn run_on(network: Network) -> Run {
         flows: vec![flow("dctcp")],
         pings: Vec::new(),
         sampling: Sampling { queues: Some(Duration::from_ms(1)), ..Sampling::default() },
-        order: Order::default(),
+        schedule: Schedule::default(),
     }
 }
 

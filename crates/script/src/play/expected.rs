@@ -56,7 +56,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn wanted(&mut self, pattern: &Pattern) -> Result<Wanted, Stop> {
+    fn wanted(&mut self, pattern: &Pattern) -> Result<ExpectedSegment, Stop> {
         let (seq, len) = self.payload(pattern, self.peer.sent_end)?;
         let says_where = pattern.seq.is_some() || pattern.len.is_some();
         let optional = |player: &mut Self, expr: &Option<Expr>, what| match expr {
@@ -69,7 +69,7 @@ impl Player<'_> {
             }
             None => None,
         };
-        Ok(Wanted {
+        Ok(ExpectedSegment {
             flags: pattern.flags,
             seq: says_where.then_some(seq),
             len,
@@ -88,8 +88,8 @@ impl Player<'_> {
     }
 }
 
-/// A segment as it must come; nothing is asked of what is not there.
-struct Wanted {
+/// A segment that must come; absent fields match anything.
+struct ExpectedSegment {
     flags: u16,
     seq: Option<u32>,
     len: u32,
@@ -106,7 +106,7 @@ struct Wanted {
     sacks: Vec<(u32, u32)>,
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for ExpectedSegment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&show::flags(self.flags))?;
         if let Some(seq) = self.seq {
@@ -125,7 +125,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-impl Wanted {
+impl ExpectedSegment {
     fn differences(&self, came: &Segment) -> Vec<String> {
         let mut found = Vec::new();
         let mut differ = |what: &str, wanted: String, came: String| {

@@ -1,19 +1,19 @@
-//! What a traffic program is to do when.
+//! Timed events of a traffic program.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
-/// What is due.
+/// Action at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// `connect()` of a flow.
     Start(usize),
     FirstWrite(usize),
-    /// Its end, as asked.
+    /// Stop of a flow at its `stop_ns`.
     Stop(usize),
     /// The next packet of a stream of pings.
     Ping(usize),
-    /// `TCP_INFO`.
+    /// Sample of `TCP_INFO`.
     SampleFlows,
     SampleGoodput,
     SampleQueues,
@@ -30,27 +30,27 @@ impl Event {
     }
 }
 
-/// Events by time, in ns. Of those at the same time the first that was asked for is first, and the end of the run last.
+/// Events by time, in ns. Events at the same time happen in the order of [`EventQueue::push`]; the end of the run comes last.
 #[derive(Default)]
-pub(crate) struct Due {
+pub(crate) struct EventQueue {
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    asked: u64,
+    pushed: u64,
 }
 
-impl Due {
+impl EventQueue {
     pub(crate) fn push(&mut self, at_ns: u64, event: Event) {
-        self.asked += 1;
-        let order = if event == Event::End { u64::MAX } else { self.asked };
+        self.pushed += 1;
+        let order = if event == Event::End { u64::MAX } else { self.pushed };
         self.heap.push(Reverse((at_ns, order, event)));
     }
 
-    /// When the next is due, and whether it must be on time. Without any it is later than any run.
+    /// Time of the next event, and whether it is urgent; `u64::MAX` if there is none.
     pub(crate) fn next(&self) -> (u64, bool) {
         let next = self.heap.peek();
         next.map_or((u64::MAX, false), |Reverse((at_ns, _, event))| (*at_ns, event.is_urgent()))
     }
 
-    /// The next that is due by now, and when it was.
+    /// Removes and returns the next event that is due by now, with its time.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<(u64, Event)> {
         if self.next().0 > now_ns {
             return None;
@@ -66,18 +66,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_in_the_order_of_their_times_and_of_asking_and_the_end_is_last() {
-        let mut due = Due::default();
+    fn events_come_by_time_then_by_push_and_the_end_is_last() {
+        let mut queue = EventQueue::default();
         for (at_ns, event) in
             [(20, Event::End), (20, Event::Ping(0)), (10, Event::Stop(1)), (20, Event::Start(3))]
         {
-            due.push(at_ns, event);
+            queue.push(at_ns, event);
         }
-        assert_eq!((due.next(), due.pop(9)), ((10, false), None));
-        let all: Vec<_> = core::iter::from_fn(|| due.pop(20)).collect();
+        assert_eq!((queue.next(), queue.pop(9)), ((10, false), None));
+        let all: Vec<_> = core::iter::from_fn(|| queue.pop(20)).collect();
         let wanted =
             [(10, Event::Stop(1)), (20, Event::Ping(0)), (20, Event::Start(3)), (20, Event::End)];
         assert_eq!(all, wanted);
-        assert_eq!(due.next(), (u64::MAX, false));
+        assert_eq!(queue.next(), (u64::MAX, false));
     }
 }

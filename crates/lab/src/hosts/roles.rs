@@ -1,4 +1,4 @@
-//! Which machine has which part of a run, and what it calls the algorithms.
+//! The part of each machine in a run, and the kernel names of its algorithms.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,36 +13,36 @@ use super::Machines;
 use crate::Error;
 use crate::algorithms::base_rtts_us;
 use crate::applications::check;
-use crate::traffic::agent::{BaseRtt, Order, Preparation, ToLoad, to_hex};
+use crate::traffic::agent::{AgentCommand, BaseRtt, Preparation, ToLoad, to_hex};
 use crate::traffic::clock;
 
-/// What machines are sent of an algorithm that is of a file: they have no compiler, nor the file.
+/// The compiled object of an algorithm from a file: machines have neither compiler nor file.
 ///
 /// # Errors
-/// Why it cannot be had in a kernel.
+/// If it does not compile for the kernel.
 fn object(cc: &Cc) -> Result<Option<&'static Embedded>, Error> {
     let of_file = cc.algorithm.module().map(|_| Embedded::of_algorithm(cc.algorithm));
     of_file.transpose().map_err(|why| Error::Refused(why.to_string()))
 }
 
-/// A run, dealt out to machines.
-pub(super) struct Cast<'a> {
+/// Assignment of a run's hosts to machines.
+pub(super) struct Roles<'a> {
     run: &'a Run,
     machines: &'a Machines,
     /// Machine of each host of the network.
     of_nodes: HashMap<NodeId, usize>,
-    /// What flows use; the place of an algorithm here is in its name.
+    /// Algorithms of the flows; the index here is part of the kernel name.
     algorithms: Vec<&'a Cc>,
-    /// Begins the names that kernels have for them.
+    /// Prefix of the kernel names.
     prefix: String,
 }
 
-impl<'a> Cast<'a> {
-    /// Deals it out.
+impl<'a> Roles<'a> {
+    /// Assigns hosts to machines.
     ///
     /// # Errors
-    /// Hosts that no machine is, machines that are no host, and traffic that would not leave its machine.
-    pub(super) fn new(run: &'a Run, machines: &'a Machines) -> Result<Cast<'a>, Error> {
+    /// If a host has no machine, a machine no host, or traffic would stay within one machine.
+    pub(super) fn new(run: &'a Run, machines: &'a Machines) -> Result<Roles<'a>, Error> {
         let hosts = run.network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let hosts: Vec<(&str, NodeId)> = hosts.map(|(node, id)| (&*node.name, id)).collect();
         machines.check(&hosts.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
@@ -50,8 +50,8 @@ impl<'a> Cast<'a> {
         let of_nodes =
             hosts.iter().filter_map(|(name, id)| Some((*id, *by_role.get(name)?))).collect();
         let prefix = prefix();
-        let mut cast = Cast { run, machines, of_nodes, algorithms: Vec::new(), prefix };
-        cast.check_ways()?;
+        let mut roles = Roles { run, machines, of_nodes, algorithms: Vec::new(), prefix };
+        roles.check_ways()?;
         check(run)?;
         check_order(run)?;
         check_framing(run)?;
@@ -59,18 +59,18 @@ impl<'a> Cast<'a> {
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
             let name = cc.algorithm.name();
-            // What is wrong with a file is said before a machine is asked for anything.
+            // Reports a bad file before any machine is contacted.
             object(cc)?;
             if cc.is_kernels_own {
                 return Err(Error::Refused(format!(
                     "kernel:{name}: machines get knee's algorithms; leave out \"kernel:\", or use --on lab"
                 )));
             }
-            if cast.place_of(cc).is_none() {
-                cast.algorithms.push(cc);
+            if roles.place_of(cc).is_none() {
+                roles.algorithms.push(cc);
             }
         }
-        Ok(cast)
+        Ok(roles)
     }
 
     fn check_ways(&self) -> Result<(), Error> {
@@ -84,7 +84,7 @@ impl<'a> Cast<'a> {
         let name = |node: NodeId| &self.run.network.nodes[node as usize].name;
         let machine = &self.machines.machines[self.of_nodes[&from]].name;
         Err(Error::Refused(format!(
-            "{}: traffic from {} to {} would not leave machine {machine}, which is both: give one of these roles to another \
+            "{}: traffic from {} to {} would stay within machine {machine}, which has both roles: give one of them to another \
              machine",
             self.machines.file.display(),
             name(from),
@@ -98,11 +98,11 @@ impl<'a> Cast<'a> {
         })
     }
 
-    /// What one machine prepares.
+    /// The preparation of one machine.
     ///
     /// # Errors
-    /// Traffic that nobody can carry.
-    pub(super) fn preparation(&self, machine: usize) -> Result<Order, Error> {
+    /// If the traffic is impossible.
+    pub(super) fn preparation(&self, machine: usize) -> Result<AgentCommand, Error> {
         let at = |node| {
             let of_node = *self.of_nodes.get(&node)?;
             let address = self.machines.machines[of_node].address;
@@ -110,7 +110,7 @@ impl<'a> Cast<'a> {
         };
         let algorithm = |flow, listens| self.name_on(machine, flow, listens);
         let mut plan = applications::plan(self.run, &at, &algorithm)?;
-        // When all is done is known here alone, and all end together.
+        // Only this machine knows when all is done, and stops all together.
         plan.until_done = false;
         let sides = plan.flows.iter().flat_map(|flow| {
             let held = [(flow.from, false), (flow.to, true)];
@@ -129,7 +129,7 @@ impl<'a> Cast<'a> {
             });
             is_used.then(|| self.to_load(machine, place, cc))
         };
-        Ok(Order::Prepare(Box::new(Preparation {
+        Ok(AgentCommand::Prepare(Box::new(Preparation {
             algorithms: self
                 .algorithms
                 .iter()
@@ -163,12 +163,12 @@ impl<'a> Cast<'a> {
         place.map_or_else(String::new, |place| self.kernel_name(machine, place))
     }
 
-    /// Each machine has its own: two may be one kernel.
+    /// The name differs per machine, since two machines may share one kernel.
     fn kernel_name(&self, machine: usize, place: usize) -> String {
         format!("{}{machine}_{place}", self.prefix)
     }
 
-    /// As experiments call what a kernel calls so.
+    /// The name in experiments of the algorithm with this kernel name.
     pub(super) fn own_name(&self, kernel_name: &str) -> &'static str {
         let place = kernel_name.strip_prefix(&self.prefix).and_then(|rest| rest.split_once('_'));
         let place = place.and_then(|(_, place)| place.parse::<usize>().ok());
@@ -178,7 +178,7 @@ impl<'a> Cast<'a> {
         }
     }
 
-    /// Whether a machine will say that all is done which ends by itself and whose end it sees.
+    /// Whether a machine sends [`Answer::Done`](crate::traffic::agent::Answer::Done): it sees the end of a finite transfer.
     pub(super) fn says_done(&self, machine: usize) -> bool {
         self.run.flows.iter().any(|flow| {
             let seen_by = if flow.traffic.is_rpc() { flow.from } else { flow.to };
@@ -186,7 +186,7 @@ impl<'a> Cast<'a> {
         })
     }
 
-    /// What the experiment asks of the hosts that a machine is: name and configuration.
+    /// Configurations of the hosts that a machine plays.
     pub(super) fn configs(&self, machine: usize) -> impl Iterator<Item = &'a HostConfig> {
         let nodes = self.run.network.nodes.iter().zip(0..);
         let of_nodes = &self.of_nodes;
@@ -196,32 +196,32 @@ impl<'a> Cast<'a> {
     }
 }
 
-/// What one machine does when another is done would take a word from one to the other.
+/// Refuses flows that wait for others: machines do not signal each other.
 fn check_order(run: &Run) -> Result<(), Error> {
-    if run.order.series.is_empty() && run.order.together.is_empty() {
+    if run.schedule.series.is_empty() && run.schedule.together.is_empty() {
         return Ok(());
     }
     Err(Error::Refused(
-        "transfers that wait for others (shuffles, queries, rounds without \"every\"): no machine tells another what is done; give \
-         rounds times with every, or use --on lab or --on sim"
+        "transfers that wait for others (shuffles, queries, rounds without \"every\"): machines do not signal each other; set \
+         every for rounds, or use --on lab or --on sim"
             .to_owned(),
     ))
 }
 
-/// What goes around frames is the machines' own links' affair.
+/// Refuses framing overhead: real links have their own.
 fn check_framing(run: &Run) -> Result<(), Error> {
     let Some(link) = run.network.links.iter().find(|link| link.overhead_bytes > 0) else {
         return Ok(());
     };
     Err(Error::Refused(format!(
-        "link {}: overhead is what the simulator's links, the lab's and those in virtual time add to a frame, and those of machines have \
-         their own; leave it out, or use --on lab or --on sim",
+        "link {}: overhead applies to modelled links, but links of real machines have their own; leave it out, or use \
+         --on lab or --on sim",
         link.name
     )))
 }
 
-/// One that no other knee uses at this time, short enough for the kernel's 15 bytes with what follows: three digits of a
-/// machine, `_`, and two of an algorithm.
+/// Prefix that no other knee uses at this time. It fits the kernel's 15 bytes together with three digits of a machine,
+/// `_`, and two digits of an algorithm.
 fn prefix() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = u64::from(NUMBER.fetch_add(1, Ordering::Relaxed));

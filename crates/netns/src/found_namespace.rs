@@ -1,4 +1,4 @@
-//! The namespaces that there are.
+//! Existing network namespaces.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const HOST: &str = "/proc/1/ns/net";
 const KERNEL_THREAD: &str = "/proc/2/ns/net";
 
-/// What tells one namespace from another: device and inode of its file.
+/// Identity of a namespace: device and inode of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     pub device: u64,
@@ -23,15 +23,15 @@ pub struct Id {
 }
 
 /// A namespace and a way into it, which keeps it alive.
-pub struct Found {
+pub struct FoundNamespace {
     id: Id,
     file: File,
-    /// A way to it that tells its label.
+    /// A path to it, which gives its label.
     path: PathBuf,
 }
 
-impl Found {
-    /// What tells it from others.
+impl FoundNamespace {
+    /// Identity of the namespace.
     pub fn id(&self) -> Id {
         self.id
     }
@@ -75,38 +75,37 @@ impl Found {
     }
 }
 
-/// The one that this thread is in.
+/// The namespace of this thread.
 ///
 /// # Errors
 /// If /proc cannot be read.
-pub fn current() -> io::Result<Found> {
+pub fn current() -> io::Result<FoundNamespace> {
     // With the process's number, for its label.
     let thread = fs::read_link("/proc/thread-self")?;
     Ok(named(open(&Path::new("/proc").join(thread).join("ns/net"))?))
 }
 
-/// The one that this process, or thread, is in.
+/// The namespace of a process or thread.
 ///
 /// # Errors
 /// If there is no such process, or it is not for this one to see.
-pub fn of_process(pid: u32) -> io::Result<Found> {
+pub fn of_process(pid: u32) -> io::Result<FoundNamespace> {
     Ok(named(open(Path::new(&format!("/proc/{pid}/ns/net")))?))
 }
 
 /// With its name, if it is the host's or has one: it is the same for all who are in it.
-fn named(mut found: Found) -> Found {
+fn named(mut found: FoundNamespace) -> FoundNamespace {
     let names = hosts().chain(mounts_of_namespaces());
     let mut own = names.filter(|path| id_of(path).is_ok_and(|id| id == found.id));
     found.path = own.next().unwrap_or(found.path);
     found
 }
 
-/// All that can be found: by their threads, by name (`ip netns`), by mounts of their files, and by
-/// files that some process holds open. The host's comes first.
+/// All namespaces found through threads, names (`ip netns`), mounts and open files. The host's comes first.
 ///
 /// # Errors
 /// If /proc cannot be read. What ends meanwhile is left out.
-pub fn all() -> io::Result<Vec<Found>> {
+pub fn all() -> io::Result<Vec<FoundNamespace>> {
     let mut found = BTreeMap::new();
     // What is found first gives the label.
     let mut add = |path: &Path| {
@@ -141,7 +140,7 @@ pub fn all() -> io::Result<Vec<Found>> {
             }
         }
     }
-    let mut all: Vec<Found> = found.into_values().collect();
+    let mut all: Vec<FoundNamespace> = found.into_values().collect();
     all.sort_by_key(|one| !is_hosts(&one.path));
     Ok(all)
 }
@@ -168,14 +167,14 @@ fn id_of(path: &Path) -> io::Result<Id> {
     Ok(Id { device: about.dev(), inode: about.ino() })
 }
 
-fn open(path: &Path) -> io::Result<Found> {
+fn open(path: &Path) -> io::Result<FoundNamespace> {
     let file = File::open(path)?;
     let about = file.metadata()?;
     let id = Id { device: about.dev(), inode: about.ino() };
-    Ok(Found { id, file, path: path.to_owned() })
+    Ok(FoundNamespace { id, file, path: path.to_owned() })
 }
 
-/// What a directory holds; nothing if it is gone by now.
+/// Entries of a directory; empty if it is gone.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()

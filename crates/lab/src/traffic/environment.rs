@@ -1,4 +1,4 @@
-//! What surrounds a traffic program: the network namespaces of its hosts, and the algorithms of its connections.
+//! Environment of a traffic program: network namespaces of its hosts, algorithms of its connections.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,14 +15,14 @@ use crate::Error;
 /// A socket that a traffic program needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
-    /// Of a connection, or to listen.
+    /// TCP socket, to connect or to listen.
     Tcp {
-        /// Of the addresses.
+        /// IPv6 instead of IPv4.
         ipv6: bool,
     },
     /// For ICMP echoes.
     Ping {
-        /// Of the addresses.
+        /// IPv6 instead of IPv4.
         ipv6: bool,
     },
 }
@@ -31,8 +31,7 @@ impl SocketKind {
     /// Opens one in the namespace of this thread; it does not block.
     ///
     /// # Errors
-    /// What the kernel answers: raw sockets, which pings have, take CAP_NET_RAW, or the ping sockets that stand in for them
-    /// `net.ipv4.ping_group_range`.
+    /// If the kernel refuses. Pings need CAP_NET_RAW, or for ping sockets a group in `net.ipv4.ping_group_range`.
     pub fn open(self) -> io::Result<OwnedFd> {
         let family = |ipv6: bool| if ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -50,23 +49,22 @@ impl SocketKind {
     }
 }
 
-/// What a traffic program asks of wherever it runs.
-pub trait Surroundings {
+/// Sockets and algorithms for a traffic program.
+pub trait Environment {
     /// Opens sockets in the network namespace of a host.
     ///
     /// # Errors
     /// What the kernel answers, or that there is no such host.
     fn open(&mut self, host: u32, kinds: &[SocketKind]) -> io::Result<Vec<OwnedFd>>;
 
-    /// Gives a socket of a flow what belongs to its side: algorithm, base RTT. Of the listening side it is the listener, whose
-    /// connections begin with what it has.
+    /// Sets algorithm and base RTT of a socket. On the listening side it is the listener, from which connections inherit both.
     ///
     /// # Errors
     /// What the kernel refuses, with the name of the algorithm.
     fn give(&mut self, flow: &FlowPlan, listens: bool, socket: BorrowedFd<'_>)
     -> Result<(), Error>;
 
-    /// Makes [`Surroundings::inside`] tell of this connecting socket, too.
+    /// Adds this connecting socket to [`Environment::inside`].
     ///
     /// # Errors
     /// What the kernel refuses.
@@ -74,7 +72,7 @@ pub trait Surroundings {
         Ok(())
     }
 
-    /// Ends that: the flow is over, and to look at it would cost for nothing.
+    /// Removes a socket from [`Environment::inside`]: its flow is over.
     fn leave(&mut self, _socket: BorrowedFd<'_>) {}
 
     /// Whether the kernel called `init` of this algorithm for this established connection; `None`: that is not known.
@@ -82,8 +80,8 @@ pub trait Surroundings {
         None
     }
 
-    /// The values of the algorithms of all sockets that are watched, now: by flow, in the order of the algorithm's diagnostic
-    /// list. Whose algorithm has none, or is not one of knee's, is left out.
+    /// Current diagnostic values of all watched sockets, by flow, in the order of the algorithm's list. Flows with a kernel's
+    /// own algorithm, or one without a list, are left out.
     fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
         Vec::new()
     }
@@ -94,7 +92,7 @@ pub trait Surroundings {
 pub struct Algorithms<'a> {
     /// Those that knee has loaded; others are the kernel's own.
     loaded: Vec<&'a Loaded>,
-    /// What sides are told (flow, whether it listens).
+    /// Base RTTs, by flow and whether the side listens.
     base_rtts_us: HashMap<(u32, bool), NonZeroU32>,
     look: Option<(Watch, Inside)>,
     /// Flow of each watched socket, by its cookie.
@@ -102,7 +100,7 @@ pub struct Algorithms<'a> {
 }
 
 impl<'a> Algorithms<'a> {
-    /// With what knee has loaded, and the base RTTs that sides are told (flow, whether it listens).
+    /// With the algorithms that knee has loaded, and base RTTs by flow and whether the side listens.
     pub fn new(
         loaded: Vec<&'a Loaded>,
         base_rtts_us: HashMap<(u32, bool), NonZeroU32>,
@@ -129,7 +127,7 @@ impl<'a> Algorithms<'a> {
         }
         sockopt::set_tcp_congestion(socket, name).map_err(|why| {
             Error::Failed(format!(
-                "flow {}: its socket does not get the algorithm {name}: {why} (those that there are: \
+                "flow {}: the kernel does not set the algorithm {name}: {why} (available: \
                  /proc/sys/net/ipv4/tcp_available_congestion_control)",
                 flow.flow
             ))
@@ -182,7 +180,7 @@ impl<'a> Algorithms<'a> {
     }
 }
 
-/// The namespace of this process is the one host, and number 0.
+/// Environment with one host, number 0: the namespace of this process.
 #[derive(Default)]
 pub struct Here<'a>(Algorithms<'a>);
 
@@ -193,7 +191,7 @@ impl<'a> Here<'a> {
     }
 }
 
-impl Surroundings for Here<'_> {
+impl Environment for Here<'_> {
     fn open(&mut self, host: u32, kinds: &[SocketKind]) -> io::Result<Vec<OwnedFd>> {
         if host != 0 {
             return Err(no_host(host, 1));
@@ -227,7 +225,7 @@ impl Surroundings for Here<'_> {
     }
 }
 
-/// Each host is a network namespace.
+/// Environment with one network namespace per host.
 pub struct InNamespaces<'a> {
     hosts: Vec<&'a Namespace>,
     algorithms: Algorithms<'a>,
@@ -240,7 +238,7 @@ impl<'a> InNamespaces<'a> {
     }
 }
 
-impl Surroundings for InNamespaces<'_> {
+impl Environment for InNamespaces<'_> {
     fn open(&mut self, host: u32, kinds: &[SocketKind]) -> io::Result<Vec<OwnedFd>> {
         let namespace = self.hosts.get(host as usize);
         let namespace = namespace.ok_or_else(|| no_host(host, self.hosts.len()))?;
@@ -275,8 +273,5 @@ impl Surroundings for InNamespaces<'_> {
 }
 
 fn no_host(host: u32, there: usize) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::NotFound,
-        format!("there is no host {host}, only {there} of them"),
-    )
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no host {host}, only {there} hosts"))
 }
