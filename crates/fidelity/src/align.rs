@@ -15,7 +15,7 @@ pub const WINDOW_MIN: usize = 50;
 pub struct Aligned {
     /// RMS of the differences after alignment, over the mean of theirs.
     pub rms: f64,
-    /// The same without alignment.
+    /// RMS difference without alignment.
     pub unaligned_rms: f64,
     /// The largest shift used, in samples, either way.
     pub largest_shift: usize,

@@ -24,7 +24,7 @@ pub struct Line {
     pub half_width: Option<f64>,
     /// Reference value of the percentages.
     pub scale: f64,
-    /// By the rule.
+    /// Verdict by the rule of [`crate::report`].
     pub verdict: Verdict,
     /// How it was compared, if not in the usual way.
     pub note: String,
@@ -36,7 +36,7 @@ impl Line {
         self.ours - self.theirs
     }
 
-    /// With a note.
+    /// Adds a note.
     pub fn with_note(mut self, note: impl Into<String>) -> Line {
         self.note = note.into();
         self

@@ -9,7 +9,7 @@
 /// Where random numbers come from.
 #[derive(Clone, Debug)]
 pub enum Random {
-    /// As Python's `random.Random(seed)`.
+    /// Mersenne Twister, equal to Python's `random.Random(seed)`.
     Python(Box<MersenneTwister>),
     /// SplitMix64 generator.
     Own(SplitMix),

@@ -12,7 +12,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// In this folder.
+    /// Reference data in this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Reference {
         Reference { folder: folder.into() }
     }

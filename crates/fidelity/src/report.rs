@@ -86,7 +86,7 @@ impl Report {
         ]
     }
 
-    /// As aligned text; `only_remarkable` leaves out what is ok.
+    /// The report as aligned text; `only_remarkable` leaves out lines that are ok.
     pub fn text(&self, only_remarkable: bool) -> String {
         let mut out = String::new();
         for (case, lines) in &self.cases {
@@ -141,7 +141,7 @@ impl Report {
         format!("{}: no result yet", rows.collect::<Vec<_>>().join(", "))
     }
 
-    /// As a page for the documentation.
+    /// The report as a page of the documentation.
     pub fn markdown(&self) -> String {
         let Counts { ok, differs, undecided, exceptions } = self.counts();
         let mut out = String::from(

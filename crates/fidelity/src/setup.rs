@@ -35,7 +35,7 @@ const TEN_GBPS_THAT_PASS: u64 = 9_980_600_000;
 /// The congestion control of a row: an algorithm, and whether the hosts ask for ECN.
 #[derive(Clone, Debug)]
 pub struct Algo {
-    /// As the table has it, e.g. `reno-ecn`.
+    /// Name in the table, e.g. `reno-ecn`.
     pub name: String,
     pub cc: Cc,
     /// `tcp_ecn` of all hosts.
@@ -43,7 +43,7 @@ pub struct Algo {
 }
 
 impl Algo {
-    /// By the name in a table; `None` if there is no such algorithm here.
+    /// The algorithm with this name in a table; `None` if knee has none.
     pub fn by_name(name: &str) -> Option<Algo> {
         let base = name.strip_suffix("-ecn").unwrap_or(name);
         let algorithm = Algorithm::all().iter().find(|algorithm| algorithm.name() == base)?;

@@ -50,7 +50,7 @@ impl Error {
         }
     }
 
-    /// The same about this value.
+    /// Adds the value to the error.
     pub fn with_value(self, value: String) -> Error {
         Error { value, ..self }
     }

@@ -80,7 +80,7 @@ impl About {
         }
     }
 
-    /// With no more than 32 bits hold.
+    /// Limits the range to 32 bits.
     fn of_u32(&self) -> About {
         About { to: self.to.min(u64::from(u32::MAX)), ..*self }
     }
@@ -133,13 +133,13 @@ impl Entry {
         About::new(key, says).entry(None, takes)
     }
 
-    /// With this default.
+    /// Sets the default.
     #[must_use]
     pub fn or(self, default: &str) -> Entry {
         Entry { default: format!("`{default}`"), ..self }
     }
 
-    /// The same, which must be written.
+    /// Marks the key as required.
     #[must_use]
     pub fn needed(self) -> Entry {
         Entry { is_needed: true, default: String::new(), ..self }
@@ -161,7 +161,7 @@ fn shown(value: &Json) -> String {
 /// A table, or each of a list of tables.
 #[derive(Debug)]
 pub struct Table {
-    /// As schema and page call it.
+    /// Name in schema and page.
     pub name: &'static str,
     pub says: &'static str,
     pub shape: fn() -> Shape,
@@ -187,7 +187,7 @@ pub trait Describe: Sync {
 
 /// Keys that tables have together.
 pub trait Keys: Sync {
-    /// All of them, in the order in which messages list them.
+    /// All keys in the order of messages.
     fn all(&self) -> Vec<&dyn Describe>;
 }
 
@@ -207,7 +207,7 @@ pub trait Kind: Copy + Sync + 'static {
     }
 }
 
-/// One whose values are read as they are.
+/// A kind whose values need no further parsing.
 pub trait Single: Kind {
     /// The value.
     ///
@@ -363,7 +363,7 @@ pub fn list_of((words, one): (String, Json)) -> (String, Json) {
 macro_rules! descriptions {
     ($($of:ident $(<$value:ident>)?),*) => {$(
         impl $(<$value: Copy>)? $of $(<$value>)? {
-            /// That it must be written, as in this example.
+            /// Marks the key as required, with this example.
             #[must_use]
             pub const fn needed(mut self, example: &'static str) -> Self {
                 self.about = self.about.needed(example);
@@ -546,7 +546,7 @@ impl Below {
         self
     }
 
-    /// That it must be written.
+    /// Marks the key as required.
     #[must_use]
     pub const fn needed(mut self) -> Below {
         self.about = self.about.needed("{ ... }");

@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { file: self.file, path, origin: node.origin, table, resolved: self.resolved })
     }
 
-    /// As `child`, and it must be there.
+    /// As `child`, for a required table.
     pub fn need_child(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Reader<'a>, Error> {
         let key = key.as_ref();
         self.child(key)?.ok_or_else(|| self.missing(key, "{ ... }"))
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         Ok(Some(value))
     }
 
-    /// As `get`, with its default, or an error where it has none.
+    /// As `get`, with the key's default; an error if it has none.
     pub fn read<T: Single>(&self, key: &Key<T>) -> Result<T, Error> {
         match key.default {
             Some(default) => self.get_or(key, default),
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As `get`, with a default that depends on where it stands.
+    /// As `get`, with a default that the caller chooses.
     pub fn get_or<T: Single>(&self, key: &Key<T>, default: T) -> Result<T, Error> {
         Ok(self.get(key)?.unwrap_or_else(|| {
             self.note(key, default.json());
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         self.text_of(key)
     }
 
-    /// As `text`, for a key that is described in another way.
+    /// As `text`, for a key that is described elsewhere.
     pub fn text_of(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Option<&'a str>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let text = node.text().ok_or_else(|| self.error_in(key, node, "must be text in quotes"))?;
@@ -268,7 +268,7 @@ impl<'a> Reader<'a> {
         Ok(Some(text))
     }
 
-    /// As `text`, and it must be written.
+    /// As `text`, for a required key.
     pub fn need_text(&self, key: &Key<impl Copy>) -> Result<&'a str, Error> {
         self.text(key)?.ok_or_else(|| self.missing(key, &key.about.written()))
     }
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
         Ok(Some(texts))
     }
 
-    /// As `texts`, and they must be written.
+    /// As `texts`, for a required key.
     pub fn need_texts(&self, key: &Key<List<Text>>) -> Result<Vec<&'a str>, Error> {
         self.texts(key)?.ok_or_else(|| self.missing(key, &key.about.written()))
     }

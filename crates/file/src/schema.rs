@@ -14,7 +14,7 @@ use crate::tree::Node;
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
-    /// As `knee schema` calls it.
+    /// Name of the file for `knee schema`.
     pub name: &'static str,
     pub root: &'static Table,
     /// Keys at the top below which other parts of the file may put values, so that none must be written there.

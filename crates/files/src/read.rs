@@ -12,20 +12,20 @@ use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open, 
 pub enum Unreadable {
     /// The system says why.
     Io(io::Error),
-    /// It is no file.
+    /// Not a regular file.
     Kind {
         is: &'static str,
         /// Kind of file, as "policy file".
         what: &'static str,
     },
-    /// It has more bytes than any such file.
+    /// Longer than the limit for its kind.
     TooLong {
         /// Limit in bytes.
         limit: u64,
         /// Kind of file, as "policy file".
         what: &'static str,
     },
-    /// It is not UTF-8.
+    /// Not UTF-8.
     NotText {
         /// Where it ceases to be, from 1.
         line: u32,
@@ -45,7 +45,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// With its article.
+/// The word with its article.
 fn one(what: &str) -> String {
     let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     format!("{article} {what}")
@@ -65,7 +65,7 @@ impl Unreadable {
         matches!(self, Unreadable::Io(why) if why.kind() == io::ErrorKind::NotFound)
     }
 
-    /// As an error of the system's, for who has no other kind: what "cannot read: " is written before.
+    /// As an [`io::Error`], for callers whose message begins with "cannot read: ".
     pub fn into_io(self) -> io::Error {
         match self {
             Unreadable::Io(why) => why,

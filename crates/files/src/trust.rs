@@ -22,9 +22,9 @@ pub enum Untrusted {
     Io(io::Error),
     /// Somebody else owns it, or can write into it.
     Of {
-        /// It, or a directory that leads to it.
+        /// The file or directory, or a directory on its path.
         path: PathBuf,
-        /// Who else has it.
+        /// The reason in words, such as its owner.
         who: String,
     },
 }
@@ -40,7 +40,7 @@ impl fmt::Display for Untrusted {
 
 impl std::error::Error for Untrusted {}
 
-/// Who may own directories of the way.
+/// Permitted owners of directories on the path.
 struct Owners {
     users: Vec<u32>,
     /// Groups that have no other member.

@@ -306,7 +306,7 @@ impl Dir {
         Ok(unlinkat(&self.handle, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Nothing but files is replaced, nor a link to anything else: /dev/stdout is to stay what it is.
+    /// Refuses to replace anything but a regular file, or a link to one: /dev/stdout stays.
     fn check_replaceable(&self, name: &OsStr) -> io::Result<()> {
         // Whatever this process has there, which may be a file.
         let target = readlinkat(&self.handle, name, Vec::new());

@@ -54,7 +54,7 @@ impl Running {
         Running { loaded: Vec::new() }
     }
 
-    /// All that were loaded.
+    /// All loaded algorithms.
     pub(crate) fn all_loaded(&self) -> impl Iterator<Item = &Loaded> {
         self.loaded.iter().map(|(_, loaded)| loaded)
     }

@@ -18,7 +18,7 @@ const MAX_HOSTS: usize = 1000;
 /// A run as hosts and the network between them.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In the order of their nodes; a host's place here is its port at the switch.
+    /// Hosts in the order of their nodes; the index of a host is its port at the switch.
     pub hosts: Vec<Host>,
     /// The switch's network: that of the run, with no queue limit on the hosts' own links, whose queues are in the egress shapers.
     pub network: Network,

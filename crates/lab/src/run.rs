@@ -23,7 +23,7 @@ use crate::traffic::{InNamespaces, clock, prepare};
 use crate::validity::{HostMeasurements, judge};
 use crate::{Error, outcome, traffic};
 
-/// From the start of the switch to time 0 of the run.
+/// Time from the start of the switch to time 0 of the run.
 const BEFORE_ZERO_NS: u64 = 100_000_000;
 
 /// Settings of the lab for its runs.

@@ -93,7 +93,7 @@ pub fn of_process(pid: u32) -> io::Result<FoundNamespace> {
     Ok(named(open(Path::new(&format!("/proc/{pid}/ns/net")))?))
 }
 
-/// With its name, if it is the host's or has one: it is the same for all who are in it.
+/// Labels it by its name if it has one or is the host's, so that the label is the same for all processes in it.
 fn named(mut found: FoundNamespace) -> FoundNamespace {
     let names = hosts().chain(mounts_of_namespaces());
     let mut own = names.filter(|path| id_of(path).is_ok_and(|id| id == found.id));

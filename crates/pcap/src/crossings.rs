@@ -133,7 +133,7 @@ pub(crate) struct Matcher {
     indices: HashMap<(IpAddr, IpAddr), u32, FixedState>,
     hosts: Vec<Hosts>,
     pairs: usize,
-    /// By point: packets that could not be looked for.
+    /// Packets per point that cannot be matched.
     not_comparable: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! One direction's data: what was sent, what is in flight, and what the ACKs of it say.
+//! Data of one direction: sent, in flight, acknowledged.
 
 use std::collections::VecDeque;
 

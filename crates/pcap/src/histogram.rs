@@ -10,7 +10,7 @@ const SUB_BITS: u32 = 5;
 /// values are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// In the order of their values.
+    /// Buckets in the order of their values.
     buckets: Vec<Entry>,
     count: u64,
     sum: u128,
@@ -113,7 +113,7 @@ impl Histogram {
     }
 }
 
-/// As a list of its buckets.
+/// Serialises as a list of buckets.
 impl Serialize for Histogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.buckets.len()))?;

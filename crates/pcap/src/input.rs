@@ -90,7 +90,7 @@ fn expanded(mut plain: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>>
     })
 }
 
-/// All streams of an xz file. What is decoded before one breaks off is not lost, as it would be by the crate's own reader.
+/// Reader of all streams of an xz file. It keeps data decoded before a truncation, which the crate's own reader loses.
 struct Xz<R> {
     source: R,
     decoder: XzStream,
@@ -119,7 +119,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// A last block without data, and room for the checksum that a frame may end with (RFC 8878, 3.1.1).
 const ZSTD_END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
-/// All frames of a zstd file, one after the other.
+/// Reader of all frames of a zstd file.
 struct Zstd<R: BufRead> {
     source: R,
     decoder: FrameDecoder,

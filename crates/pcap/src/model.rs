@@ -40,7 +40,7 @@ pub struct Whole {
     pub flows_not_kept: u64,
     /// Sums over all flows.
     pub totals: Totals,
-    /// In short, the flows that were kept.
+    /// Summaries of the kept flows.
     pub briefs: Vec<Brief>,
     /// Pairs of points that saw the same packets.
     pub crossings: Vec<Crossing>,
@@ -66,7 +66,7 @@ pub struct Arrivals {
 /// A file of packets.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FileSummary {
-    /// As it was given; `-` is standard input.
+    /// Name as given; `-` is standard input.
     pub name: String,
     /// Packets that were read.
     pub packets: u64,
@@ -127,13 +127,13 @@ pub struct Totals {
 /// A flow in one line, for what compares flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Brief {
-    /// As [`Flow::id`].
+    /// Number of the flow ([`Flow::id`]).
     pub id: u32,
-    /// As [`Flow::connection`].
+    /// Number of its connection ([`Flow::connection`]).
     pub connection: u32,
-    /// As [`Flow::point`].
+    /// Capture point ([`Flow::point`]).
     pub point: usize,
-    /// As [`Flow::is_primary`].
+    /// Whether it is the best view of its connection ([`Flow::is_primary`]).
     pub is_primary: bool,
     /// Sender of most of the bytes, and receiver.
     pub from: SocketAddr,
@@ -191,13 +191,13 @@ pub struct Delay {
 pub struct Flow {
     /// Counted from 1 in the order of first packets: the same in every reading of the same files.
     pub id: u32,
-    /// The same for each point's view of one connection: the identity of the first of them.
+    /// Number of the connection, shared by the views of all points: that of the first view.
     pub connection: u32,
     /// Whether of the views of its connection it is the best one for the data: the nearest to the sender of most of it.
     pub is_primary: bool,
     /// Index of the point in [`Whole::points`].
     pub point: usize,
-    /// Who connected, or who sent first if the handshake was not seen.
+    /// The end that connected, or that sent first if the handshake was not seen.
     pub a: SocketAddr,
     /// The other end.
     pub b: SocketAddr,
@@ -257,9 +257,9 @@ pub struct Handshake {
     pub is_syn_ect: Option<bool>,
     /// Whether the SYN-ACK was ECN-capable.
     pub is_syn_ack_ect: Option<bool>,
-    /// From the SYN to the SYN-ACK, ns: the RTT from the point to `b` and back.
+    /// Time from the SYN to the SYN-ACK, ns: the RTT from the point to `b` and back.
     pub rtt_to_b_ns: Option<u64>,
-    /// From the SYN-ACK to the ACK of it, ns: the RTT from the point to `a` and back.
+    /// Time from the SYN-ACK to its ACK, ns: the RTT from the point to `a` and back.
     pub rtt_to_a_ns: Option<u64>,
 }
 
@@ -296,7 +296,6 @@ pub struct Location {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PointPosition {
-    /// No evidence.
     #[default]
     Unknown,
     /// At `a`, or at the first switch behind it.
@@ -354,7 +353,7 @@ pub struct Direction {
     pub new_data_probes: u64,
     /// Segments that came after later ones, but were not retransmitted.
     pub out_of_order: u64,
-    /// By how much the latest of them was late, ns.
+    /// Largest delay of an out-of-order segment, ns.
     pub out_of_order_longest_ns: u64,
     /// Bytes that were missing here when later ones came and were retransmitted: lost before the point, segments.
     pub lost_before_point: u64,
@@ -435,9 +434,9 @@ pub struct Span {
 /// Retransmissions, in segments but for the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Retransmitted {
-    /// All, and so the sum of the kinds below but for `spurious`.
+    /// Retransmitted segments: the sum of the kinds below, without `spurious`.
     pub segments: u64,
-    /// Their payload, bytes.
+    /// Retransmitted payload, bytes.
     pub bytes: u64,
     /// After duplicate ACKs or SACKs.
     pub fast: u64,
@@ -447,7 +446,7 @@ pub struct Retransmitted {
     pub after_rto: u64,
     /// Tail loss probes that repeat data. Those with new data are [`Direction::new_data_probes`].
     pub tlp: u64,
-    /// For no reason that can be seen.
+    /// Retransmitted for an unknown reason.
     pub unclear: u64,
     /// Spurious ones among all of these: the original had arrived (RFC 3522).
     pub spurious: u64,
@@ -606,7 +605,7 @@ pub struct Round {
     pub largest_burst_segments: u32,
     /// First packet of the largest burst.
     pub largest_burst_number: u64,
-    /// From its first packet to its last, ns.
+    /// Duration of the largest burst, ns.
     pub largest_burst_ns: u64,
     /// The longest time that the ACK of all data in flight took beyond the smallest RTT, while that was two segments or less, ns:
     /// no queue of its own explains it.

@@ -1,6 +1,6 @@
 //! Ranges of sequence numbers that a receiver has reported.
 
-/// As many as are kept apart; a receiver that reports more is not believed.
+/// Most ranges; further ones are ignored.
 const MOST: usize = 512;
 
 /// Ranges that do not touch each other, in order.

@@ -27,7 +27,7 @@ const KNOWN_LOST_RTO_NS: u64 = LINUX_RTO_FLOOR_NS - 10_000_000;
 const RACK_TIMER_NS: u64 = 40_000_000;
 /// Without SACK duplicate ACKs let a segment go at once, and it comes when queues let it, which hold some ms, ns.
 const QUEUES_NS: u64 = 8_000_000;
-/// And a probe waits for two ticks of the fastest clock, of which the first may be over, ns: pacing holds new data back for less.
+/// Least wait of a probe with new data, ns: two ticks of the fastest clock, the first maybe partial. Pacing waits less.
 const PROBE_LEAST_NS: u64 = 1_000_000;
 /// Where no RTT is known, a gap that is filled within this is reordering, ns: within what queues of different paths differ by, and
 /// shorter than the RTT of most paths longer than a data center's.
@@ -37,7 +37,7 @@ const COPY_NS: u64 = 1_000_000;
 /// IP identifications that differ by less are of packets sent about the same time, if the sender counts.
 const NEAR_IDS: i16 = 1024;
 
-/// A retransmission.
+/// A retransmission that later reports may concern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeat {
     pub(crate) start: u64,
@@ -530,7 +530,7 @@ impl Data {
     }
 }
 
-/// The same packet again within no time: not the sender's doing, which counts its packets.
+/// Whether a packet is a copy of the same packet, by IP identification and time, and not a retransmission.
 fn is_copy(first: &Sent, now: &Now<'_>) -> bool {
     let is_same_id = now.tcp.ip_id.is_some_and(|id| id != 0) && first.ip_id == now.tcp.ip_id;
     is_same_id

@@ -143,7 +143,7 @@ impl Rounds {
         }
     }
 
-    /// All of them, the one going on with its end at the last packet.
+    /// All round trips; the current one ends at the last packet.
     pub(crate) fn finish(mut self, at_ns: u64, mss: u32, most: usize) -> Vec<Round> {
         if self.open.is_some_and(|open| open.round.segments > 0 || open.round.acks > 0) {
             self.close(at_ns, mss, most);

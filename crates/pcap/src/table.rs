@@ -1,4 +1,4 @@
-//! Connections that are going on, found by their addresses, and finished when they are over.
+//! Table of open connections by address; finishes them when they end.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,7 @@ const FEWEST_BETWEEN: usize = 4096;
 struct Key {
     low: (u128, u16),
     high: (u128, u16),
-    /// One of IPv4 has no ports beside those of the same number in IPv6.
+    /// Keeps IPv4 addresses apart from IPv6 addresses of the same number.
     is_ipv6: bool,
     point: u32,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Bounds {
     pub(crate) most_rounds: usize,
 }
 
-/// All connections that are going on.
+/// Table of open connections.
 pub(crate) struct Table {
     bounds: Bounds,
     live: HashMap<Key, Box<Live>, RandomState>,
@@ -169,7 +169,7 @@ impl Table {
         self.until_look = self.live.len().max(FEWEST_BETWEEN);
     }
 
-    /// In the order of their identities, whatever the order of the table is.
+    /// Finishes these connections in the order of their identities.
     fn end_all(&mut self, mut keys: Vec<(u32, Key)>, ended: Ended, done: &mut impl FnMut(Flow)) {
         keys.sort_unstable_by_key(|entry| entry.0);
         for (_, key) in keys {

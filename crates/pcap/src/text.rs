@@ -27,7 +27,7 @@ pub struct Show {
     pub packets: bool,
 }
 
-/// All of it as text.
+/// The analysis as text.
 pub fn text(analysis: &Analysis, show: Show) -> String {
     let mut out = String::new();
     for file in &analysis.whole.files {

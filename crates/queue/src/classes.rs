@@ -23,9 +23,9 @@ const QUANTUM_MIN_BYTES: u32 = 64;
 pub struct Condition {
     /// One bit for each DSCP allowed; `None`: any.
     pub dscps: Option<u64>,
-    /// Nothing but an acknowledgement.
+    /// Pure ACKs only.
     pub acks: bool,
-    /// At most this long, in bytes as the queue counts them.
+    /// Largest length, in bytes as the queue counts them.
     pub up_to_bytes: Option<u32>,
 }
 
@@ -52,14 +52,14 @@ impl Condition {
 pub enum ClassService {
     /// Before all classes behind it, and before all that are served in turns.
     Strict,
-    /// In turns, when no strict class has a packet: this many quanta of bytes at a turn.
+    /// Round robin when no strict class has a packet: this many quanta of bytes per turn.
     Weighted(u32),
 }
 
 /// Settings of one class of traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassConfig {
-    /// As in results.
+    /// Name in results.
     pub name: String,
     pub condition: Condition,
     /// When it is served.
@@ -173,7 +173,7 @@ pub(crate) enum Price {
 struct Class<P> {
     queue: AnyQdisc<P>,
     is_strict: bool,
-    /// It is passed over.
+    /// Held: it sends nothing until released.
     is_held: bool,
     /// Counters of the gate for packets of this class.
     of_gate: Stats,

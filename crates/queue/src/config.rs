@@ -26,7 +26,7 @@ macro_rules! disciplines {
         }
 
         impl QueueConfig {
-            /// One of each discipline, with what a file leaves out at this place.
+            /// Default settings of each discipline for this port.
             pub fn each(place: PortProperties) -> Vec<QueueConfig> {
                 vec![$(QueueConfig::$name(<$config>::at(place)),)*]
             }
@@ -38,7 +38,7 @@ macro_rules! disciplines {
                 }
             }
 
-            /// As `settings`, to be changed.
+            /// The settings of the discipline, mutable.
             pub fn settings_mut(&mut self) -> &mut dyn Settings {
                 match self {
                     $(QueueConfig::$name(config) => config,)*

@@ -14,7 +14,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Nothing limits it.
+    /// No limit.
     pub const UNLIMITED: Limit = Limit::Bytes(u64::MAX);
 
     /// Whether a packet of `len_bytes` fits behind `backlog`.

@@ -24,7 +24,7 @@ pub(crate) struct RoundRobin {
 struct Member {
     quantum: i64,
     balance: i64,
-    /// It has something to send.
+    /// The member has packets.
     stands: bool,
     /// Held: the member may not send and is out of the row, although it has packets.
     held: bool,

@@ -138,7 +138,7 @@ impl dyn Visit + '_ {
         self.key("limit", Setting::Limit(limit));
     }
 
-    /// One of a few words.
+    /// Shows a setting that takes one of a few words.
     pub fn word<T: Copy + PartialEq>(
         &mut self,
         key: &'static str,

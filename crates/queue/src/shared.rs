@@ -72,7 +72,7 @@ impl DynamicThreshold {
         growth == 0 || (is_below && growth <= free)
     }
 
-    /// One queue's length changes.
+    /// Updates the shared memory in use after a queue's length changed.
     #[inline]
     pub fn change(&mut self, before_bytes: u64, after_bytes: u64) {
         let rest = self.used_bytes.saturating_sub(self.beyond_reserve(before_bytes));

@@ -33,10 +33,10 @@ pub enum MarkWhen {
 /// Treatment of packets above the threshold that are not ECN-capable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NotEctAbove {
-    /// It is treated as below the threshold (Linux RED's `nodrop`).
+    /// Queue it as below the threshold (Linux RED's `nodrop`).
     #[default]
     Queue,
-    /// It is dropped.
+    /// Drop it.
     Drop,
 }
 

@@ -36,7 +36,7 @@ pub enum LimitPer {
 pub struct TwoBuffersConfig {
     /// Inputs of the second buffer, as [`Packet::input`] counts them; all else is the first one's.
     pub second: Vec<u32>,
-    /// The same by the names of the hosts and switches at their other ends.
+    /// The same inputs, by the names of the hosts and switches at their other ends.
     pub second_names: Vec<String>,
     /// The discipline of each buffer, or of both together.
     pub queue: Box<QueueConfig>,

@@ -30,7 +30,7 @@ pub struct Connection {
     pub packets: u64,
     /// Payload that the client sent, retransmissions included, bytes.
     pub client_bytes: u64,
-    /// The same of the server.
+    /// Payload that the server sent, retransmissions included, bytes.
     pub server_bytes: u64,
     /// Time of the first packet, ns since 1970.
     pub first_ns: u64,
@@ -43,7 +43,7 @@ pub struct Connection {
 /// Connections of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// In the order of their first packets.
+    /// Connections in the order of their first packets.
     pub connections: Vec<Connection>,
     /// Packets that are no TCP over IP, or only a later part of it.
     pub others: u64,

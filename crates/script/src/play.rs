@@ -116,12 +116,12 @@ pub struct Settled {
     pub played: Played,
     /// How often it was played.
     pub attempts: u32,
-    /// By how much the machine was late, at worst, in all of them.
+    /// Largest lateness of the machine over all attempts.
     pub lateness: Duration,
 }
 
 impl Settled {
-    /// One that there was no need to play.
+    /// A script that was not played.
     pub fn not_played(played: Played) -> Settled {
         Settled { played, attempts: 0, lateness: Duration::ZERO }
     }

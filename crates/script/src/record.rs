@@ -46,7 +46,7 @@ pub struct About {
     pub settings: Settings,
     /// When the script's first call is: where the coarse clock of the recorded host stood.
     pub first: Duration,
-    /// It is of the simulator: times are exact, and the settings are the host's.
+    /// Recorded from the simulator: times are exact, and the settings are the host's.
     pub is_exact: bool,
     /// More segments were there than were kept.
     pub is_cut: bool,

@@ -19,7 +19,7 @@ pub struct Script {
     pub(crate) needs: Vec<(Comparison, Linux)>,
     /// The window that its peer advertises unless it says otherwise, bytes.
     pub(crate) window_bytes: u32,
-    /// It asks for what the algorithm shows of itself.
+    /// Whether it uses diagnostic values of the algorithm (`cc.NAME`).
     pub(crate) looks_inside: bool,
     pub(crate) body: Vec<Line>,
 }
@@ -46,7 +46,7 @@ impl Script {
 pub struct Error {
     /// Path as given.
     pub file: String,
-    /// From 1; 0: the file as a whole.
+    /// Line number from 1; 0: the file as a whole.
     pub line: u32,
     /// The message.
     pub text: String,
@@ -94,7 +94,7 @@ pub(crate) enum Event {
     Out(Box<Pattern>),
     Call(CallEvent),
     Expect(Vec<Condition>),
-    /// Nothing comes until then.
+    /// No segment may arrive until then.
     Wait,
     /// The socket's values go into the account of the run.
     Show,

@@ -71,7 +71,7 @@ pub(crate) fn time(at: Time) -> String {
     span(at.since(Time::ZERO))
 }
 
-/// In ms, as exact as it takes.
+/// A time span in ms, without trailing zeros.
 pub(crate) fn span(span: Duration) -> String {
     let ns = span.ns();
     let text = format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);

@@ -94,7 +94,7 @@ fn diag_names(cc: &Cc) -> Vec<String> {
     cc.algorithm.diag().iter().map(|info| format!("cc.{}", info.name)).collect()
 }
 
-/// Those that came after 6.1, with the version that had them first.
+/// Sysctls newer than 6.1, with their first version.
 const SYSCTLS_SINCE: [(&str, Linux); 2] =
     [("tcp_rto_min_us", Linux(6, 11)), ("tcp_syn_linear_timeouts", Linux(6, 5))];
 

@@ -491,7 +491,7 @@ impl<O: Os> Program<O> {
         self.leave(index);
     }
 
-    /// Nothing more happens on a connection.
+    /// Ends the activity on a connection, which stays open.
     fn leave(&mut self, index: usize) {
         let Program { os, flows, schedule, .. } = self;
         let flow = &mut flows[index];

@@ -46,7 +46,7 @@ pub struct Captured<'a> {
     pub link: u32,
     /// Length on the wire, bytes; `data` may be only the beginning.
     pub original_len: u32,
-    /// From the link-layer header on.
+    /// Bytes from the link-layer header on.
     pub data: &'a [u8],
 }
 
@@ -61,7 +61,7 @@ pub struct Ending {
 #[derive(Clone, Copy)]
 struct Interface {
     link: u32,
-    /// As the file has it: a power of 10, or of 2 with the highest bit.
+    /// Resolution of timestamps as in the file: a power of 10, or of 2 with the highest bit.
     resolution: u8,
     offset_s: i64,
     snaplen: u32,

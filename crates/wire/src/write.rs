@@ -27,7 +27,7 @@ mod format {
 /// Where packets are captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// As tools show it.
+    /// Name that tools show.
     pub name: String,
     /// Link-layer type, one of [`crate::link`].
     pub link: u32,
@@ -52,7 +52,7 @@ pub struct Record<'a> {
     pub at_ns: u64,
     /// Length on the wire, bytes; `data` may be only the beginning.
     pub original_len: u32,
-    /// From the link-layer header on.
+    /// Bytes from the link-layer header on.
     pub data: &'a [u8],
     /// If it is known.
     pub direction: Option<Direction>,
@@ -179,9 +179,9 @@ impl<W: Write> Writer<W> {
 /// A file on disk; it is removed if it is dropped before [`File::finish`].
 #[derive(Debug)]
 pub struct File {
-    /// Nothing once it is finished.
+    /// `None` once finished.
     writer: Option<Writer<BufWriter<fs::File>>>,
-    /// To be removed; empty once it is whole.
+    /// Path to remove on drop; empty once the file is complete.
     path: PathBuf,
 }
 

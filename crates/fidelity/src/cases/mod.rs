@@ -31,7 +31,7 @@ pub struct Plan {
 /// The cases, and what could not be one.
 #[derive(Default)]
 pub struct Cases {
-    /// In the order of the tables.
+    /// Cases in the order of the tables.
     pub cases: Vec<Case>,
     /// Algorithms in the tables that are not there, with their rows.
     pub skipped: BTreeMap<String, usize>,

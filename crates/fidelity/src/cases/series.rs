@@ -215,7 +215,7 @@ fn queue_lines(theirs: &Theirs, ours: &Outcome) -> Result<Vec<Line>, Error> {
     Ok(lines)
 }
 
-/// From the bytes acked over the last two thirds.
+/// Goodput by the bytes acked over the last two thirds.
 fn late_goodput_mbps(ours: &Outcome, end_s: f64) -> f64 {
     let samples = &ours.flow_samples;
     let first = samples.iter().find(|sample| sample.at.as_secs_f64() >= end_s / 3.0);

@@ -46,7 +46,7 @@ const ELF: [u8; 4] = *b"\x7fELF";
 const MOST_REASON_BYTES: usize = 400;
 /// Bytes of a program that are sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// From the end of a machine's input to the end of its ssh.
+/// Timeout from the end of the agent's input to the end of ssh.
 const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Event of a connection.

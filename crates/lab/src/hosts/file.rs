@@ -177,7 +177,7 @@ fn read_machine(host: &Reader<'_>, most_roles: usize) -> Read<Machine> {
     })
 }
 
-/// Nothing that ssh would take for an option, nor a shell for more than a word.
+/// Reads a destination of ssh; refuses text that ssh takes for an option, or a shell for several words.
 fn ssh(host: &Reader<'_>) -> Read<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:%@".contains(c);
     let what = "user@address, or a name of your ssh configuration";

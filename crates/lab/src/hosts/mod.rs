@@ -35,7 +35,7 @@ use crate::Error;
 pub struct Machines {
     /// The file, for messages.
     pub file: PathBuf,
-    /// In the order of the file.
+    /// Machines in the order of the file.
     pub machines: Vec<Machine>,
 }
 

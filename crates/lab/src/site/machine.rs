@@ -60,7 +60,7 @@ pub struct CpuShare {
     pub cpu: usize,
     /// Not idle and not waiting for a disk.
     pub busy: f64,
-    /// In soft interrupts, where receiving is done; part of `busy`.
+    /// Share in soft interrupts, which do the receiving; part of `busy`.
     pub softirq: f64,
     /// Steal time, taken by the hypervisor; part of `busy`.
     pub steal: f64,
@@ -88,7 +88,7 @@ struct Ticks {
 pub struct CpuUse {
     /// Length of the period, s.
     pub wall_s: f64,
-    /// By CPU; one that was switched on or off meanwhile is left out.
+    /// Use per CPU, without CPUs that went on- or offline meanwhile.
     pub cpus: Vec<CpuShare>,
 }
 

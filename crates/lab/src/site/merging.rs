@@ -66,7 +66,7 @@ pub(super) fn start(
     Ok(Some(thread))
 }
 
-/// One of the namespace of the calling thread, which is mounted nowhere: /sys has the devices of another.
+/// Mounts a sysfs for the calling thread's namespace, without a path: /sys shows the devices of another namespace.
 fn sysfs() -> io::Result<OwnedFd> {
     let sysfs = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&sysfs)?;

@@ -67,7 +67,7 @@ impl SiteConfig {
     }
 }
 
-/// Who talks to each port.
+/// Ports that exchange packets with each port.
 fn neighbours(ports: usize, pairs: Option<&[(usize, usize)]>) -> Vec<BTreeSet<usize>> {
     let Some(pairs) = pairs else {
         let others = |port| (0..ports).filter(|other| *other != port).collect();

@@ -10,7 +10,7 @@ use crate::error::failed;
 
 /// Large packets are cut by the device.
 const TSO: [&str; 3] = ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation"];
-/// The same for packets without fragments of IP: the fourth of what the kernel takes for TSO.
+/// TSO with changed IP identifications: the fourth feature of the kernel's TSO group.
 const TSO_WITHOUT_IDS: &str = "tx-tcp-mangleid-segmentation";
 /// Large packets are cut just before the device.
 const GSO: &str = "tx-generic-segmentation";

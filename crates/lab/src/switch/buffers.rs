@@ -1,13 +1,13 @@
-//! Frames on their way through the switch.
+//! Memory for frames in the switch.
 
 use knee_queue::time::Duration;
 
 use super::frame::Version;
 
-/// Memory that frames on their way may take: at 1500 bytes what 1 Gbps brings in 1.4 s. What comes beyond is dropped and counted.
+/// Memory for frames in the switch: at 1500 bytes, 1.4 s of 1 Gbps. Frames beyond it are dropped and counted.
 const MEMORY_BYTES: usize = 256 << 20;
 
-/// A frame on its way.
+/// A frame in the switch.
 #[derive(Default)]
 pub(super) struct Carried {
     /// The bytes of its offloads, then the frame.
@@ -16,7 +16,7 @@ pub(super) struct Carried {
     pub(super) device: u32,
     /// IP version; `None`: no IP packet.
     pub(super) version: Option<Version>,
-    /// By how much it went into the network later than it came.
+    /// Delay from its arrival to its entry into the network.
     pub(super) late: Duration,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// For frames of up to `frame_bytes`, the bytes of their offloads counted.
+    /// For frames of up to `frame_bytes`, including their [`Offload`](super::segment::Offload).
     pub(super) fn new(frame_bytes: usize) -> Buffers {
         Buffers { places: Vec::new(), free: Vec::new(), most: MEMORY_BYTES / frame_bytes.max(1) }
     }

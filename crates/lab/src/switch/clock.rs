@@ -6,7 +6,7 @@ pub(super) use crate::traffic::clock::{cpu_ns as thread_cpu_ns, now_ns};
 /// Period of measuring the offset, ns. The clocks diverge when one is set: timestamps are then wrong for up to this long.
 const REFRESH_NS: u64 = 1_000_000;
 
-/// From one clock to the other.
+/// Offset between the two clocks.
 pub(super) struct Offset {
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC, ns.
     ahead_ns: i64,

@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Nothing is there: waits for a frame, or for what comes next, asleep if that is far off.
+    /// Waits for a frame or the next event; sleeps if the event is far off, otherwise polls.
     fn wait(&mut self, work: &mut Work) -> Result<(), Error> {
         let now_ns = clock::now_ns();
         if now_ns - work.last_frame_ns < AWAKE_AFTER_FRAME_NS {

@@ -242,7 +242,7 @@ impl Forwarder {
         }
     }
 
-    /// Has the measured window end at `at`, or now if that has passed, unless it ends before that or has not begun then.
+    /// Ends the measured window at `at`, or now if that has passed, unless it ends earlier or begins later.
     pub(super) fn end_window(&mut self, at: Time) {
         match self.window_ends.make_contiguous() {
             [begin, _] if at < *begin => {}

@@ -13,7 +13,7 @@ const DIGITS: u8 = 3;
 pub struct Lateness {
     /// Frames by lateness: place i counts those below 2^i us and not below half of that.
     pub by_power_of_two_us: Vec<u64>,
-    /// The same, finer: the highest lateness of a bucket, ns, and how many are in it. Buckets are 0.1 % wide, empty ones left out.
+    /// Finer histogram: upper bound of a bucket, ns, and frames in it. Buckets are 0.1 % wide; empty ones are left out.
     pub by_ns: Vec<(u64, u64)>,
     /// Largest lateness.
     pub max: Duration,

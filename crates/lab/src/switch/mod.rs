@@ -224,7 +224,7 @@ pub struct SwitchReport {
     /// Figures of the sampled links.
     pub queues: Vec<QueueOutcome>,
     pub queue_samples: Vec<QueueSample>,
-    /// The same when the measured window began, and when it ended, was ended or the switch was stopped.
+    /// Figures of the sampled links at the beginning of the measured window, and at its end.
     pub window: Option<[Vec<QueueOutcome>; 2]>,
     /// Lateness of the frames that left.
     pub lateness: Lateness,

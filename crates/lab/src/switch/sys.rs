@@ -107,7 +107,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// From now on frames come.
+    /// Binds the socket: frames arrive from now on.
     fn bind(&self) -> io::Result<()> {
         let address = address_of(0, (libc::ETH_P_ALL as u16).to_be());
         let len = size_of::<libc::sockaddr_ll>() as socklen_t;
@@ -195,7 +195,7 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    /// One for the devices of this thread's namespace.
+    /// Opens one for the devices of this thread's namespace.
     pub(super) fn new() -> io::Result<Outlet> {
         let socket = packet_socket()?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;

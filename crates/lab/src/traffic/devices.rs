@@ -18,7 +18,7 @@ const FLAG_LRO: u32 = 1 << 15;
 const GET_COALESCE: u32 = 0x0e;
 /// Words of `struct ethtool_coalesce`.
 const COALESCE_WORDS: usize = 23;
-/// Those of them that matter, by place.
+/// The recorded words, with their index.
 const COALESCING: [(&str, usize); 6] = [
     ("rx_usecs", 1),
     ("rx_frames", 2),
@@ -39,9 +39,9 @@ pub struct Device {
     pub driver: Option<String>,
     /// `tso`, `gso`, `gro`, `lro`, checksums: whether they are on.
     pub offloads: BTreeMap<String, bool>,
-    /// As `ethtool -c` has them: times in us, frames.
+    /// Interrupt coalescing, as of `ethtool -c`: times in us, frames.
     pub coalescing: BTreeMap<String, u32>,
-    /// As `/sys/class/net` has them: `mtu` in bytes, `speed` in Mbps, `gro_flush_timeout` in ns.
+    /// Settings of `/sys/class/net`: `mtu` in bytes, `speed` in Mbps, `gro_flush_timeout` in ns.
     pub settings: BTreeMap<String, u64>,
 }
 

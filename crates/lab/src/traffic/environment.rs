@@ -20,7 +20,7 @@ pub enum SocketKind {
         /// IPv6 instead of IPv4.
         ipv6: bool,
     },
-    /// For ICMP echoes.
+    /// Socket for ICMP echoes.
     Ping {
         /// IPv6 instead of IPv4.
         ipv6: bool,
@@ -90,7 +90,7 @@ pub trait Environment {
 /// The algorithms of connections, by the names that the kernel has for them.
 #[derive(Default)]
 pub struct Algorithms<'a> {
-    /// Those that knee has loaded; others are the kernel's own.
+    /// Algorithms that knee has loaded; others are the kernel's own.
     loaded: Vec<&'a Loaded>,
     /// Base RTTs, by flow and whether the side listens.
     base_rtts_us: HashMap<(u32, bool), NonZeroU32>,
@@ -185,7 +185,7 @@ impl<'a> Algorithms<'a> {
 pub struct Here<'a>(Algorithms<'a>);
 
 impl<'a> Here<'a> {
-    /// With these algorithms; none: those of the kernel, by their names alone.
+    /// With these algorithms; other names mean the kernel's own.
     pub fn new(algorithms: Algorithms<'a>) -> Here<'a> {
         Here(algorithms)
     }

@@ -44,7 +44,7 @@ impl<S: Environment> Program<S> {
         ports.collect()
     }
 
-    /// Has it tell, once, when every transfer that can complete and whose end it sees has done so. There may be none.
+    /// Sets a callback for the moment when every finite transfer whose end it sees has completed; it may never be called.
     pub fn on_done(&mut self, tell: impl FnOnce() + Send + 'static) {
         self.0.os().on_done = Some(Box::new(tell));
     }

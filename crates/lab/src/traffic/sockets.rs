@@ -29,7 +29,7 @@ const SINK_BYTES: usize = 16 << 20;
 const EVENTS: usize = 64;
 /// Period of checks of the stop flag, ns.
 const LOOK_NS: i64 = 20_000_000;
-/// For what the timer is set before the run, only so that it has been set once.
+/// Time for the first setting of the timer before the run ([`Sockets::warm_up`]).
 const LATER_NS: u64 = 1_000_000_000;
 /// The timer's token; others are smaller.
 const TIMER: u64 = u64::MAX;
@@ -37,7 +37,7 @@ const TIMER: u64 = u64::MAX;
 /// machine.
 const SPIN_NS: u64 = 50_000;
 
-/// The kernel, and what surrounds the program.
+/// The kernel for a traffic program: sockets of its environment, one epoll, one timer.
 pub(super) struct Sockets<S> {
     pub(super) environment: S,
     /// Time 0 of the run, by CLOCK_MONOTONIC.

@@ -33,7 +33,7 @@ impl Message {
         Message { bytes }
     }
 
-    /// The same with the wish for an answer whatever comes of it.
+    /// Requests an acknowledgement in any case (`NLM_F_ACK`).
     pub fn answered(mut self) -> Message {
         let flags = half(&self.bytes, 6).unwrap_or_default() | NLM_F_ACK;
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
@@ -49,7 +49,7 @@ impl Message {
         self.bytes.len()
     }
 
-    /// With its number, and maybe with the wish for an answer in any case.
+    /// Appends it to a batch, with its sequence number, and `NLM_F_ACK` if `answer`.
     pub(super) fn append_to(&self, batch: &mut Vec<u8>, number: u32, answer: bool) {
         let start = batch.len();
         let message = if answer { &self.clone().answered() } else { self };
@@ -121,7 +121,7 @@ impl Attributes {
 /// A message of the kernel's.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Such as `RTM_NEWROUTE`.
+    /// Type, such as `RTM_NEWROUTE`.
     pub kind: u16,
     pub(super) flags: u16,
     /// Sequence number and port of the request that it answers.
@@ -132,7 +132,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Those that these bytes consist of; none if one of them is cut short.
+    /// Parses all messages of a buffer; `None`: one is truncated.
     pub fn all(mut bytes: &[u8]) -> Option<Vec<Answer>> {
         let mut all = Vec::new();
         while !bytes.is_empty() {

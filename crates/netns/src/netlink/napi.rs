@@ -1,4 +1,4 @@
-//! Who does the receiving work of devices (NAPI).
+//! NAPI: the kernel threads that do the receiving work of devices.
 
 use std::io;
 

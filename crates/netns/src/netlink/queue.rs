@@ -31,7 +31,7 @@ pub const ROOT: u32 = u32::MAX;
 /// A queueing discipline with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// As long as the device says, in three bands.
+    /// Linux `pfifo_fast`: three bands, with the device's queue length.
     PfifoFast,
     /// This many packets.
     Pfifo {

@@ -72,7 +72,7 @@ pub struct LinkSettings {
     pub mac: Option<[u8; 6]>,
     /// No ARP or neighbour discovery (`IFF_NOARP`): neighbours are static.
     pub no_arp: bool,
-    /// It is switched on.
+    /// Brings the device up.
     pub up: bool,
 }
 

@@ -22,7 +22,7 @@ pub(super) const LEFT_OUT: Kind = Kind {
     severity: Severity::Severe,
 };
 
-/// The same where the receiver took its time.
+/// As [`LEFT_OUT`], but the receiver delayed the ACK.
 const BEYOND_TIMER: Kind = Kind {
     usually_means: "The receiver delays the ACK of a single packet for longer than the sender's retransmission timer, whose \
                     minimum is lower than usual.",

@@ -16,7 +16,7 @@ pub(super) const COLLAPSE: Kind = Kind {
 
 /// Senders that wait at once: two may do so by chance.
 const WAITING: usize = 3;
-/// And this share of those that send to the receiver then.
+/// Least share of the senders that wait, of all senders to the receiver.
 const WAITING_SHARE: f64 = 0.1;
 /// A timeout without a floor is two or three RTTs.
 const ROUND_TRIPS_WAITED: u64 = 10;

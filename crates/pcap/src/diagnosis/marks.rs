@@ -30,7 +30,7 @@ const ALL: f64 = 0.9;
 const ROUND_TRIPS: u32 = 20;
 /// Largest window of a sender after so many marks, segments: it adds one per round trip to its minimum of two.
 const LEAST_WINDOW: u64 = 4;
-/// One that has not has at least an initial window.
+/// Least window of a sender that ignores marks, segments: an initial window.
 const LARGE_WINDOW: u64 = 10;
 /// An RTT that is this many times the smallest one at all times is of a queue.
 const DOUBLED: u64 = 2;

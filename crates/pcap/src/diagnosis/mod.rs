@@ -57,7 +57,7 @@ pub struct Kind {
     pub severity: Severity,
 }
 
-/// All pathologies that are looked for.
+/// All kinds of findings.
 pub const KINDS: [&Kind; 22] = [
     &rtt::BIMODAL,
     &acks::DELAYED,
@@ -169,7 +169,7 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
     found.into_iter().flatten().collect()
 }
 
-/// The same pathology in one more flow: the sentence of the clearest stays.
+/// Merges a finding of another flow; the sentence with the highest confidence stays.
 fn join(other: &mut Finding, finding: Finding) {
     let is_clearer = (finding.severity, finding.confidence) > (other.severity, other.confidence);
     let mut flows = finding.flows;

@@ -199,12 +199,12 @@ pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Timers give what passes its rate where the sender waits for them most of the time.
+/// Whether the sender waits for timers most of the time: then they determine the rate.
 fn is_stalled(view: &View<'_>) -> bool {
     view.data.rto_stall_ns > view.data.duration_ns / 2
 }
 
-/// All that the sender sends again passed here before it was lost, so that the point sees what comes to the policer.
+/// Whether the point is before the policer: all lost packets passed it.
 fn is_before_losses(view: &View<'_>) -> bool {
     let is_before = view.is_near_sender || view.data.lost_before_point == 0;
     is_before && !view.data.losses.is_empty() && !is_stalled(view)
@@ -268,7 +268,7 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     Some(POLICER.finding(flows, summary, evidence.collect(), fit.above.max(fit.low / fit.highest)))
 }
 
-/// By how much RTTs in the round trips of losses were above the smallest one, in the median of the losses, ns.
+/// Median excess over the smallest RTT in the round trips of losses, ns.
 fn waited(views: &[View<'_>]) -> Option<u64> {
     let of_losses = views.iter().flat_map(|view| {
         let rounds = &view.data.rounds;

@@ -21,7 +21,7 @@ pub(super) const STANDING: Kind = Kind {
 
 /// A mode has at least this share of the RTTs: less are outliers, which every path has.
 const MODE_SHARE: f64 = 0.05;
-/// And this many, or a handful decides.
+/// Least number of RTTs of a mode.
 const MODE_RTTS: u64 = 20;
 /// Between modes lies at most this share: queues grow packet by packet, and so fill what lies between.
 const VALLEY_SHARE: f64 = 0.02;

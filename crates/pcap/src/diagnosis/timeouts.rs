@@ -29,7 +29,7 @@ const ROUND_TRIPS_WAITED: u64 = 10;
 /// Timeouts of one flow that took far longer than its path.
 struct Waits<'a> {
     view: &'a View<'a>,
-    /// Those that are kept.
+    /// The kept events.
     events: Vec<&'a Event>,
     shortest_ns: u64,
     round_trips: u64,

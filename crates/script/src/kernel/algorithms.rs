@@ -31,7 +31,7 @@ pub(super) struct Chosen {
     which: Algorithms,
     settings: Settings,
     of_files: Vec<OfFile>,
-    /// To look into connections, from the first load on.
+    /// Access to the state of connections, from the first load on.
     look: Option<(Watch, Inside)>,
     /// The cookie of the socket that is looked into.
     watched: Option<u64>,

@@ -120,7 +120,7 @@ fn default_buffers(linux: Linux) -> [(&'static str, &'static str); 2] {
     [("tcp_rmem", rmem), ("tcp_wmem", "4096 16384 4194304")]
 }
 
-/// In the namespace of the thread.
+/// Path of a sysctl in the thread's namespace.
 fn path(key: &str) -> String {
     format!("/proc/sys/net/ipv4/{key}")
 }

@@ -78,7 +78,7 @@ pub struct KernelStack {
     expects: u32,
     /// The next byte that the peer has not sent.
     peer_next: u32,
-    /// To write. Nobody ever writes here, so that it takes no memory.
+    /// Zeros to send; never written to, so they take no memory.
     zeros: Vec<u8>,
     /// Room to read.
     buffer: Vec<u8>,

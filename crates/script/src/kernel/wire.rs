@@ -27,7 +27,7 @@ impl Wire {
         Wire { stack, peer, stack_iss: None, stack_scale: None, peer_scale: None }
     }
 
-    /// By how many bits windows of that side are shifted: only if both have agreed to it.
+    /// Window scale of that side; 0 unless both sides negotiated it.
     fn scale(&self, of: Option<u8>) -> u8 {
         of.filter(|_| self.stack_scale.is_some() && self.peer_scale.is_some()).unwrap_or(0)
     }

@@ -17,7 +17,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below `bound`.
+    /// Uniform from 0 to below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }

@@ -25,7 +25,7 @@ impl Reads {
         self.unread.is_some()
     }
 
-    /// Nothing is read any more.
+    /// The application reads no more.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
         self.unread = None;

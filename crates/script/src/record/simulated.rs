@@ -89,7 +89,7 @@ fn settings(host: &HostConfig, cc: &Cc, flow: &Flow) -> Settings {
     }
 }
 
-/// Those that differ from what a stock host has.
+/// Sysctls that differ from the defaults of the host's Linux.
 fn sysctls(host: &HostConfig) -> Vec<(String, String)> {
     let stock = HostConfig::new(host.linux);
     let mut sysctls = Vec::new();
