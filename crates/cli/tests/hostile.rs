@@ -237,5 +237,5 @@ fn root_takes_no_header_that_others_can_write() {
     assert!(refused().contains("root takes no header that others can have written"));
     fs::set_permissions(scratch.at("hostile.h"), fs::Permissions::from_mode(0o644)).unwrap();
     chown(scratch.at("hostile.h"), Some(65534), Some(65534)).unwrap();
-    assert!(refused().contains("is of user 65534"));
+    assert!(refused().contains("belongs to user 65534"));
 }

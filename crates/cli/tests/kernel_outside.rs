@@ -231,7 +231,7 @@ fn root_loads_no_file_that_others_can_have_written() {
     };
     fs::copy(files.at("gentle.c"), files.at("theirs.c")).unwrap();
     chown(files.at("theirs.c"), Some(65534), Some(65534)).unwrap();
-    assert!(refused("theirs.c").contains("is of user 65534"));
+    assert!(refused("theirs.c").contains("belongs to user 65534"));
     fs::copy(files.at("gentle.c"), files.at("open.c")).unwrap();
     fs::set_permissions(files.at("open.c"), Permissions::from_mode(0o666)).unwrap();
     assert!(refused("open.c").contains("can be written by others"));
@@ -240,7 +240,7 @@ fn root_loads_no_file_that_others_can_have_written() {
     fs::copy(files.at("mine.h"), files.at("gentle.h")).unwrap();
     chown(files.at("gentle.h"), Some(65534), Some(65534)).unwrap();
     let why = refused("gentle.c");
-    assert!(why.contains("root takes no header") && why.contains("is of user 65534"), "{why}");
+    assert!(why.contains("root takes no header") && why.contains("belongs to user 65534"), "{why}");
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
     fs::rename(files.at("gentle.h"), dir.path().join("gentle.h")).unwrap();

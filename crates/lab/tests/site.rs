@@ -226,7 +226,7 @@ fn what_the_kernel_lacks_is_refused() {
     let why = refusal(&|config| config.tcp_ecn = 77).unwrap();
     assert!(why.starts_with("h0: sysctl net.ipv4.tcp_ecn = \"77\": the kernel does not"), "{why}");
     let why = refusal(&|config| config.sysctls.min_rtt_wlen = Duration::from_ms(1500)).unwrap();
-    assert!(why.contains("min_rtt_wlen of 1500 ms: Linux has it in whole seconds"), "{why}");
+    assert!(why.contains("min_rtt_wlen of 1500 ms: Linux accepts whole seconds only"), "{why}");
     // Other versions and clocks are not the site's to judge.
     assert_eq!(refusal(&|config| config.hz = 100), None);
     assert_eq!(refusal(&|config| config.linux = LinuxVersion::V6_1), None);

@@ -410,8 +410,8 @@ fn policers_are_told_from_random_losses_and_from_short_queues() {
             // The faster it is, the more passes in the least time that is told apart. And a window that leaves the host at once here
             // reaches the policer at the rate of the link between: rates a tenth apart fit as well, and which is the best is chance.
             let (of_rate, of_burst) = if *rate > 100.0 { (0.1, 0.4) } else { (0.03, 0.2) };
-            is_near(behind("had been sent than "), of_rate, *rate);
-            is_near(behind("nearly all when "), of_burst, *burst);
+            is_near(behind("sent beyond "), of_rate, *rate);
+            is_near(behind("nearly all with "), of_burst, *burst);
         }
         lossy += u32::from(analysis.whole.totals.retransmitted.segments > 30);
     }

@@ -153,7 +153,7 @@ fn what_is_compressed_is_read_as_it_comes() {
         let (cut, all) = (&cut.whole.files[0], expected.whole.files[0].packets);
         assert!((all * 2 / 5..all).contains(&cut.packets), "{name}: {} of {all}", cut.packets);
         let broken = cut.unread.broken.as_deref().unwrap_or_default();
-        assert!(broken.starts_with("it cannot be read further: "), "{name}: {broken}");
+        assert!(broken.starts_with("the rest is unreadable: "), "{name}: {broken}");
     }
 }
 
@@ -180,7 +180,7 @@ fn packets_before_a_failure_count_and_its_reason_is_said() {
     let all = try_analysed(file.clone()).unwrap().whole.files[0].packets;
     let found = analysed(file.len()).unwrap();
     let broken = found.whole.files[0].unread.broken.as_deref();
-    let said = format!("it cannot be read further: the disk is gone, after {all} packets");
+    let said = format!("the rest is unreadable: the disk is gone, after {all} packets");
     assert_eq!((found.whole.files[0].packets, broken), (all, Some(said.as_str())));
     let why = analysed(10).unwrap_err().to_string();
     assert_eq!(why, "x: it cannot be read: the disk is gone");

@@ -55,10 +55,10 @@ fn a_malformed_line_is_named() {
         ("let mss = 3", "s:1: `mss` means something already: choose another name"),
         ("let x 3", "s:1: `let x` is followed by `=` and a number"),
         ("connect\nmss 3", "s:2: `mss` belongs before the first event"),
-        ("mss 3", "s:1: `mss 3`: it goes from 88 to 8948 bytes"),
+        ("mss 3", "s:1: `mss 3`: the range is 88 to 8948 bytes"),
         ("ip 5", "s:1: `ip` is 4 or 6"),
         ("needs windows", "s:1: expected `linux`, not `windows`"),
-        ("needs linux >= 7", "s:1: `7` is no version such as 6.12"),
+        ("needs linux >= 7", "s:1: `7` is not a version such as 6.12"),
         (
             "sysctl kernel.panic = 1",
             "s:1: the sysctl `kernel.panic` is not one that scripts may set: ",
@@ -109,10 +109,10 @@ fn what_cannot_be_played_is_named() {
         ("+3ms..2ms out [S]", "s:1: the end of the time range is before its start"),
         (
             "repeat 0-5\nwait\nend",
-            "s:1: the number of turns is -5: it goes from 0 to 18446744073709551615",
+            "s:1: the number of turns is -5: the range is 0 to 18446744073709551615",
         ),
         ("write 1/0", "s:1: a division by 0"),
-        ("write 0-1", "s:1: the write is -1: it goes from 0 to 1099511627776"),
+        ("write 0-1", "s:1: the write is -1: the range is 0 to 1099511627776"),
         ("in [.] seq 9:3", "s:1: seq 9:3 ends before it begins"),
         ("in [.] len 70000", "s:1: a segment cannot carry 70000 bytes"),
         ("expect cc.wings == 2", "s:1: the algorithm shows no `cc.wings` on the simulator: none"),
@@ -130,7 +130,7 @@ fn what_cannot_be_played_is_named() {
         ),
         (
             "open passive\nin [.] win 100000000",
-            "s:2: a window of 100000000 bytes does not fit the header: 67107840 is the most",
+            "s:2: a window of 100000000 bytes does not fit the header: the peer's window scale allows at most 67107840",
         ),
         ("algorithm swallow\nconnect", "no algorithm \"swallow\"; there are bbr, "),
         (

@@ -386,12 +386,12 @@ mod tests {
         assert!(why(Packet { sacks: vec![(1, 2); 4], ..packet(false) }).contains("40 bytes"));
         assert!(why(Packet { sacks: vec![(1, 2); 5], ..packet(false) }).contains("4 SACK"));
         let destination = sides(true)[1];
-        assert!(why(Packet { destination, ..packet(false) }).contains("two families"));
+        assert!(why(Packet { destination, ..packet(false) }).contains("two address families"));
         let [source, destination] = sides(false);
         let segment = Segment { window_bytes: 65_536, ..Segment::default() };
         let why = Packet::absolute(&segment, source, destination, Origin::default())
             .unwrap_err()
             .to_string();
-        assert!(why.contains("65535 is the most"), "{why}");
+        assert!(why.contains("allows at most 65535"), "{why}");
     }
 }

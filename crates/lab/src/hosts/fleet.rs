@@ -288,7 +288,7 @@ mod tests {
         let Ok(Answer::Hello(hello)) = serde_json::from_str(older) else { panic!("{older}") };
         let why = check(&machine, &hello).unwrap_err().to_string();
         let expected =
-            "machine left: its knee is version 0.0.9 and speaks another protocol than this one";
+            "machine left: its knee has version 0.0.9 and another protocol than this one";
         assert!(why.starts_with(expected), "{why}");
         let same = Hello { protocol: PROTOCOL, ..hello };
         assert!(check(&machine, &same).unwrap_err().to_string().contains("it has no device eth1"));
