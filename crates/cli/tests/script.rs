@@ -76,7 +76,7 @@ fn several_versions_are_told_apart() {
     let folder = folder("script-versions", &[("a.script", NOT_FOR_THIS), ("b.script", DIFFERS)]);
     let (code, out, _) = says(&folder, &["script", "a.script", "--linux", "6.1,6.18"]);
     assert_eq!(code, 0);
-    let expected = "not      a.script (Linux 6.1): it is not for Linux 6.1\n\
+    let expected = "not      a.script (Linux 6.1): it does not apply to Linux 6.1\n\
                     pass     a.script (Linux 6.18)\n1 passed, 1 not for this version\n";
     assert_eq!(out, expected);
     let (code, out, _) = says(&folder, &["script", "b.script", "--linux", "all"]);

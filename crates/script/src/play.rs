@@ -331,7 +331,7 @@ impl Player<'_> {
         if let Some((at, segment)) = self.stack.next_segment(until)? {
             self.note_segment(at, true, &segment);
             return Err(Stop::Differs(format!(
-                "the script expects no segment {place}, but at {} came {}",
+                "the script expects no segment {place} but at {} came {}",
                 show::time(at),
                 show::segment(&segment)
             )));

@@ -335,7 +335,7 @@ fn merged_segments_are_taken_apart() {
         }
     }
     let text = script_of(&file(&merged, PLAIN), false);
-    assert!(text.contains("# Segments were merged") && text.contains("gso "), "{text}");
+    assert!(text.contains("# Offloads merged segments") && text.contains("gso "), "{text}");
     assert_plays(&text);
 }
 

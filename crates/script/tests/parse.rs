@@ -29,11 +29,11 @@ fn a_malformed_line_is_named() {
         ("", "s: it contains no event"),
         (
             "connect\nfly",
-            "s:2: `fly` is no event: open, connect, listen, in, out, write, read, close, set, expect, \
+            "s:2: `fly` is not an event: open, connect, listen, in, out, write, read, close, set, expect, \
           wait, show, let, repeat, if",
         ),
         ("in S", "s:1: expected flags such as [S.] or [.], not `S`"),
-        ("in [X]", "s:1: `X` in [X] is no flag: S F R P . U E W e, as tcpdump writes them"),
+        ("in [X]", "s:1: `X` in [X] is not a flag: S F R P . U E W e, as in tcpdump"),
         ("in [S", "s:1: the bracket `[` is not closed"),
         ("out [.] ack", "s:1: a number is missing at the end of the line"),
         ("out [.] ack 1 seq 2", "s:1: expected a comma, not `seq`"),
@@ -43,16 +43,16 @@ fn a_malformed_line_is_named() {
         ("in [.] ecr x", "s:1: no segment above is named `x` (`out ... as x`)"),
         ("in [.] ecr 3", "s:1: expected a segment's name, not `3`"),
         ("out [.] ecr", "s:1: a number is missing at the end of the line"),
-        ("in [.] lost", "s:1: `lost` is for `out` only"),
+        ("in [.] lost", "s:1: only `out` takes `lost`"),
         ("+1..2 connect", "s:1: a range of times is for `out` only"),
         ("+1parsec connect", "s:1: `1parsec`: the units are ns, us, ms and s"),
         (
             "repeat 3\nwrite 1",
-            "s:1: the block that begins here has no `end` (the file has 2 lines)",
+            "s:1: this block has no `end` (the file has 2 lines)",
         ),
         ("end", "s:1: `end` ends nothing"),
         ("repeat 3\nelse\nend", "s:2: `else` belongs after `if`"),
-        ("let mss = 3", "s:1: `mss` means something already: choose another name"),
+        ("let mss = 3", "s:1: the name `mss` is taken: choose another"),
         ("let x 3", "s:1: `let x` is followed by `=` and a number"),
         ("connect\nmss 3", "s:2: `mss` belongs before the first event"),
         ("mss 3", "s:1: `mss 3`: the range is 88 to 8948 bytes"),
@@ -61,22 +61,22 @@ fn a_malformed_line_is_named() {
         ("needs linux >= 7", "s:1: `7` is not a version such as 6.12"),
         (
             "sysctl kernel.panic = 1",
-            "s:1: the sysctl `kernel.panic` is not one that scripts may set: ",
+            "s:1: scripts cannot set the sysctl `kernel.panic`, only ",
         ),
         ("sysctl tcp_ecn = on", "s:1: `tcp_ecn = on`: the value is a number, or several"),
-        ("set colour 3", "s:1: `colour` is no option: algorithm, nodelay, "),
+        ("set colour 3", "s:1: `colour` is not an option: algorithm, nodelay, "),
         ("open sideways", "s:1: `open sideways`: it is `open active` or `open passive`"),
         ("expect cwnd", "s:1: a comparison is missing: <, <=, ==, !=, >= or >"),
         ("expect algorithm < reno", "s:1: algorithms are compared with == or !="),
-        ("algorithm reno fast", "s:1: `fast`: parameters are NAME=VALUE"),
-        ("in [.] ack 7, ack 1", "s:1: `ack` is said twice"),
-        ("out [.] lost, lost", "s:1: `lost` is said twice"),
-        ("in [S] sack_ok, no_sack", "s:1: either `sack_ok` or `no_sack`, not both"),
-        ("in [S] no_wscale, wscale 3", "s:1: either `no_wscale` or `wscale`, not both"),
-        ("in [.] ect0, ce", "s:1: either `ect0` or `ce`, not both"),
-        ("in [.] no_ts, ts 1 2", "s:1: either `no_ts` or `ts`, not both"),
-        ("in [.] mss 1000", "s:1: `mss` is for a segment with the flag S only"),
-        ("out [.] no_sack", "s:1: `no_sack` is for a segment with the flag S only"),
+        ("algorithm reno fast", "s:1: `fast`: a parameter is written NAME=VALUE"),
+        ("in [.] ack 7, ack 1", "s:1: `ack` appears twice"),
+        ("out [.] lost, lost", "s:1: `lost` appears twice"),
+        ("in [S] sack_ok, no_sack", "s:1: take either `sack_ok` or `no_sack`, not both"),
+        ("in [S] no_wscale, wscale 3", "s:1: take either `no_wscale` or `wscale`, not both"),
+        ("in [.] ect0, ce", "s:1: take either `ect0` or `ce`, not both"),
+        ("in [.] no_ts, ts 1 2", "s:1: take either `no_ts` or `ts`, not both"),
+        ("in [.] mss 1000", "s:1: `mss` needs a segment with the flag S"),
+        ("out [.] no_sack", "s:1: `no_sack` needs a segment with the flag S"),
     ] {
         let why = refused(text);
         assert!(why.starts_with(said), "{text}: {why}");
@@ -84,7 +84,7 @@ fn a_malformed_line_is_named() {
     let deep = "repeat 2\n".repeat(17);
     assert_eq!(refused(&deep), "s:17: blocks are nested deeper than 16");
     assert!(
-        refused("expect speed > 3").starts_with("s:1: `speed` is not known: neither set by `let`")
+        refused("expect speed > 3").starts_with("s:1: `speed` is unknown: neither set by `let`")
     );
     assert!(refused(&"#".repeat(2 << 20)).contains("larger than 1 MiB"));
 }
@@ -118,7 +118,7 @@ fn what_cannot_be_played_is_named() {
         ("expect cc.wings == 2", "s:1: the algorithm shows no `cc.wings` on the simulator: none"),
         (
             "sysctl tcp_ecn = -7 1\nconnect",
-            "the simulator does not take the sysctl `tcp_ecn = -7 1`",
+            "the simulator does not support the sysctl `tcp_ecn = -7 1`",
         ),
         (
             "sysctl tcp_rto_min_us = 100\nconnect",
@@ -167,12 +167,12 @@ fn the_first_packet_that_differs_is_told() {
     );
     assert_eq!(
         differs("connect\n+1ms wait"),
-        "s:2: nothing is expected before this line, but at 0 ms came [S] seq 0, win 64768, not_ect, mss 1012, wscale 7, \
+        "s:2: the script expects no segment before this line, but at 0 ms came [S] seq 0, win 64768, not_ect, mss 1012, wscale 7, \
          sack_ok, ts 1 0"
     );
     assert_eq!(
         differs("open active\nwrite 2*mss\nout [.] len mss"),
-        "s:3: nothing is expected after this line, the last, but at 0 ms came [P.] seq 1001:2001, ack 1, win 64768, \
+        "s:3: the script expects no segment after this line, the last, but at 0 ms came [P.] seq 1001:2001, ack 1, win 64768, \
          not_ect, ts 1 1000"
     );
     assert_eq!(
