@@ -38,7 +38,7 @@ impl fmt::Display for Unreadable {
             Unreadable::Io(why) => write!(f, "cannot read: {why}"),
             Unreadable::Kind { is, what } => write!(f, "is {is}, not {}", one(what)),
             Unreadable::TooLong { limit, what } => {
-                write!(f, "exceeds {}, the limit for {}", Bytes(*limit), one(what))
+                write!(f, "is longer than {}, the limit for {}", Bytes(*limit), one(what))
             }
             Unreadable::NotText { .. } => f.write_str("is not text in UTF-8"),
         }

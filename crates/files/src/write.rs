@@ -382,8 +382,8 @@ mod tests {
         drop(file);
         assert!(scratch.names().is_empty());
         for (path, why) in [
-            ("/dev/null", "no regular file"),
-            ("/dev/stdout", "no regular file"),
+            ("/dev/null", "not a regular file"),
+            ("/dev/stdout", "not a regular file"),
             ("/tmp", "a directory"),
         ] {
             let said = write(Path::new(path), "").unwrap_err().to_string();

@@ -348,7 +348,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
         prepare(plan(MS, vec![flow]), environment).err().unwrap().to_string()
     };
     let unknown = FlowPlan { algorithm: "no_such".to_owned(), ..flow(3, bulk(None)) };
-    assert!(refused(unknown).contains("flow 3: its socket does not get the algorithm no_such"));
+    assert!(refused(unknown).contains("flow 3: the kernel does not set the algorithm no_such"));
     assert!(refused(flow(3, bulk(Some(0)))).contains("must not be 0"));
     assert!(refused(FlowPlan { from: Some(5), ..flow(3, bulk(None)) }).contains("no host 5"));
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));

@@ -46,10 +46,7 @@ fn a_malformed_line_is_named() {
         ("in [.] lost", "s:1: only `out` takes `lost`"),
         ("+1..2 connect", "s:1: a range of times is for `out` only"),
         ("+1parsec connect", "s:1: `1parsec`: the units are ns, us, ms and s"),
-        (
-            "repeat 3\nwrite 1",
-            "s:1: this block has no `end` (the file has 2 lines)",
-        ),
+        ("repeat 3\nwrite 1", "s:1: this block has no `end` (the file has 2 lines)"),
         ("end", "s:1: `end` ends nothing"),
         ("repeat 3\nelse\nend", "s:2: `else` belongs after `if`"),
         ("let mss = 3", "s:1: the name `mss` is taken: choose another"),
@@ -59,10 +56,7 @@ fn a_malformed_line_is_named() {
         ("ip 5", "s:1: `ip` is 4 or 6"),
         ("needs windows", "s:1: expected `linux`, not `windows`"),
         ("needs linux >= 7", "s:1: `7` is not a version such as 6.12"),
-        (
-            "sysctl kernel.panic = 1",
-            "s:1: scripts cannot set the sysctl `kernel.panic`, only ",
-        ),
+        ("sysctl kernel.panic = 1", "s:1: scripts cannot set the sysctl `kernel.panic`, only "),
         ("sysctl tcp_ecn = on", "s:1: `tcp_ecn = on`: the value is a number, or several"),
         ("set colour 3", "s:1: `colour` is not an option: algorithm, nodelay, "),
         ("open sideways", "s:1: `open sideways`: it is `open active` or `open passive`"),

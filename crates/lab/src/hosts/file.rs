@@ -465,7 +465,7 @@ knee = "/usr/local/bin/knee"
                 "\"/k;x\"",
                 "15: host.right.knee = \"/k;x\": must be an absolute",
             ),
-            ("knee = ", "copy = \"x\"\nknee = ", "15: host.right.copy = \"x\": either knee"),
+            ("knee = ", "copy = \"x\"\nknee = ", "15: host.right.copy = \"x\": set either knee"),
             (
                 "knee = ",
                 "options = [\"ProxyCommand=x\"]\nknee = ",
@@ -575,7 +575,13 @@ knee = "/usr/local/bin/knee"
             machines.machines.iter().flat_map(|one| one.roles.clone()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).chain(["last"]).collect();
         let before_ns = crate::traffic::clock::cpu_ns();
-        assert!(machines.check(&names).unwrap_err().to_string().contains("no machine is last"));
+        assert!(
+            machines
+                .check(&names)
+                .unwrap_err()
+                .to_string()
+                .contains("no machine has the role last")
+        );
         assert!(crate::traffic::clock::cpu_ns() - before_ns < 100_000_000);
     }
 

@@ -409,7 +409,7 @@ fn a_policer_drops_when_its_bucket_is_empty() {
         let behind = policer.summary.split(words).nth(1).unwrap();
         behind.split(' ').next().unwrap().parse().unwrap()
     };
-    let (rate, depth) = (after("sent than "), after("nearly all when "));
+    let (rate, depth) = (after("sent beyond "), after("nearly all with "));
     assert!((98.0..100.0).contains(&rate), "{}", policer.summary);
     assert!((29.0..35.0).contains(&depth), "{}", policer.summary);
     // At any time, or where those that pass wait for what is before them.
@@ -483,8 +483,8 @@ fn an_ack_that_a_timer_overtakes_is_delayed_or_left_out() {
         let is_delayed = left_out
             .summary
             .contains("the receiver delayed its ACK for longer than the sender's timer");
-        assert_eq!(is_delayed, left_out.usually_means.contains("delayed ACK takes longer"));
-        assert_eq!(is_delayed, left_out.try_this.contains("floor above"));
+        assert_eq!(is_delayed, left_out.usually_means.contains("delays the ACK"));
+        assert_eq!(is_delayed, left_out.try_this.contains("minimum RTO above"));
         (is_delayed, left_out.severity)
     };
     let (rto, probe) = (EventKind::Rto, EventKind::TailLossProbe);

@@ -210,7 +210,7 @@ fn with_one_clock_a_connection_that_fails_before_its_stop_has_failed() {
 }
 
 #[test]
-fn an_order_that_cannot_be_is_refused() {
+fn an_impossible_schedule_is_refused() {
     let said = |flows: &[u32], together: &[u32], stop_ns| {
         let sequence = Sequence { flows: flows.to_vec(), parallel: 1 };
         let series = vec![Series { rounds: vec![vec![sequence]] }];
@@ -219,9 +219,9 @@ fn an_order_that_cannot_be_is_refused() {
         all[1].stop_ns = stop_ns;
         refusal(TrafficPlan { schedule, ..plan(all) })
     };
-    assert!(said(&[0, 2], &[], None).contains("there is none"));
-    assert!(said(&[0], &[9], None).contains("there is none"));
+    assert!(said(&[0, 2], &[], None).contains("is not in the plan"));
+    assert!(said(&[0], &[9], None).contains("is not in the plan"));
     assert!(said(&[0, 0], &[], None).contains("twice"));
     assert!(said(&[0], &[0], None).contains("twice"));
-    assert!(said(&[0, 1], &[], Some(MS)).contains("no stop"));
+    assert!(said(&[0, 1], &[], Some(MS)).contains("remove its stop time"));
 }
