@@ -340,7 +340,10 @@ mod tests {
     #[test]
     fn what_is_no_number_is_said() {
         assert_eq!(value("1.5"), Err("`1.5` is not a whole number".to_owned()));
-        assert_eq!(value("3 min"), Err("`min` is too much here".to_owned()));
+        assert_eq!(
+            value("3 min"),
+            Err("`min` is unexpected: the line is complete before it".to_owned())
+        );
         assert_eq!(value("3min"), Err("`3min`: the units are ns, us, ms and s".to_owned()));
         assert_eq!(value("1 / (1 - 1)"), Err("a division by 0".to_owned()));
         assert_eq!(
@@ -351,7 +354,7 @@ mod tests {
         assert!(value(&"-".repeat(10_000)).is_err());
         assert!(value("9223372036854775807 * 9223372036854775807 * 9223372036854775807").is_err());
         assert_eq!(value("ü"), Err("ü".to_owned()));
-        assert_eq!(value("1 + §"), Err("`§` means nothing here".to_owned()));
+        assert_eq!(value("1 + §"), Err("`§` is not allowed here".to_owned()));
     }
 
     #[test]

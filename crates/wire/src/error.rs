@@ -27,7 +27,7 @@ pub enum Error {
     CutOff,
     #[error("it is neither a pcap nor a pcapng file")]
     Foreign,
-    #[error("{name} has no interface {interface}, only {there}")]
+    #[error("{name} has no interface {interface}: it has {there}")]
     NoInterface { name: String, interface: u32, there: usize },
     #[error(
         "a window of {bytes} bytes does not fit the header: the agreed window scale allows at most {most}"

@@ -279,7 +279,7 @@ mod tests {
     fn an_interface_that_is_not_there_is_refused() {
         let mut writer = Writer::new(Vec::new(), "x.pcapng", &interfaces()).unwrap();
         let why = writer.write(&Record { interface: 2, ..Record::default() }).unwrap_err();
-        assert_eq!(why.to_string(), "x.pcapng: there is no interface 2: it has 2");
+        assert_eq!(why.to_string(), "x.pcapng has no interface 2: it has 2");
     }
 
     #[test]

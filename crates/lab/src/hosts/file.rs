@@ -403,7 +403,7 @@ knee = "/usr/local/bin/knee"
         let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().to_string();
         assert_eq!(
             why,
-            "lab/hosts.toml: no machine is s4 of the experiment's network: give one roles = [\"s4\"]"
+            "lab/hosts.toml: no machine has the role s4 of the experiment's network: set roles = [\"s4\"] for one"
         );
         let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().to_string();
         assert_eq!(

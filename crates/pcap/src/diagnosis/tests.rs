@@ -535,7 +535,7 @@ fn what_is_said_of_more_events_than_are_kept_is_true_of_all() {
         of_flow(&made).into_iter().map(|finding| finding.summary).collect::<Vec<_>>()
     };
     let all = with(127, 127);
-    assert!(all[0].starts_with("127 retransmission timeouts of 200 ms and more"), "{all:?}");
+    assert!(all[0].starts_with("127 retransmission timeouts of at least 200 ms"), "{all:?}");
     assert!(all[0].contains("in all 25.4 s or 21 % of"), "{all:?}");
     assert!(all[1].starts_with("The tail was lost 127 times"), "{all:?}");
     let some = with(128, 600);
@@ -543,7 +543,7 @@ fn what_is_said_of_more_events_than_are_kept_is_true_of_all() {
         some[0].contains("600 retransmission timeouts, in all 120.0 s or 100 % of"),
         "{some:?}"
     );
-    assert!(some[0].contains("128 of the first 128 took 200 ms and more"), "{some:?}");
+    assert!(some[0].contains("128 of the first 128 took at least 200 ms"), "{some:?}");
     assert!(some[1].starts_with("The tail was lost at least 128 times"), "{some:?}");
     // Others of this many say that there may be more.
     let mut late = data();
