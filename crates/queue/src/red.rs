@@ -167,14 +167,14 @@ pub struct Red {
     random: SplitMix64,
 }
 
-/// Decision by the average queue (Linux `red_action`).
+/// Decision by the average queue (Linux `red_action`, whose counters are `prob_*` and `forced_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RedAction {
-    DontMark,
+    Pass,
     /// By the probability between min and max.
-    ProbMark,
+    Prob,
     /// The average is at max or above.
-    HardMark,
+    Forced,
 }
 
 impl Red {
@@ -234,7 +234,7 @@ impl Red {
         let avg_bytes = self.avg_bytes();
         if avg_bytes < self.config.min_bytes {
             self.count = None;
-            return RedAction::DontMark;
+            return RedAction::Pass;
         }
         if avg_bytes < self.config.max_bytes {
             // p * count >= U, with p = max_p / range * above. In Linux the division comes first, and is rounded down.
@@ -246,7 +246,7 @@ impl Red {
             Some(prob) => self.spaced(|count, draw| prob.saturating_mul(count) >= draw),
             None => {
                 self.count = None;
-                RedAction::HardMark
+                RedAction::Forced
             }
         }
     }
@@ -263,12 +263,12 @@ impl Red {
     /// Compares the count of packets with the draw. The first packet in range always passes.
     fn spaced(&mut self, is_due: impl Fn(u64, u64) -> bool) -> RedAction {
         let action = match self.count {
-            Some(count) if is_due(count + 1, self.draw) => RedAction::ProbMark,
+            Some(count) if is_due(count + 1, self.draw) => RedAction::Prob,
             Some(count) => {
                 self.count = Some(count + 1);
-                return RedAction::DontMark;
+                return RedAction::Pass;
             }
-            None => RedAction::DontMark,
+            None => RedAction::Pass,
         };
         self.count = Some(0);
         self.draw = self.random.next_u64() >> 32;
@@ -277,7 +277,7 @@ impl Red {
 
     fn apply(&mut self, action: RedAction, ecn: Ecn) -> QueueAction {
         self.threshold_hits += 1;
-        if !self.config.ecn || (action == RedAction::HardMark && self.config.harddrop) {
+        if !self.config.ecn || (action == RedAction::Forced && self.config.harddrop) {
             QueueAction::Dropped(DropReason::Early)
         } else if ecn.is_capable() {
             QueueAction::Marked
@@ -309,7 +309,7 @@ impl Admission for Red {
     fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> QueueAction {
         self.update_average(backlog, now);
         let action = match self.action() {
-            RedAction::DontMark => QueueAction::Queued,
+            RedAction::Pass => QueueAction::Queued,
             action => self.apply(action, ecn),
         };
         let is_dropped = matches!(action, QueueAction::Dropped(_));
