@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of this is test code")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,9 +28,6 @@ const WORDS: &[(&str, &str)] = &[
     ("interrupts wait", "interrupt coalescing"),
     ("what goes wrong", "failures"),
 ];
-
-/// Pages of an older style; a page that is rewritten leaves the list.
-const OLD: &[&str] = &["docs/modules.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -138,19 +134,12 @@ fn read(page: &str) -> (Vec<String>, String) {
 #[test]
 fn pages_are_read_once() {
     let mut wrong = Vec::new();
-    let mut still_old = BTreeSet::new();
     for (name, text) in pages() {
         let (breaches, figures) = read(&text);
         println!("{name:28} {figures}  {} to mend", breaches.len());
-        if OLD.contains(&name.as_str()) {
-            still_old.extend((!breaches.is_empty()).then_some(name));
-        } else {
-            wrong.extend(breaches.into_iter().map(|breach| format!("{name}: {breach}")));
-        }
+        wrong.extend(breaches.into_iter().map(|breach| format!("{name}: {breach}")));
     }
     assert!(wrong.is_empty(), "say it in plainer words:\n  {}", wrong.join("\n  "));
-    let mended: Vec<_> = OLD.iter().filter(|name| !still_old.contains(**name)).collect();
-    assert!(mended.is_empty(), "take out of the list of old pages: {mended:?}");
 }
 
 #[test]
