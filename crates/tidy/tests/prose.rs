@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of this is test code")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 const MOST_WORDS_OF_A_SENTENCE: usize = 30;
 const README: &str = "README.md";
+const GLOSSARY: &str = "docs/glossary.md";
 const MOST_LINES_OF_README: usize = 150;
 const MOST_WORDS_OF_README: usize = 900;
 
@@ -28,6 +30,13 @@ const WORDS: &[(&str, &str)] = &[
     ("interrupts wait", "interrupt coalescing"),
     ("what goes wrong", "failures"),
 ];
+
+/// Abbreviations that need no glossary: units, computing in general, names of files and columns, of conferences and programs.
+const COMMON: &str = "ACM ACL API ARCHITECTURE ARP BSD CHANGELOG CONTRIBUTING CPU CSV FIFO GB GCC GHz GIMPLE HTML HTTP ICMP ID IEEE INFOCOM \
+    IP IPv4 IPv6 JSON KVM KiB LEB128 LICENSE MAC MB MHz MiB GiB NAME OK OTHER PID PNG README RFC SBOM SECURITY SHA SIGCOMM SIGTERM SSH \
+    SVG TCP TOML UDP URL UTF CRC AM PM \
+    ALGORITHM CWND DELIVERY INSIDE KIND LOCAL NETNS NOW PACING PEER RETRANS SRTT SSTHRESH STATE TREE VARIANT VERSION DIFFER FILE \
+    ENTRY HOST LINK SWITCH DIR";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -140,6 +149,39 @@ fn pages_are_read_once() {
         wrong.extend(breaches.into_iter().map(|breach| format!("{name}: {breach}")));
     }
     assert!(wrong.is_empty(), "say it in plainer words:\n  {}", wrong.join("\n  "));
+}
+
+/// Words with two capitals and more, without the ending of a plural or a participle.
+fn abbreviations(passage: &str) -> impl Iterator<Item = &str> {
+    let letters = passage.split(|letter: char| !letter.is_alphanumeric());
+    let is_one = |word: &&str| {
+        let capitals = word.chars().filter(|letter| letter.is_uppercase()).count();
+        capitals >= 2 && word.starts_with(|letter: char| letter.is_uppercase())
+    };
+    letters.filter(is_one).map(|word| {
+        let whole = word.strip_suffix("ed").or_else(|| word.strip_suffix('s'));
+        whole.filter(|whole| !whole.ends_with(char::is_lowercase)).unwrap_or(word)
+    })
+}
+
+#[test]
+fn glossary_has_every_abbreviation_of_the_pages() {
+    let glossary = fs::read_to_string(root().join(GLOSSARY)).unwrap();
+    let known: BTreeSet<&str> = abbreviations(&glossary).chain(COMMON.split_whitespace()).collect();
+    let mut absent = BTreeSet::new();
+    for (name, text) in pages() {
+        for passage in passages(&text) {
+            let new = abbreviations(&passage).filter(|word| !known.contains(word));
+            absent.extend(new.map(|word| format!("{name}: {word}")));
+        }
+    }
+    assert!(absent.is_empty(), "explain in {GLOSSARY}, or add to COMMON here:\n{absent:#?}");
+}
+
+#[test]
+fn abbreviations_are_words_of_capitals() {
+    let found: Vec<_> = abbreviations("RTTs of SACKed FreeBSD hosts, TCP-NV, A, CoDel").collect();
+    assert_eq!(found, ["RTT", "SACK", "FreeBSD", "TCP", "NV", "CoDel"]);
 }
 
 #[test]
