@@ -32,9 +32,9 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Abbreviations that need no glossary: units, computing in general, names of files and columns, of conferences and programs.
-const COMMON: &str = "ACM ACL API ARCHITECTURE ARP BSD CHANGELOG CONTRIBUTING CPU CSV FIFO GB GCC GHz GIMPLE HTML HTTP ICMP ID IEEE INFOCOM \
-    IP IPv4 IPv6 JSON KVM KiB LEB128 LICENSE MAC MB MHz MiB GiB NAME OK OTHER PID PNG README RFC SBOM SECURITY SHA SIGCOMM SIGTERM SSH \
-    SVG TCP TOML UDP URL UTF CRC AM PM \
+const COMMON: &str = "ACM API ARCHITECTURE ARP BSD BSDCan CHANGELOG CONTRIBUTING CPU CSV CycloneDX FIFO FreeBSD GB GCC GHz GIMPLE HTML HTTP ICMP ID IEEE INFOCOM \
+    IP IPv4 IPv6 JSON KVM KiB L4STeam LEB128 LICENSE MAC MB MHz MiB GiB NAME OK OTHER PID PNG README RFC SBOM SECURITY SHA SHA256SUMS SIGCOMM SIGTERM SSH \
+    SVG TCP TOML TUN UDP URL UTF CRC AM PM \
     ALGORITHM CWND DELIVERY INSIDE KIND LOCAL NETNS NOW PACING PEER RETRANS SRTT SSTHRESH STATE TREE VARIANT VERSION DIFFER FILE \
     ENTRY HOST LINK SWITCH DIR";
 
@@ -42,14 +42,19 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README and the pages of `docs`; not what a command writes (`keys.md`), nor notebooks and decisions, which keep their date's words.
+/// Pages of the root and of `docs`; not what a command writes (`keys.md`), nor notebooks and decisions, which keep their date's words.
 fn pages() -> Vec<(String, String)> {
-    let docs = fs::read_dir(root().join("docs")).unwrap();
-    let mut names: Vec<String> = docs
-        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
-        .filter(|name| name.ends_with(".md") && name != "keys.md")
-        .map(|name| format!("docs/{name}"))
-        .chain([README.to_owned()])
+    let of_folder = |folder: &'static str| {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        let names = entries.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        names
+            .filter(|name| name.ends_with(".md") && name != "keys.md")
+            .map(move |name| format!("{folder}/{name}"))
+    };
+    let mut names: Vec<String> = ["docs", "docs/algorithms"]
+        .into_iter()
+        .flat_map(of_folder)
+        .chain([README, "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned))
         .collect();
     names.sort();
     let read = |name: String| {
@@ -153,8 +158,12 @@ fn pages_are_read_once() {
 
 /// Words with two capitals and more, without the ending of a plural or a participle.
 fn abbreviations(passage: &str) -> impl Iterator<Item = &str> {
-    let letters = passage.split(|letter: char| !letter.is_alphanumeric());
+    let letters = passage.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    // With an underscore it is a name of code.
     let is_one = |word: &&str| {
+        if word.contains('_') {
+            return false;
+        }
         let capitals = word.chars().filter(|letter| letter.is_uppercase()).count();
         capitals >= 2 && word.starts_with(|letter: char| letter.is_uppercase())
     };
