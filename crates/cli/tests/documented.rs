@@ -1,8 +1,8 @@
 //! The commands of README and docs print what the pages say.
 //!
 //! A block of ` ```console ` has commands after `$ `, their further lines after `> `, and below each what it prints; a line `...` stands for
-//! any lines. The blocks of a page run in one directory, which is empty but for a link to this tree's `tests`, as in a clone. What needs root
-//! or a kernel is in other blocks.
+//! any lines. The blocks of a page run in one directory, which is empty but for links to this tree's `tests` and `scenarios`, as in a clone.
+//! What needs root, a kernel or other machines is in other blocks.
 
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
@@ -77,13 +77,15 @@ fn pages() -> Vec<PathBuf> {
 
 #[test]
 fn commands_of_the_pages_print_what_the_pages_say() {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").canonicalize().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut wrong = Vec::new();
     let mut count = 0;
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(&tests, dir.path().join("tests")).unwrap();
+        for folder in ["tests", "scenarios"] {
+            std::os::unix::fs::symlink(root.join(folder), dir.path().join(folder)).unwrap();
+        }
         for example in examples(&text) {
             count += 1;
             let printed = run(&example.command, dir.path());
