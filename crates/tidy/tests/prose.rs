@@ -29,6 +29,13 @@ const WORDS: &[(&str, &str)] = &[
     ("comes about", "is established"),
     ("interrupts wait", "interrupt coalescing"),
     ("what goes wrong", "failures"),
+    ("held against", "checked against, compared with"),
+    ("by lot", "at random"),
+    ("yardstick", "reference"),
+    ("is told of", "gets"),
+    ("taken away", "removed"),
+    ("canary", "lateness probe"),
+    ("of its own accord", "by itself"),
 ];
 
 /// Abbreviations that need no glossary: units, computing in general, names of files and columns, of conferences and programs.
