@@ -42,11 +42,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn steps_in_clone(name: &str) -> String {
     format!(
         "It is Reno with two parameters. Now, from the root of the clone:\n\
-         \x20 cargo test -p knee-algo --test {name}           its law; replace it by yours\n\
-         \x20 make && target/release/knee run scenarios/examples/{name}.toml\n\
+         \x20 cargo test -p knee-algo --test {name}           its equations; replace them by yours\n\
+         \x20 make build && target/release/knee run scenarios/examples/{name}.toml\n\
          \x20 target/release/knee check algorithms/{name}.c   what BPF will refuse\n\
          \x20 sudo target/release/knee load {name}            into this kernel, as knee_{name}\n\
-         \x20 KNEE_REQUIRE_KERNEL=1 cargo test -p knee-bpf --test verifier -- --nocapture\n\
+         \x20 KNEE_REQUIRE_KERNEL=1 cargo test --workspace --test verifier -- --nocapture\n\
          \x20     as root: prints its figures for crates/bpf/tests/verifier_baseline.toml\n\
          Then its page and its row, and a line in CHANGELOG.md.\n"
     )

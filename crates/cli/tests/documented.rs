@@ -1,7 +1,8 @@
 //! The commands of README and docs print what the pages say.
 //!
-//! A block of ` ```console ` has commands after `$ ` and below each what it prints; a line `...` stands for any lines. The blocks of a
-//! page run in one empty directory. What needs root or a kernel is in other blocks.
+//! A block of ` ```console ` has commands after `$ `, their further lines after `> `, and below each what it prints; a line `...` stands for
+//! any lines. The blocks of a page run in one directory, which is empty but for links to this tree's `tests` and `scenarios`, as in a clone.
+//! What needs root, a kernel or other machines is in other blocks.
 
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
@@ -12,7 +13,7 @@ use std::process::Command;
 /// A command of a page, and what it is said to print.
 struct Example<'a> {
     line: usize,
-    command: &'a str,
+    command: String,
     printed: Vec<&'a str>,
 }
 
@@ -23,11 +24,18 @@ fn examples(page: &str) -> Vec<Example<'_>> {
         if text.starts_with("```") {
             is_in_console = text == "```console";
         } else if is_in_console {
-            match text.strip_prefix("$ ") {
-                Some(command) => {
-                    found.push(Example { line: index + 1, command, printed: Vec::new() });
+            if let Some(command) = text.strip_prefix("$ ") {
+                let command = command.to_owned();
+                found.push(Example { line: index + 1, command, printed: Vec::new() });
+                continue;
+            }
+            let last = found.last_mut().expect("a command comes first");
+            match text.strip_prefix('>') {
+                Some(more) if last.printed.is_empty() => {
+                    last.command.push('\n');
+                    last.command.push_str(more.strip_prefix(' ').unwrap_or(more));
                 }
-                None => found.last_mut().expect("a command comes first").printed.push(text),
+                _ => last.printed.push(text),
             }
         }
     }
@@ -69,14 +77,18 @@ fn pages() -> Vec<PathBuf> {
 
 #[test]
 fn commands_of_the_pages_print_what_the_pages_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut wrong = Vec::new();
     let mut count = 0;
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         let dir = tempfile::tempdir().unwrap();
+        for folder in ["tests", "scenarios"] {
+            std::os::unix::fs::symlink(root.join(folder), dir.path().join(folder)).unwrap();
+        }
         for example in examples(&text) {
             count += 1;
-            let printed = run(example.command, dir.path());
+            let printed = run(&example.command, dir.path());
             let lines: Vec<&str> = printed.lines().collect();
             if !fits(&lines, &example.printed) {
                 let (page, line) = (page.display(), example.line);

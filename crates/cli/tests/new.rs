@@ -153,7 +153,10 @@ fn in_a_clone_an_algorithm_that_is_not_built_yet_is_told_from_one_that_is_not_th
     }
     let said = |cc: &str| err(&scratch.knee(&["run", "swift/swift.toml", "--cc", cc]));
     let fresh = said("fresh");
-    assert!(fresh.contains("algorithms/fresh.c is not in this binary: make, or --cc"), "{fresh}");
+    assert!(
+        fresh.contains("algorithms/fresh.c is not in this binary: make build, or --cc"),
+        "{fresh}"
+    );
     assert!(said("stale").contains("must be one of"), "{}", said("stale"));
 }
 

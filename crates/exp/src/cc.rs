@@ -90,7 +90,9 @@ pub(crate) fn not_built(name: &str) -> Option<String> {
     let root = knee_algo::template::clone_root(Path::new("."))?;
     let file = format!("algorithms/{name}.c");
     root.join(&file).is_file().then(|| {
-        format!("{file} is not in this binary: make, or --cc {file} from the root of the clone")
+        format!(
+            "{file} is not in this binary: make build, or --cc {file} from the root of the clone"
+        )
     })
 }
 

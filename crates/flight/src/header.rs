@@ -218,7 +218,7 @@ impl Header {
     }
 }
 
-/// `field NAME FIRST_BIT BITS KIND`, as docs/flight-recorder.md has it.
+/// `field NAME FIRST_BIT BITS KIND`, as docs/flight-format.md has it.
 fn field_line(field: &Field) -> String {
     let kind = match field.kind() {
         FieldKind::Unsigned => "unsigned",

@@ -1,7 +1,7 @@
 //! Flight recordings: every call of an algorithm, with what it was given and what it did.
 //!
 //! A [`Record`] is one call. The kernel side of knee records them from a running kernel, the simulator
-//! from its own sockets, both into the same file ([`Writer`], [`Reader`], `docs/flight-recorder.md`).
+//! from its own sockets, both into the same file ([`Writer`], [`Reader`], `docs/flight-format.md`).
 //! A [`Replay`] makes the same calls on the native build and compares all that came of them;
 //! [`OtherWay`] asks another algorithm what it would have done in the same place.
 //!

@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_comes_before_the_private_state_is_told_by_its_name() {
-        // As docs/flight-recorder.md says.
+        // As docs/flight-format.md says.
         let (head, tail) = SOCK_FIELDS.split_at(HEAD_FIELDS.len());
         let is_told = |name: &&str| name.starts_with("sk_") || name.starts_with("icsk_");
         assert!(head.iter().all(is_told) && !tail.iter().any(is_told));
