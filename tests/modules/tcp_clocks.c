@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Reno that reads whatever a host gives: jiffies in both widths, the clock, random numbers, parameters of several types, a table that
- * module_init computes. It keeps all of it, so that a replay which is given anything else differs.
+ * module_init computes. It keeps all of it, so that a replay which is given anything else differs. It may leave for a table of its own.
  */
 #include <linux/module.h>
 #include <linux/random.h>
@@ -19,6 +19,10 @@ MODULE_PARM_DESC(share, "of the window that a loss leaves, in 1/1024");
 module_param_named(hurry, eager, bool, 0644);
 MODULE_PARM_DESC(hurry, "grow in every round");
 module_param(bits, byte, 0644);
+
+static int leave __read_mostly;
+module_param(leave, int, 0644);
+MODULE_PARM_DESC(leave, "1: connections go to a table of Reno");
 
 static u32 steps[4] __read_mostly;
 
@@ -44,10 +48,16 @@ static void clocks_read(struct clocks *ca)
 	pr_debug("drew %d, %u\n", ca->drawn, ca->ticks32);
 }
 
+static struct tcp_congestion_ops clocks_reno;
+
 static void clocks_init(struct sock *sk)
 {
 	struct clocks *ca = inet_csk_ca(sk);
 
+	if (leave) {
+		inet_csk(sk)->icsk_ca_ops = &clocks_reno;
+		return;
+	}
 	ca->round = 0;
 	minmax_reset(&ca->rtt, tcp_jiffies32, ~0U);
 	clocks_read(ca);
@@ -92,8 +102,17 @@ static struct tcp_congestion_ops clocks __read_mostly = {
 	.cong_avoid	= clocks_cong_avoid,
 	.pkts_acked	= clocks_acked,
 	.undo_cwnd	= tcp_reno_undo_cwnd,
+	.flags		= TCP_CONG_NON_RESTRICTED,
 	.owner		= THIS_MODULE,
 	.name		= "clocks",
+};
+
+static struct tcp_congestion_ops clocks_reno __read_mostly = {
+	.ssthresh	= tcp_reno_ssthresh,
+	.cong_avoid	= tcp_reno_cong_avoid,
+	.undo_cwnd	= tcp_reno_undo_cwnd,
+	.owner		= THIS_MODULE,
+	.name		= "clocks-reno",
 };
 
 static int __init clocks_register(void)

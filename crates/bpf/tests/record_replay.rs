@@ -435,7 +435,7 @@ fn a_recording_of_a_linux_module_names_its_parameters_and_fields() {
     let tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
     let header = tracer.header();
     let names: Vec<&str> = header.params.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["offset", "share", "hurry", "bits"]);
+    assert_eq!(names, ["offset", "share", "hurry", "bits", "leave"]);
     assert_eq!(header.algorithm_of_file(clocks).unwrap().1.values(), params.values());
     let fields: Vec<&str> = header.fields.iter().map(Field::name).collect();
     for field in ["now_us", "ticks32", "drawn", "bytes[5]", "round", "rtt.s[0].v"] {
@@ -445,29 +445,30 @@ fn a_recording_of_a_linux_module_names_its_parameters_and_fields() {
     assert!(matches!(header.algorithm_of_file(other), Err(Error::OfFile { .. })));
 }
 
-/// DCTCP's own file puts its table of Reno into the connection where there is no ECN; the kernel hands it to its own.
+/// A module puts another table of its own into a connection, one of Reno; the kernel hands it to its own.
 #[test]
 fn a_linux_module_leaves_for_reno_in_both() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let dctcp = module_of_ours("tcp_dctcp.c");
-    let (name, params) = (own_name("mdctcp"), dctcp.default_params());
-    let _loaded = load(dctcp, name, &params);
+    let clocks = module_of_ours("tcp_clocks.c");
+    let (name, mut params) = (own_name("cleave"), clocks.default_params());
+    clocks.set_param(&mut params, "leave", "1").unwrap();
+    let _loaded = load(clocks, name, &params);
     let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
     let pair = Pair::new(name, Path::default(), Path::default());
     let mut records = record(&mut tracer, || {
         let (listener, port) = listen(&pair);
-        choose(&listener, "reno");
         assert_eq!(chosen(&connect(&pair, port)), "reno");
+        drop(listener);
     });
     let leaves = |record: &Record| record.fallback.as_deref() == Some("reno");
     let at = records.iter().position(leaves).unwrap();
-    let report = replay(dctcp, &params, &records);
+    let report = replay(clocks, &params, &records);
     assert!(report.is_equal() && report.unchecked == 0, "{report}");
     // Control.
     records[at].fallback = None;
-    let first = replay(dctcp, &params, &records).first_difference.unwrap();
+    let first = replay(clocks, &params, &records).first_difference.unwrap();
     assert_eq!((first.index, first.field.as_str()), (at as u64, "fallback"), "{first}");
 }
 

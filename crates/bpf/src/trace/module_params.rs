@@ -22,7 +22,8 @@ pub(super) struct ModuleParam {
 /// Those of the module with these types, in the order of its file; empty for an algorithm on the contract.
 pub(super) fn module_params(btf: &Btf<'_>) -> Vec<ModuleParam> {
     let told: Option<Var<'_>> = btf.type_by_name(PARAMS_TOLD);
-    let told = told.and_then(|told| Struct::try_from(told.referenced_type()).ok());
+    let told = told
+        .and_then(|told| Struct::try_from(told.referenced_type().skip_mods_and_typedefs()).ok());
     let members = told.iter().flat_map(|told| told.iter());
     members
         .filter_map(|member| {
