@@ -15,6 +15,7 @@ const INIT_SECTION: &str = "syscall";
 /// What tells of the parameters, also in a kernel, which has its type and not its values: the members have the parameters' names, and
 /// the types of these begin so, with a number and the variable behind.
 pub const PARAMS_TOLD: &str = "knee_params_told";
+/// How the type of such a member begins.
 pub const PARAM_TYPE: &str = "knee_param_";
 
 /// The macro that is the type of its private area, where that is known.
