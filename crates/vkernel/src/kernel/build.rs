@@ -425,7 +425,9 @@ pub(crate) fn make_module(
     let what = format!("{} as a module of Linux {}", file.display(), kernel.release);
     let tree = kernel.directory.join(TREE);
     let mut make = Command::new("make");
-    make.env("LC_ALL", "C").current_dir(&tree);
+    make.current_dir(&tree);
+    // The kernel's Makefile takes the first away; what compilers say is looked at.
+    make.envs([("LC_ALL", "C"), ("LANG", "C"), ("LC_MESSAGES", "C"), ("LC_CTYPE", "C")]);
     make.args(["ARCH=um", &format!("M={}", folder.display()), "modules"]);
     let ran = bounded::run(&mut make, None, bounded::MOST_PREPROCESSED)
         .map_err(failed(format!("{what}: make does not start")))?;
