@@ -112,6 +112,7 @@ const struct cc_source {
 #define cc_record_rehash(sk)			do { } while (0)
 #define cc_record_fallback(sk, name)		do { } while (0)
 #define cc_record_given(sk, kind, value)	do { } while (0)
+#define cc_record_module_given(kind, value)	do { } while (0)
 #endif
 
 /*

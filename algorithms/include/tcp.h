@@ -127,12 +127,14 @@ enum cc_given_kind {
 	CC_GIVEN_RENO_CONG_AVOID = 7,
 	CC_GIVEN_BASE_RTT = 8,
 	CC_GIVEN_APP_LIMITED = 9,
+	CC_GIVEN_CLOCK_US = 10,		/* of Linux modules: the lower half */
+	CC_GIVEN_UPPER_HALF = 11,	/* of the clock or the jiffies before it */
 };
 
 struct cc_given {
 	u32 kind;			/* CC_GIVEN_... */
 	u32 value;			/* what was returned; 0 where that is nothing */
-	u32 snd_cwnd;			/* packets, afterwards */
+	u32 snd_cwnd;			/* packets, afterwards; 0: not known, as it is of modules in a kernel that read a clock */
 	u32 snd_cwnd_cnt;		/* packets, afterwards */
 };
 

@@ -8,30 +8,37 @@
 #define KNEE_MODULE_BPF_H
 
 #define cc_hz()			((u32)CONFIG_HZ)
-#define knee_jiffies32()	((u32)bpf_jiffies64())
-#define knee_jiffies()		((u64)bpf_jiffies64())
-#define knee_random_u32()	bpf_get_prandom_u32()
+
+/* What a call is given goes into its record, as of an algorithm on the contract; which socket's call it is, is known there (record.h). */
+static __always_inline u32 knee_given(u32 kind, u32 value)
+{
+	cc_record_module_given(kind, value);
+	return value;
+}
+
+static __always_inline u64 knee_given_u64(u32 kind, u64 value)
+{
+	knee_given(kind, (u32)value);
+	knee_given(CC_GIVEN_UPPER_HALF, (u32)(value >> 32));
+	return value;
+}
+
+#define knee_jiffies32()	knee_given(CC_GIVEN_JIFFIES, (u32)bpf_jiffies64())
+#define knee_jiffies()		knee_given_u64(CC_GIVEN_JIFFIES, bpf_jiffies64())
+#define knee_random_u32()	knee_given(CC_GIVEN_RANDOM, bpf_get_prandom_u32())
 
 /* Where the kernel has it. */
 #define sk_state		__sk_common.skc_state
 
 static inline u64 tcp_clock_us(void)
 {
-	return bpf_ktime_get_ns() / 1000;
+	return knee_given_u64(CC_GIVEN_CLOCK_US, bpf_ktime_get_ns() / 1000);
 }
 
 /* Nobody reads counters of the network namespace here. */
 #define NET_INC_STATS(net, field)		do { } while (0)
 #define NET_ADD_STATS(net, field, value)	do { } while (0)
 #define __NET_INC_STATS(net, field)		do { } while (0)
-
-static __always_inline void get_random_bytes(void *to, size_t bytes)
-{
-	size_t at;
-
-	for (at = 0; at < bytes; at++)
-		((u8 *)to)[at] = bpf_get_prandom_u32();
-}
 
 /* Of parameters with functions of their own the loader knows the bounds (src/module/for_bpf.rs), and calls nothing. */
 #define kernel_param			knee_bpf_param
@@ -64,6 +71,7 @@ static inline int knee_bpf_param_get(char *value, const struct kernel_param *par
 /* No program of sock_ops is asked from here: none knows. */
 static inline int tcp_call_bpf(struct sock *sk, int operation, u32 count, u32 *arguments)
 {
+	cc_record_given(sk, CC_GIVEN_BASE_RTT, 0);
 	return -1;
 }
 

@@ -30,7 +30,10 @@ u64 knee_jiffies(void);
 /* Time stands while a packet is worked on, so the packet's time is now. */
 static inline u64 tcp_clock_us(void)
 {
-	return ((const struct tcp_sock *)knee_sk)->tcp_mstamp;
+	u64 now = ((const struct tcp_sock *)knee_sk)->tcp_mstamp;
+	u32 low = cc_given_value(knee_sk, CC_GIVEN_CLOCK_US, (u32)now);
+
+	return (u64)cc_given_value(knee_sk, CC_GIVEN_UPPER_HALF, (u32)(now >> 32)) << 32 | low;
 }
 
 struct minmax_sample {
@@ -98,8 +101,7 @@ static inline u32 tcp_stamp_us_delta(u64 later, u64 earlier)
 #define get_random_u16()	((u16)get_random_u32())
 #define prandom_bytes(to, bytes)	get_random_bytes(to, bytes)
 
-#ifndef __bpf__
-static inline void get_random_bytes(void *to, size_t bytes)
+static __always_inline void get_random_bytes(void *to, size_t bytes)
 {
 	u8 *out = to;
 	u32 word = 0;
@@ -112,7 +114,6 @@ static inline void get_random_bytes(void *to, size_t bytes)
 	}
 }
 #define get_random_long()	((unsigned long)get_random_u64())
-#endif
 
 /* ---- minimum or maximum over a window of time, by three samples ---- */
 

@@ -16,7 +16,7 @@ u64 knee_jiffies(void)
 	static u64 last;
 
 	last += (u32)(tcp_jiffies32 - (u32)last);
-	return last;
+	return (u64)cc_given_value(knee_sk, CC_GIVEN_UPPER_HALF, (u32)(last >> 32)) << 32 | (u32)last;
 }
 
 /* Of the C library. */

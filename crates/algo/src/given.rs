@@ -12,7 +12,7 @@ pub struct Given {
     pub kind: u32,
     /// What was returned; 0 where that is nothing.
     pub value: u32,
-    /// The socket's cwnd afterwards, packets.
+    /// The socket's cwnd afterwards, packets; 0: not known, of a Linux module that read a clock or a random number in a kernel.
     pub snd_cwnd: u32,
     /// The socket's `snd_cwnd_cnt` afterwards, packets.
     pub snd_cwnd_cnt: u32,
@@ -23,8 +23,12 @@ impl Given {
     pub const JIFFIES: u32 = 1;
     /// A random number.
     pub const RANDOM: u32 = 2;
+    /// The clock of Linux modules, its lower half.
+    pub const CLOCK_US: u32 = 10;
+    /// The upper half of the reading before.
+    pub const UPPER_HALF: u32 = 11;
     /// Names of the kinds; there is no kind 0.
-    pub const KINDS: [&'static str; 10] = [
+    pub const KINDS: [&'static str; 12] = [
         "",
         "jiffies",
         "random",
@@ -35,13 +39,26 @@ impl Given {
         "tcp_reno_cong_avoid",
         "base_rtt_us",
         "app_limited",
+        "clock_us",
+        "upper_half",
     ];
+}
+
+impl Given {
+    /// Whether it comes from outside of the socket: a reading of a clock, or a random number.
+    pub fn is_from_outside(&self) -> bool {
+        let outside = [Given::JIFFIES, Given::RANDOM, Given::CLOCK_US, Given::UPPER_HALF];
+        outside.contains(&self.kind)
+    }
 }
 
 impl fmt::Display for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Given { kind, value, snd_cwnd, snd_cwnd_cnt } = self;
         let name = Given::KINDS.get(*kind as usize).copied().unwrap_or("?");
+        if *snd_cwnd == 0 && self.is_from_outside() {
+            return write!(f, "{name} {value}");
+        }
         write!(f, "{name} {value} (cwnd {snd_cwnd}, cwnd_cnt {snd_cwnd_cnt})")
     }
 }

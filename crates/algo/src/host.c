@@ -22,7 +22,8 @@ u32 cc_give(const struct sock *sk, u32 kind, u32 value)
 		return value;
 	if (replayed && n < replayed->count && replayed->given[n].kind == kind &&
 	    (kind == CC_GIVEN_JIFFIES || kind == CC_GIVEN_RANDOM || kind == CC_GIVEN_BASE_RTT ||
-	     kind == CC_GIVEN_APP_LIMITED))
+	     kind == CC_GIVEN_APP_LIMITED || kind == CC_GIVEN_CLOCK_US ||
+	     kind == CC_GIVEN_UPPER_HALF))
 		value = replayed->given[n].value;
 	log->given[n] = (struct cc_given){ kind, value, tp->snd_cwnd, tp->snd_cwnd_cnt };
 	return value;

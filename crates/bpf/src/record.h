@@ -19,6 +19,7 @@
 #include "sock.h"
 
 /* From the kernel's user API. */
+#define BPF_MAP_TYPE_PERCPU_ARRAY	6
 #define BPF_MAP_TYPE_ARRAY_OF_MAPS	12
 #define BPF_MAP_TYPE_SK_STORAGE		24
 #define BPF_MAP_TYPE_RINGBUF		27
@@ -67,6 +68,7 @@ struct cc_record {
 	u64 arguments[3];		/* those after sk; pointers have their samples below */
 	u64 result;
 	u64 recording;			/* cc_trace.number when the call began */
+	u64 serial;			/* of Linux modules: which call of this CPU it is */
 	u32 missed;			/* calls since, within this one, that were not recorded */
 	u32 acks_asked;			/* all, even where the arrays below are full */
 	u32 ack_rcv_nxt[2];
@@ -105,6 +107,26 @@ struct {
 	__type(key, u32);
 	__array(values, struct cc_ring);
 } cc_ring_slot SEC(".maps");
+
+#ifdef KNEE_MODULE
+/*
+ * The functions of a Linux module read the clock without saying for which socket. So what a call of a module is given
+ * is noted by CPU, and put into the record at the end. A call that another one came between, on the same CPU, does not
+ * know what is its own: `serial` is then not its own, and its record counts as not comparable.
+ */
+struct cc_module_given {
+	u64 serial;			/* of the call that began last */
+	u64 task;			/* in which it began */
+	struct cc_given_log log;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cc_module_given);
+} cc_module_given SEC(".maps");
+#endif
 
 /* Defined where the algorithm says what its state is. */
 static __always_inline void cc_take_large_state(u64 *to, struct sock *sk);
@@ -205,10 +227,52 @@ static __always_inline struct cc_record *cc_record_of(struct sock *sk, struct cc
 	return record;
 }
 
+#ifdef KNEE_MODULE
+static __always_inline struct cc_module_given *cc_given_of_cpu(void)
+{
+	u32 slot = 0;
+
+	return bpf_map_lookup_elem(&cc_module_given, &slot);
+}
+
+/* Of every call, whether it is recorded or not. */
+static __always_inline u64 cc_begin_given(void)
+{
+	struct cc_module_given *given = cc_given_of_cpu();
+	u64 serial;
+
+	if (!given)
+		return 0;
+	serial = __sync_fetch_and_add(&given->serial, 1) + 1;
+	given->task = bpf_get_current_task();
+	given->log.count = 0;
+	return serial;
+}
+
+static __always_inline void cc_end_given(struct cc_record *record)
+{
+	const struct cc_module_given *given = cc_given_of_cpu();
+
+	if (given && given->serial == record->serial)
+		__builtin_memcpy(&record->given, &given->log, sizeof(record->given));
+	else
+		record->given.count = CC_GIVEN_MAX + 1;
+}
+#else
+static __always_inline u64 cc_begin_given(void)
+{
+	return 0;
+}
+
+static __always_inline void cc_end_given(struct cc_record *record)
+{
+}
+#endif
+
 static __noinline struct cc_record *cc_record_begin(struct sock *sk)
 {
 	struct cc_record *record = bpf_sk_storage_get(&cc_open_records, sk, NULL, 0);
-	u64 number = cc_trace.number;
+	u64 number = cc_trace.number, serial;
 
 	/* A change of algorithm releases this one from within its own init. */
 	if (record && record->is_open) {
@@ -216,6 +280,7 @@ static __noinline struct cc_record *cc_record_begin(struct sock *sk)
 		cc_trace_count(&cc_trace.lost_nested);
 		return NULL;
 	}
+	serial = cc_begin_given();
 	if (cc_trace.state != CC_TRACE_ON)
 		return NULL;
 	/*
@@ -229,6 +294,7 @@ static __noinline struct cc_record *cc_record_begin(struct sock *sk)
 	record = cc_record_of(sk, record, number);
 	if (!record)
 		return NULL;
+	record->serial = serial;
 	record->missed = 0;
 	record->acks_asked = 0;
 	record->rehashes_asked = 0;
@@ -249,6 +315,7 @@ static __noinline void cc_record_end(struct cc_record *record, struct sock *sk, 
 	if (!record)
 		return;
 	record->result = result;
+	cc_end_given(record);
 	cc_take_sock(&record->after, sk);
 	cc_take_large_state(record->large_after, sk);
 	record->is_open = false;
@@ -383,6 +450,40 @@ static __always_inline void cc_record_fallback(struct sock *sk, const char *name
 	__builtin_memcpy(record->fallback_name, name, __builtin_strlen(name));
 }
 
+#ifdef KNEE_MODULE
+/* `snd_cwnd` is 0 where it is not known whose call it is. */
+static __noinline void cc_note_module_given(u32 kind, u32 value, u32 snd_cwnd, u32 snd_cwnd_cnt)
+{
+	struct cc_module_given *given = cc_given_of_cpu();
+	u32 n;
+
+	if (!given)
+		return;
+	/* The task of the call was interrupted by another one, whose call it is not. */
+	if (given->task != bpf_get_current_task())
+		__sync_fetch_and_add(&given->serial, 1);
+	n = given->log.count++;
+	if (n < CC_GIVEN_MAX) {
+		given->log.given[n].kind = kind;
+		given->log.given[n].value = value;
+		given->log.given[n].snd_cwnd = snd_cwnd;
+		given->log.given[n].snd_cwnd_cnt = snd_cwnd_cnt;
+	}
+}
+
+static __always_inline void cc_record_module_given(u32 kind, u32 value)
+{
+	if (cc_tracing())
+		cc_note_module_given(kind, value, 0, 0);
+}
+
+static __always_inline void cc_note_given(const struct sock *sk, u32 kind, u32 value)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+
+	cc_note_module_given(kind, value, tp->snd_cwnd, tp->snd_cwnd_cnt);
+}
+#else
 static __noinline void cc_note_given(const struct sock *sk, u32 kind, u32 value)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
@@ -401,6 +502,7 @@ static __noinline void cc_note_given(const struct sock *sk, u32 kind, u32 value)
 	given->snd_cwnd = tp->snd_cwnd;
 	given->snd_cwnd_cnt = tp->snd_cwnd_cnt;
 }
+#endif
 
 static __always_inline void cc_record_given(const struct sock *sk, u32 kind, u32 value)
 {

@@ -68,13 +68,28 @@ impl Registered {
     /// # Errors
     /// [`Error::Inspect`].
     pub(crate) fn map(&self, name: &str) -> Result<Option<MapHandle>, Error> {
+        self.map_where(|map| map.name() == name)
+    }
+
+    /// The map of a section that every object may have (`.data`): libbpf puts the object's name before it, which has no dot.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub(crate) fn usual_section(&self, section: &str) -> Result<Option<MapHandle>, Error> {
+        self.map_where(|map| {
+            let object = map.name().to_str().and_then(|name| name.strip_suffix(section));
+            object.is_some_and(|object| !object.is_empty() && !object.contains('.'))
+        })
+    }
+
+    fn map_where(&self, is_it: impl Fn(&MapHandle) -> bool) -> Result<Option<MapHandle>, Error> {
         let inspect = |source| Error::Inspect { what: "the maps of an algorithm", source };
         let mut seen = BTreeSet::new();
         for (_, id) in &self.programs {
             let Some(program) = Program::open(*id).map_err(inspect)? else { continue };
             for id in program.maps.iter().filter(|id| seen.insert(**id)) {
                 let map = ids::map(*id).map_err(inspect)?;
-                if let Some(map) = map.filter(|map| map.name() == name) {
+                if let Some(map) = map.filter(&is_it) {
                     return Ok(Some(map));
                 }
             }

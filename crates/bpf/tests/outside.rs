@@ -248,6 +248,45 @@ fn a_module_init_that_computes_is_run_however_it_is_written() {
     assert!(why.contains("whose body is not found"), "{why}");
 }
 
+/// All that is missing comes at once, also behind a header that is not there, with what the simulator alone has.
+#[test]
+fn what_a_file_lacks_is_said_in_a_line_each() {
+    if object().is_none() {
+        return;
+    }
+    let lacks =
+        MODULE.replace("#include <net/tcp.h>", "#include <net/none.h>\n#include <net/tcp.h>");
+    let lacks = lacks.replace(
+        "    return max(",
+        "    u32 a = tcp_sk(sk)->rx_opt.rcv_tsval + tcp_none_of(sk);\n    kfree(kmalloc(LINUX_NONE, 0));\n    return max(a + ",
+    );
+    let why = Embedded::of_source(Path::new("a/mine.c"), &lacks, None).err().unwrap().to_string();
+    assert!(why.starts_with("a/mine.c: does not compile for BPF with "), "{why}");
+    let contract = "knee's contract has no such";
+    let simulator = "the simulator has it, and BPF in a running kernel has not; see docs/modules.md#in-the-running-kernel";
+    for (name, line, expected) in [
+        ("<net/none.h>", 3, contract),
+        ("tcp_none_of", 11, contract),
+        ("struct tcp_sock.rx_opt", 11, simulator),
+        ("LINUX_NONE", 12, contract),
+        ("kmalloc", 12, simulator),
+        ("kfree", 12, simulator),
+    ] {
+        let expected = format!("mine.c uses `{name}` (line {line}): {expected}");
+        assert!(why.contains(&expected), "{expected}\n{why}");
+    }
+    assert_eq!(why.lines().count(), 7, "{why}");
+    // One cause is one sentence, and a module of several files is told from one that lacks something.
+    let one = MODULE.replace("one + two", "one + tcp_none_of(sk)");
+    let why = Embedded::of_source(Path::new("mine.c"), &one, None).err().unwrap().to_string();
+    assert!(why.starts_with("mine.c: mine.c uses `tcp_none_of` (line 10): "), "{why}");
+    let other =
+        MODULE.replace("static u32 mine_ssthresh", "u32 of_other(void);\nstatic u32 mine_ssthresh");
+    let other = other.replace("one + two", "of_other()");
+    let why = Embedded::of_source(Path::new("mine.c"), &other, None).err().unwrap().to_string();
+    assert!(why.contains("calls `of_other`, which is of another file"), "{why}");
+}
+
 /// The parameters of a Linux module are variables, which an object names.
 #[test]
 fn objects_of_modules_name_only_variables_of_their_own() {

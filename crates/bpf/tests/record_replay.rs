@@ -12,9 +12,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use knee_algo::{Algorithm, Call, Params};
+use knee_algo::{Algorithm, Call, Field, Given, Params};
 use knee_bpf::{Embedded, Loaded, TraceFilter, Tracer};
-use knee_flight::{Record, Report};
+use knee_flight::{Error, Record, Report};
 use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
 use knee_testbed::trace::{record, replay};
 use knee_testbed::{outside, own_name};
@@ -384,4 +384,96 @@ fn bbr3_whose_state_is_in_socket_storage_does_the_same_in_both() {
         (first.index, first.field.as_str()),
         (middle as u64, "state in storage probe_rtt_min_us")
     );
+}
+
+/// A Linux module: clocks in both widths and random numbers come from the record, parameters and the private area's fields from the kernel.
+#[test]
+fn a_linux_module_in_the_kernel_does_what_the_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let clocks = module_of_ours("tcp_clocks.c");
+    let mut params = clocks.default_params();
+    for (name, value) in [("offset", "-7"), ("share", "700"), ("hurry", "1"), ("bits", "1")] {
+        clocks.set_param(&mut params, name, value).unwrap();
+    }
+    let mut records = record_a_rough_day(clocks, own_name("clocks"), &params);
+    let report = replay(clocks, &params, &records);
+    assert_equal(&report, &["init", "ssthresh", "cong_avoid", "pkts_acked"]);
+    let given =
+        |kind| records.iter().flat_map(|r| r.given.values()).any(|given| given.kind == kind);
+    for kind in [Given::JIFFIES, Given::RANDOM, Given::CLOCK_US, Given::UPPER_HALF] {
+        assert!(given(kind), "{}", Given::KINDS[kind as usize]);
+    }
+
+    // Controls: another parameter, and another reading of the clock.
+    let report = replay(clocks, &clocks.default_params(), &records);
+    assert!(report.differences > 100, "{report}");
+    let reads =
+        |record: &Record| record.given.values().iter().any(|one| one.kind == Given::CLOCK_US);
+    let at = records.iter().position(reads).unwrap();
+    let place = records[at].given.values().iter().position(|one| one.kind == Given::CLOCK_US);
+    records[at].given.given[place.unwrap()].value += 1;
+    let first = replay(clocks, &params, &records).first_difference.unwrap();
+    assert_eq!(first.index, at as u64, "{first}");
+    assert!(first.field.starts_with("private state now"), "{first}");
+}
+
+/// What the recording of a Linux module says of it is enough to replay it.
+#[test]
+fn a_recording_of_a_linux_module_names_its_parameters_and_fields() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let clocks = module_of_ours("tcp_clocks.c");
+    let mut params = clocks.default_params();
+    for (name, value) in [("offset", "-7"), ("share", "700"), ("hurry", "1"), ("bits", "1")] {
+        clocks.set_param(&mut params, name, value).unwrap();
+    }
+    let name = own_name("cparams");
+    let _loaded = load(clocks, name, &params);
+    let tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
+    let header = tracer.header();
+    let names: Vec<&str> = header.params.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["offset", "share", "hurry", "bits", "leave"]);
+    assert_eq!(header.algorithm_of_file(clocks).unwrap().1.values(), params.values());
+    let fields: Vec<&str> = header.fields.iter().map(Field::name).collect();
+    for field in ["now_us", "ticks32", "drawn", "bytes[5]", "round", "rtt.s[0].v"] {
+        assert!(fields.contains(&field), "{field} of {fields:?}");
+    }
+    let other = module_of_ours("tcp_delay.c");
+    assert!(matches!(header.algorithm_of_file(other), Err(Error::OfFile { .. })));
+}
+
+/// A module puts another table of its own into a connection, one of Reno; the kernel hands it to its own.
+#[test]
+fn a_linux_module_leaves_for_reno_in_both() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let clocks = module_of_ours("tcp_clocks.c");
+    let (name, mut params) = (own_name("cleave"), clocks.default_params());
+    clocks.set_param(&mut params, "leave", "1").unwrap();
+    let _loaded = load(clocks, name, &params);
+    let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
+    let pair = Pair::new(name, Path::default(), Path::default());
+    let mut records = record(&mut tracer, || {
+        let (listener, port) = listen(&pair);
+        assert_eq!(chosen(&connect(&pair, port)), "reno");
+        drop(listener);
+    });
+    let leaves = |record: &Record| record.fallback.as_deref() == Some("reno");
+    let at = records.iter().position(leaves).unwrap();
+    let report = replay(clocks, &params, &records);
+    assert!(report.is_equal() && report.unchecked == 0, "{report}");
+    // Control.
+    records[at].fallback = None;
+    let first = replay(clocks, &params, &records).first_difference.unwrap();
+    assert_eq!((first.index, first.field.as_str()), (at as u64, "fallback"), "{first}");
+}
+
+/// One of `tests/modules`.
+fn module_of_ours(file: &str) -> &'static Algorithm {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/modules");
+    knee_algo::module::load(&folder.join(file)).unwrap()
 }

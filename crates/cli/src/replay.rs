@@ -99,7 +99,8 @@ fn same(
     params: Params,
 ) -> Result<u8, Failure> {
     let hz = recording.header().hz;
-    let mut replay = Replay::new(algorithm, params, hz).map_err(|why| about(&args.file, &why))?;
+    let replay = Replay::new(algorithm, params, hz).map_err(|why| about(&args.file, &why))?;
+    let mut replay = replay.of(recording.header().origin);
     let broken = each(recording, |record| replay.step(record));
     let report = replay.finish();
     if args.json {

@@ -93,13 +93,6 @@ impl Header {
         file: &'static Algorithm,
     ) -> Result<(&'static Algorithm, Params), Error> {
         let Some(source) = &self.source else { return self.algorithm() };
-        let is_module = file.module().is_some_and(|module| module.is_kernel_module());
-        if is_module && self.origin == Origin::Kernel {
-            return Err(Error::Header {
-                what: "it is of a Linux module in a kernel, whose clock readings no recording has, so it cannot be replayed"
-                    .to_owned(),
-            });
-        }
         let refused = |what: &str| Err(Error::Header { what: what.to_owned() });
         if file.module().is_some_and(|module| module.api() == Api::V3) {
             return refused(
@@ -115,7 +108,34 @@ impl Header {
         if given.as_ref() != Some(&source.sha256) {
             return Err(Error::OfFile { file: source.clone(), given });
         }
-        self.with(file)
+        let is_module = file.module().is_some_and(|module| module.is_kernel_module());
+        match is_module && self.origin == Origin::Kernel {
+            true => self.with_those_of_kernel(file),
+            false => self.with(file),
+        }
+    }
+
+    /// Of a Linux module in a kernel, where parameters of few kinds can be set: the others have their defaults.
+    fn with_those_of_kernel(
+        &self,
+        algorithm: &'static Algorithm,
+    ) -> Result<(&'static Algorithm, Params), Error> {
+        let mut params = algorithm.default_params().values().to_vec();
+        for (name, value) in &self.params {
+            let mut ours = algorithm.params().iter();
+            let place = ours.position(|info| info.name == name);
+            let place = place.and_then(|place| params.get_mut(place)).ok_or_else(|| {
+                let what =
+                    format!("it names a parameter \"{}\", which the file has not", shown(name));
+                Error::Header { what }
+            })?;
+            *place = *value;
+        }
+        let values = format!("{params:?}");
+        let params = algorithm.params_of(&params).ok_or_else(|| Error::Header {
+            what: format!("parameters {values} of {} are out of range", self.algorithm),
+        })?;
+        Ok((algorithm, params))
     }
 
     fn with(&self, algorithm: &'static Algorithm) -> Result<(&'static Algorithm, Params), Error> {

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ptr;
 
 use knee_algo::module::LoadedModules;
 use knee_algo::{
-    Algorithm, AskedAck, Call, Field, FieldKind, Host, Instance, Params, TcpSock, tcp_state,
+    Algorithm, AskedAck, Call, Field, FieldKind, Given, Host, Instance, Params, TcpSock, tcp_state,
 };
 
 use crate::record::{MAX_LARGE_WORDS, sock_fields};
-use crate::{Error, Record};
+use crate::{Error, Origin, Record};
+
+/// What a kernel hands connections to whose Linux module puts in another table: the loader refuses tables that are not this.
+const RENO: &str = "reno";
 
 /// A call that came out differently.
 #[derive(Clone, Debug)]
@@ -119,6 +123,7 @@ pub struct Replay {
     params: Params,
     loaded: LoadedModules,
     hz: u32,
+    origin: Origin,
     flows: HashMap<u64, Flow>,
     records: u64,
     report: Report,
@@ -135,7 +140,15 @@ impl Replay {
         let refused = |why: knee_algo::Error| Error::Header { what: why.to_string() };
         loaded.load(algorithm, &params).map_err(refused)?;
         let (flows, report) = (HashMap::new(), Report::default());
-        Ok(Replay { algorithm, params, loaded, hz, flows, records: 0, report })
+        let origin = Origin::Simulator;
+        Ok(Replay { algorithm, params, loaded, hz, origin, flows, records: 0, report })
+    }
+
+    /// The same of calls that this host made. A kernel hands a connection for which a Linux module puts in another of its tables to its
+    /// own Reno; in the simulator it goes on with that table.
+    #[must_use]
+    pub fn of(self, origin: Origin) -> Replay {
+        Replay { origin, ..self }
     }
 
     /// Replays one call.
@@ -183,7 +196,14 @@ impl Replay {
         let mut before = record.before.clone();
         before.icsk_ca_priv = private;
         let fields = self.algorithm.state_fields();
-        let (private, found) = compare(&mut flow.instance, record, before, self.hz, fields);
+        let was = flow.instance.algorithm();
+        if self.origin == Origin::Kernel && !ptr::eq(was, self.algorithm) {
+            // It had been handed over, and is this algorithm's again.
+            flow.instance = self.algorithm.instance_on(self.params.clone(), &self.loaded);
+        }
+        let hands_over = self.origin == Origin::Kernel;
+        let instance = &mut flow.instance;
+        let (private, found) = compare(instance, record, before, self.hz, (fields, hands_over));
         flow.private = Some(private);
         if let Some((field, recorded, native)) = found {
             report.differences += 1;
@@ -222,16 +242,18 @@ fn compare(
     record: &Record,
     mut sock: TcpSock,
     hz: u32,
-    fields: &[Field],
+    (fields, hands_over): (&[Field], bool),
 ) -> ([u64; 13], Option<Found>) {
     let mut host = Host::new(hz, 0);
     host.jiffies = record.jiffies;
     // No recording has it, and algorithms are asked once there is a connection.
     sock.sk_state = tcp_state::ESTABLISHED;
+    let own = instance.algorithm();
     let (result, given) = instance.replay(&record.call, &mut sock, &mut host, &record.given);
     let acks: Vec<_> = host.take_asked_acks().collect();
     let rehashes = u32::from(host.take_asked_rehashes());
-    let fallback = host.take_fallback();
+    let has_other_table = hands_over && !ptr::eq(own, instance.algorithm());
+    let fallback = host.take_fallback().or_else(|| has_other_table.then(|| RENO.to_owned()));
     // They name one of the two.
     let is_large = !instance.large_state().is_empty();
     let (of_area, of_storage) = if is_large { (&[][..], fields) } else { (fields, &[][..]) };
@@ -279,10 +301,19 @@ impl fmt::Debug for Acks<'_> {
 }
 
 /// The first value given that is not the same in both.
-fn first_given(recorded: &[knee_algo::Given], native: &[knee_algo::Given]) -> Option<Found> {
-    let show =
-        |given: Option<&knee_algo::Given>| given.map_or("none".to_owned(), |g| g.to_string());
-    (0..recorded.len().max(native.len())).find(|i| recorded.get(*i) != native.get(*i)).map(|i| {
+fn first_given(recorded: &[Given], native: &[Given]) -> Option<Found> {
+    let show = |given: Option<&Given>| given.map_or("none".to_owned(), |g| g.to_string());
+    let is_same = |recorded: &Given, native: &Given| match recorded.snd_cwnd {
+        0 if recorded.is_from_outside() => {
+            (recorded.kind, recorded.value) == (native.kind, native.value)
+        }
+        _ => recorded == native,
+    };
+    let both = |i: &usize| match (recorded.get(*i), native.get(*i)) {
+        (Some(recorded), Some(native)) => is_same(recorded, native),
+        _ => false,
+    };
+    (0..recorded.len().max(native.len())).find(|i| !both(i)).map(|i| {
         (format!("value {i} that the host gave"), show(recorded.get(i)), show(native.get(i)))
     })
 }
@@ -339,7 +370,7 @@ fn first_state_word(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use knee_algo::{Given, GivenLog, ack_pending, ca_event, ecn_flags};
+    use knee_algo::{GivenLog, ack_pending, ca_event, ecn_flags};
 
     fn at(number: u64, call: Call, before: &TcpSock, after: &TcpSock, result: u32) -> Record {
         let mut record = Record { number, result, ..Record::new(call, before, after) };

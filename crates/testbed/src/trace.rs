@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use knee_algo::{Algorithm, Params};
 use knee_bpf::Tracer;
-use knee_flight::{Ending, Reader, Record, Replay, Report, Writer};
+use knee_flight::{Ending, Origin, Reader, Record, Replay, Report, Writer};
 
 /// Records `run`, and reads back what the file holds.
 pub fn record(tracer: &mut Tracer, run: impl FnOnce() + Send) -> Vec<Record> {
@@ -43,7 +43,7 @@ pub fn read(file: &[u8]) -> Vec<Record> {
 /// Replays them.
 pub fn replay(algorithm: &'static Algorithm, params: &Params, records: &[Record]) -> Report {
     let hz = knee_bpf::KernelApi::running().hz;
-    let mut replay = Replay::new(algorithm, params.clone(), hz).unwrap();
+    let mut replay = Replay::new(algorithm, params.clone(), hz).unwrap().of(Origin::Kernel);
     records.iter().for_each(|record| replay.step(record));
     replay.finish()
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use knee_algo::module::bounded::{self, Includes};
 use knee_run::spec::Cc;
 
 use crate::Error;
@@ -63,7 +64,7 @@ impl OwnFile {
     /// # Errors
     /// What is wrong with the file, in the compiler's words, or why it cannot be built.
     pub(crate) fn module(&self, kernel: &Built) -> Result<Vec<u8>, Error> {
-        let headers = self.headers()?;
+        let (headers, refused) = self.headers()?;
         let source = self.source();
         let parts = headers.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_slice()]);
         let known = [kernel.linux_sha256.as_bytes(), kernel.inputs.as_bytes(), source.as_bytes()];
@@ -98,7 +99,13 @@ impl OwnFile {
         write(&format!("{name}.c"), source.as_bytes())?;
         write("Makefile", makefile(&name).as_bytes())?;
         let log = folder.join(format!("{name}.log"));
-        make_module(kernel, &self.path, &work.0, &log)?;
+        make_module(kernel, &self.path, &work.0, &log).map_err(|why| {
+            let lacks = |(name, _): &&(String, String)| why.to_string().contains(&missing(name));
+            match refused.iter().find(lacks) {
+                Some((_, refused)) => self.refused(refused),
+                None => why,
+            }
+        })?;
         let module = work.0.join(format!("{name}.ko"));
         let bytes = fs::read(&module).map_err(failed(module.display()))?;
         fs::rename(&module, &kept).map_err(failed(kept.display()))?;
@@ -113,20 +120,35 @@ impl OwnFile {
         format!("{BEFORE}#line 1 \"{shown}\"\n{}", self.text)
     }
 
-    /// Headers that stand beside it.
-    fn headers(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    fn refused(&self, why: &str) -> Error {
+        Error::Failed(format!("{}: {why}", self.path.display()))
+    }
+
+    /// Headers that stand beside it, and those that it may not include, with the sentence why: what the build for the simulator takes.
+    fn headers(&self) -> Result<(Headers, Vec<(String, String)>), Error> {
+        bounded::reads_a_file(self.text).map_or(Ok(()), |why| Err(self.refused(&why)))?;
         let beside = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let entries = fs::read_dir(beside.unwrap_or(Path::new("."))).into_iter().flatten();
-        let mut headers = Vec::new();
+        let beside = beside.unwrap_or(Path::new("."));
+        let includes = Includes::new(beside, [beside]);
+        let entries = fs::read_dir(beside).into_iter().flatten();
+        let (mut headers, mut refused) = (Vec::new(), Vec::new());
         for entry in entries.flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let is_taken = ours().any(|(ours, _)| ours == name);
             if !name.ends_with(".h") || is_taken || !entry.path().is_file() {
                 continue;
             }
+            if let Err(why) = includes.check_one(&entry.path()) {
+                refused.push((name, why));
+                continue;
+            }
             let text = knee_files::read_bounded(&entry.path(), MOST_HEADER_BYTES, "C header");
             let text =
                 text.map_err(|why| Error::Failed(format!("{}: {why}", entry.path().display())))?;
+            if let Some(why) = bounded::reads_a_file(&String::from_utf8_lossy(&text)) {
+                refused.push((name.clone(), format!("includes {name}, which {why}")));
+                continue;
+            }
             headers.push((name, text));
             if headers.len() > MOST_HEADERS {
                 return Err(Error::Failed(format!(
@@ -136,8 +158,15 @@ impl OwnFile {
             }
         }
         headers.sort();
-        Ok(headers)
+        Ok((headers, refused))
     }
+}
+
+type Headers = Vec<(String, Vec<u8>)>;
+
+/// What the compiler says of a header that is not there.
+fn missing(name: &str) -> String {
+    format!("{name}: No such file or directory")
 }
 
 /// What comes before a file.
@@ -145,7 +174,7 @@ const BEFORE: &str = include_str!("../guest/knee_file.h");
 
 fn makefile(name: &str) -> String {
     format!(
-        "obj-m := {name}.o\nccflags-y := -I$(src)/include -I$(srctree)/net/ipv4 -Wno-missing-prototypes\n\
+        "obj-m := {name}.o\nccflags-y := -H -I$(src)/include -I$(srctree)/net/ipv4 -Wno-missing-prototypes\n\
          ccflags-$(shell grep -q cwnd_event_tx_start $(srctree)/include/net/tcp.h && echo y) += -DCC_LINUX_TX_START\n"
     )
 }

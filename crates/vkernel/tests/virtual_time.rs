@@ -263,6 +263,57 @@ fn put_in(kernel: &Built) {
     }
 }
 
+/// As the build for the simulator does, which a file that is another one in a kernel (`__KERNEL__`) passes.
+#[test]
+fn a_file_is_built_within_bounds_and_takes_no_strange_header() {
+    let Some(kernel) = kernels().into_iter().next() else { return };
+    let dir = tempfile::tempdir().expect("there is room");
+    let write = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).expect("there is room");
+    };
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let reno =
+        fs::read_to_string(here.join("../../tests/modules/tcp_reno.c")).expect("it is there");
+    write("own.h", "#define KNEE_OWN 1\n");
+    write("again.h", "#include \"again.h\"\n#include \"again.h\"\n");
+    write("asm.h", "asm(\".incbin \\\"/etc/passwd\\\"\");\n");
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link.h")).expect("there is room");
+    let refusal = |name: &str, more: &str| {
+        let path = dir.path().join(name);
+        write(name, &format!("#ifdef CONFIG_NET\n{more}\n#endif\n{reno}"));
+        let mut wanted = two_flows(&kernel, "reno", Time::from_ms(10), ENDLESS);
+        let loaded = Cc::new(module::load(&path).expect("it compiles"));
+        wanted.flows.iter_mut().for_each(|flow| flow.cc = loaded.clone());
+        let ask = AtomicBool::new(false);
+        let outcome = run(&wanted, &kernel, &Options::default(), &Ask::outcome(&ask));
+        outcome.err().map(|why| why.to_string())
+    };
+    assert_eq!(refusal("tcp_fine.c", "#include \"own.h\"\nint knee_own = KNEE_OWN;"), None);
+    for (name, more, expected) in [
+        (
+            "tcp_passwd.c",
+            "#include \"/etc/passwd\"",
+            "includes /etc/passwd, which is neither one of",
+        ),
+        ("tcp_link.c", "#include \"link.h\"", "includes link.h, which is neither one of"),
+        (
+            "tcp_asm.c",
+            "#include \"asm.h\"",
+            "includes asm.h, which has .incbin, which reads a file",
+        ),
+        ("tcp_wrong.c", "int knee_own = nowhere;", "'nowhere' undeclared"),
+    ] {
+        let why = refusal(name, more).expect("it is refused");
+        assert!(why.contains(name) && why.contains(expected), "{why}");
+        assert!(!why.contains("root:"), "{why}");
+    }
+    // It would go on for ever, or need more memory than there is.
+    let endless =
+        "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\nint knee_own = 0 B(B(B(+ 1)));";
+    let why = refusal("tcp_endless.c", endless).expect("it is refused");
+    assert!(why.contains("tcp_endless.c: does not come to an end in the compiler"), "{why}");
+}
+
 #[test]
 fn timers_end_as_in_the_simulator_whatever_the_ticks() {
     [DEFAULT_HZ, 250].into_iter().flat_map(kernels_at).for_each(|kernel| wait(&kernel));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Finding, Rule};
-use crate::module::{Headers, bounded, find_clang, find_compiler};
+use crate::module::{BpfLimit, Headers, bounded, find_clang, find_compiler};
 
 /// Bytes of stack that a BPF program has, its callees included.
 const STACK_BYTES: u32 = 512;
@@ -63,40 +63,20 @@ fn complaints(said: &str, path: &Path) -> Vec<Finding> {
 }
 
 fn finding(line: u32, kind: &str, what: &str) -> Option<Finding> {
-    let lower = what.to_lowercase();
-    if lower.contains("unsupported signed division") || lower.contains("signed div") {
-        return Some(signed_division(line));
-    }
-    if lower.contains("stack limit")
-        || lower.contains("frame size")
-        || lower.contains("stack frame")
-    {
-        return Some(Finding::new(
-            Rule::Stack,
-            line,
-            format!(
-                "more than {STACK_BYTES} bytes of local variables, and a BPF program has no more for all its calls: keep arrays in the state struct"
-            ),
-        ));
-    }
-    if lower.contains("too many arg") || lower.contains("too many param") {
-        return Some(Finding::new(
-            Rule::Arguments,
-            line,
-            "more than five arguments, and BPF passes five: give it a pointer to a struct"
-                .to_owned(),
-        ));
+    if let Some(limit) = BpfLimit::of(what) {
+        let rule = match limit {
+            BpfLimit::SignedDivision => Rule::SignedDivision,
+            BpfLimit::Stack => Rule::Stack,
+            BpfLimit::Arguments => Rule::Arguments,
+        };
+        return Some(Finding::new(rule, line, limit.words().to_owned()));
     }
     let is_error = kind.contains("error");
     is_error.then(|| Finding::new(Rule::Compiler, line, what.to_owned()))
 }
 
 fn signed_division(line: u32) -> Finding {
-    Finding::new(
-        Rule::SignedDivision,
-        line,
-        "a signed division or remainder, which BPF has only from cpu v4 on: make both sides unsigned, or shift".to_owned(),
-    )
+    Finding::new(Rule::SignedDivision, line, BpfLimit::SignedDivision.words().to_owned())
 }
 
 /// Divisions of the GIMPLE form, where every value has a variable and every variable its type:

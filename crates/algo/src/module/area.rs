@@ -20,7 +20,7 @@ pub(super) fn symbol(file: u32) -> String {
 /// The types that a file, as the preprocessor leaves it, has pointers to in the area: `struct foo`, or the
 /// name of a typedef. A type that is not defined outside of functions is left out: its size cannot be
 /// asked for. Where the file states the one in a comment, it is that.
-pub(super) fn private_types(preprocessed: &str, stated: Option<String>) -> BTreeSet<String> {
+pub fn private_types(preprocessed: &str, stated: Option<String>) -> BTreeSet<String> {
     let source = tokens::read(preprocessed);
     let tokens = source.tokens.as_slice();
     let mut found = BTreeSet::new();
@@ -52,7 +52,7 @@ pub(super) fn private_types(preprocessed: &str, stated: Option<String>) -> BTree
 }
 
 /// What a comment of the file says is in the private area, on a line of its own: `knee: state struct foo`.
-pub(super) fn stated_type(text: &str) -> Option<String> {
+pub fn stated_type(text: &str) -> Option<String> {
     let said = text.lines().find_map(|line| {
         let line = line.trim_start_matches([' ', '\t', '*', '/']);
         line.strip_prefix("knee: state ")

@@ -182,27 +182,37 @@ impl Includes {
                 "includes a precompiled header (.gch): include the header itself".to_owned()
             );
         }
-        for name in listed(said) {
-            let path = ran_in.join(name);
-            let Ok(real) = fs::canonicalize(&path) else {
-                return Err(format!("includes {name}, which is not there any more"));
-            };
-            if real.starts_with(&self.ours) {
-                continue;
-            }
-            if !self.folders.iter().any(|folder| real.starts_with(folder)) {
-                return Err(format!(
-                    "includes {name}, which is neither one of knee's headers nor in the file's own folder: a header of your own stands beside the file"
-                ));
-            }
-            let file = knee_files::open_file(&real, "C header")
-                .map_err(|why| format!("includes {name}, which {why}"))?;
-            knee_files::trust::check_file(&file, &real).map_err(|why| {
-                format!(
-                    "includes {name}, and root takes no header that others can have written: {why}: chown root and chmod go-w it"
-                )
-            })?;
+        listed(said).try_for_each(|name| self.check_named(name, &ran_in.join(name), true))
+    }
+
+    /// Holds one header of the folders to it, before a compiler sees it.
+    ///
+    /// # Errors
+    /// As [`Includes::check`].
+    pub fn check_one(&self, path: &Path) -> Result<(), String> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.check_named(&name, path, false)
+    }
+
+    fn check_named(&self, name: &str, path: &Path, takes_ours: bool) -> Result<(), String> {
+        let Ok(real) = fs::canonicalize(path) else {
+            return Err(format!("includes {name}, which is not there any more"));
+        };
+        if takes_ours && real.starts_with(&self.ours) {
+            return Ok(());
         }
+        if !self.folders.iter().any(|folder| real.starts_with(folder)) {
+            return Err(format!(
+                "includes {name}, which is neither one of knee's headers nor in the file's own folder: a header of your own stands beside the file"
+            ));
+        }
+        let file = knee_files::open_file(&real, "C header")
+            .map_err(|why| format!("includes {name}, which {why}"))?;
+        knee_files::trust::check_file(&file, &real).map_err(|why| {
+            format!(
+                "includes {name}, and root takes no header that others can have written: {why}: chown root and chmod go-w it"
+            )
+        })?;
         Ok(())
     }
 }

@@ -170,7 +170,7 @@ pub(super) struct File<'a> {
 const GCC_FLAGS: [&str; 2] = ["-fmax-errors=0", "-fno-diagnostics-show-caret"];
 const CLANG_FLAGS: [&str; 2] = ["-ferror-limit=0", "-fno-caret-diagnostics"];
 /// More headers are not looked for.
-const MOST_MISSING_HEADERS: usize = 32;
+pub const MOST_MISSING_HEADERS: usize = 32;
 
 /// A shared object and what made it.
 pub(super) struct Compiled {
@@ -265,7 +265,7 @@ pub(super) fn compile(
     let Some((job, said)) = fewest else { return Err(String::new()) };
     let said = job.with_all_headers(said);
     let texts: Vec<(&Path, &str)> = files.iter().map(|file| (file.path, file.text)).collect();
-    Err(complaints::explain(&compiler, &said, &texts))
+    Err(complaints::explain(complaints::Target::Simulator, &compiler, &said, &texts))
 }
 
 /// Why there is no object.
@@ -571,7 +571,11 @@ fn with_behind(file: File<'_>, number: u32, behind: &str) -> String {
 }
 
 /// An empty header in place of one that is missing.
-fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
+/// An empty header of this name, for one that is missing: without it a compiler ends before it has seen the rest.
+///
+/// # Errors
+/// If the name leads out of the folder, or it cannot be written.
+pub fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
     let name = Path::new(name);
     if !name.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
         return Err(std::io::ErrorKind::InvalidInput.into());

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::compile::fields;
-use super::file_name;
+use super::compile::{fields, header_texts};
+use super::{file_name, without_comments};
 
 /// As many lines are shown.
 const MOST_LINES: usize = 40;
@@ -14,12 +14,59 @@ const MOST_LINES: usize = 40;
 const MOST_SHOWN: usize = 8000;
 /// Where what there is is listed.
 const SEE: &str = "see docs/modules.md#contract";
+const SEE_BPF: &str = "see docs/modules.md#in-the-running-kernel";
+
+/// What a file is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Simulator,
+    /// A running kernel's BPF, which has less.
+    Bpf,
+}
 
 static SHOWS_COMPILER: AtomicBool = AtomicBool::new(false);
 
 /// From here on the compiler's own words follow what they mean.
 pub fn show_compiler() {
     SHOWS_COMPILER.store(true, Ordering::Relaxed);
+}
+
+/// What BPF has not, though C has, and its compiler says in words that do not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BpfLimit {
+    SignedDivision,
+    Stack,
+    Arguments,
+}
+
+impl BpfLimit {
+    /// The one that a message is about.
+    pub(crate) fn of(what: &str) -> Option<BpfLimit> {
+        let what = what.to_lowercase();
+        let says = |any: &[&str]| any.iter().any(|said| what.contains(said));
+        match () {
+            () if says(&["unsupported signed division", "signed div"]) => {
+                Some(BpfLimit::SignedDivision)
+            }
+            () if says(&["stack limit", "frame size", "stack frame"]) => Some(BpfLimit::Stack),
+            () if says(&["too many arg", "too many param"]) => Some(BpfLimit::Arguments),
+            () => None,
+        }
+    }
+
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            BpfLimit::SignedDivision => {
+                "a signed division or remainder, which BPF has only from cpu v4 on: make both sides unsigned, or shift"
+            }
+            BpfLimit::Stack => {
+                "more than 512 bytes of local variables, and a BPF program has no more for all its calls: keep arrays in the state struct"
+            }
+            BpfLimit::Arguments => {
+                "more than five arguments, and BPF passes five: give it a pointer to a struct"
+            }
+        }
+    }
 }
 
 /// A message of a compiler.
@@ -104,6 +151,34 @@ impl Missing {
         }
     }
 
+    /// Whether the simulator has it, of what BPF lacks.
+    fn is_in_simulator(&self) -> bool {
+        if let Missing::Field { of, name } = self {
+            let known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
+            return known.contains(&name.as_str());
+        }
+        let name = self.name().trim_start_matches("struct ").trim_start_matches("union ");
+        let has = |text: &str| {
+            let text = without_comments(text);
+            text.split(|c| !is_of_name(c)).any(|word| word == name)
+        };
+        !matches!(self, Missing::Header(_)) && header_texts().iter().any(|(_, text)| has(text))
+    }
+
+    /// A macro of the headers, which no line lacks that calls it.
+    fn is_known_macro(&self) -> bool {
+        matches!(self, Missing::Macro(_)) && self.is_in_simulator()
+    }
+
+    /// The sentence behind who uses it, and the page to read.
+    fn sentence(&self, target: Target) -> (String, String) {
+        let (shown, not) = self.words();
+        if target == Target::Simulator || !self.is_in_simulator() {
+            return (shown, format!("knee's contract has {not}; {SEE}"));
+        }
+        (shown, format!("the simulator has it, and BPF in a running kernel has not; {SEE_BPF}"))
+    }
+
     /// The name as it is shown, and what the contract has not.
     fn words(&self) -> (String, String) {
         match self {
@@ -111,6 +186,11 @@ impl Missing {
                 format!("<{name}>"),
                 "no such header; one of your own stands beside the file".into(),
             ),
+            // What macros of the kernel's names become.
+            Missing::Function(name) if name == "knee_alloc" => {
+                ("kmalloc".into(), "no memory".into())
+            }
+            Missing::Function(name) if name == "knee_free" => ("kfree".into(), "no memory".into()),
             Missing::Function(name) => (name.clone(), "no such function".into()),
             Missing::Macro(name) => (name.clone(), "no such macro".into()),
             Missing::Type(name) => (name.clone(), "no such type".into()),
@@ -144,7 +224,7 @@ fn plain(name: &str) -> String {
 }
 
 /// Headers that are missing, to go on without them.
-pub(super) fn missing_headers(said: &str) -> Vec<String> {
+pub fn missing_headers(said: &str) -> Vec<String> {
     let all = messages(said).filter_map(|message| Missing::of(message.what));
     all.filter_map(|missing| match missing {
         Missing::Header(name) => Some(name),
@@ -173,7 +253,7 @@ fn messages(said: &str) -> impl Iterator<Item = Message<'_>> {
 }
 
 /// What a file that does not compile needs to be told: all causes, each once. `texts` are what is compiled, to look lines up in.
-pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> String {
+pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str)]) -> String {
     let line_of = |message: &Message<'_>| {
         let text = texts.iter().find(|(path, _)| path.display().to_string() == message.file)?.1;
         text.lines().nth(message.line.checked_sub(1)? as usize)
@@ -186,6 +266,8 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
             let is_unsized = message.what.starts_with("storage size of");
             if is_unsized { struct_in(line) } else { macro_call(line) }
         };
+        let is_limit = target == Target::Bpf && BpfLimit::of(message.what).is_some();
+        let in_line = || in_line().filter(|found| !is_limit && !found.is_known_macro());
         let missing = Missing::of(message.what).or_else(in_line);
         match missing {
             None => others.push(message),
@@ -229,14 +311,16 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
     let mut out: Vec<String> = causes
         .iter()
         .map(|(missing, file, lines)| {
-            let (name, not) = missing.words();
+            let (name, sentence) = missing.sentence(target);
             let file = file_name(Path::new(file));
-            format!("{file} uses `{name}` ({}): knee's contract has {not}; {SEE}", numbered(lines))
+            format!("{file} uses `{name}` ({}): {sentence}", numbered(lines))
         })
         .collect();
     let mut seen = BTreeSet::new();
     for message in &others {
-        let what = match message.what {
+        let limit = BpfLimit::of(message.what).filter(|_| target == Target::Bpf);
+        let limit: Option<&str> = limit.map(BpfLimit::words);
+        let what = match limit.unwrap_or(message.what) {
             what if what.contains("SSE register") || what.contains("general-regs-only") => {
                 "no floating point, as in the kernel: use integers with a scale"
             }
@@ -251,15 +335,16 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
     if more > 0 {
         out.push(format!("and {more} more"));
     }
+    let for_bpf = if target == Target::Bpf { " for BPF" } else { "" };
     let mut text = match out.as_slice() {
         [] if said.contains(": Error: ") => {
             "its inline assembly is none for this machine".to_owned()
         }
         [] => format!(
-            "{compiler} refuses it without a message that names a line (--verbose shows what it says)"
+            "{compiler} refuses it{for_bpf} without a message that names a line (--verbose shows what it says)"
         ),
         [one] if !causes.is_empty() => one.clone(),
-        _ => format!("does not compile with {compiler}:\n  {}", out.join("\n  ")),
+        _ => format!("does not compile{for_bpf} with {compiler}:\n  {}", out.join("\n  ")),
     };
     if SHOWS_COMPILER.load(Ordering::Relaxed) {
         let _ = write!(text, "\nthe compiler's words:\n{}", shown(said));
@@ -378,7 +463,7 @@ mod tests {
     fn both_compilers_come_to_the_same_causes_and_nothing_that_follows() {
         let text = "\n\n\n\n\n\n\n\n\n\nDEFINE_FOO(x);\n";
         for said in [GCC, CLANG] {
-            let why = explain("cc", said, &[(Path::new("./tcp_foo.c"), text)]);
+            let why = explain(Target::Simulator, "cc", said, &[(Path::new("./tcp_foo.c"), text)]);
             let lines: Vec<&str> = why.lines().skip(1).map(str::trim).collect();
             for expected in [
                 "tcp_foo.c uses `tcp_stamp_of` (lines 3, 9): knee's contract has no such function; see docs/modules.md#contract",
@@ -410,7 +495,7 @@ mod tests {
                      a.c:2:2: error: use of undeclared identifier 'gone_t'\n\
                      a.c:3:6: error: use of undeclared identifier 'now'\n";
         for said in [gcc, clang] {
-            let why = explain("cc", said, &[(Path::new("a.c"), text)]);
+            let why = explain(Target::Simulator, "cc", said, &[(Path::new("a.c"), text)]);
             assert_eq!(why.lines().count(), 3, "{why}");
             assert!(
                 why.contains("`struct gone` (line 1): knee's contract has no such type"),
@@ -421,13 +506,35 @@ mod tests {
     }
 
     #[test]
+    fn what_the_simulator_has_and_bpf_has_not_is_said_to_be_so() {
+        let said = "a.c:3:2: error: no member named 'rx_opt' in 'struct tcp_sock'\n\
+                    a.c:4:2: error: call to undeclared function 'tcp_enter_cwr'; ISO C99 and later do not support it\n\
+                    a.c:9:1: error: unsupported signed division, please convert to unsigned div/mod.\n";
+        let why = explain(Target::Bpf, "clang", said, &[]);
+        let lines: Vec<&str> = why.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "does not compile for BPF with clang:");
+        for (line, name) in lines[1..].iter().zip(["struct tcp_sock.rx_opt", "tcp_enter_cwr"]) {
+            assert!(line.contains(&format!("a.c uses `{name}` (line ")), "{why}");
+            assert!(
+                line.ends_with(&format!("BPF in a running kernel has not; {SEE_BPF}")),
+                "{why}"
+            );
+        }
+        let text = "\n".repeat(8) + "CC_OP(u32, foo, struct sock *sk) { return -3 / sk->x; }\n";
+        assert_eq!(explain(Target::Bpf, "clang", said, &[(Path::new("a.c"), &text)]), why);
+        assert!(lines[3].starts_with("a.c:9: a signed division or remainder, which"), "{why}");
+        assert_eq!(lines.len(), 4, "{why}");
+    }
+
+    #[test]
     fn one_cause_is_one_sentence() {
         let said = "a/b.c:81:2: error: implicit declaration of function 'tcp_stamp_of' [-W]\n";
-        let why = explain("cc", said, &[]);
+        let why = explain(Target::Simulator, "cc", said, &[]);
         assert_eq!(
             why,
             "b.c uses `tcp_stamp_of` (line 81): knee's contract has no such function; see docs/modules.md#contract"
         );
+        assert_eq!(explain(Target::Bpf, "clang", said, &[]), why);
         assert_eq!(missing_headers(GCC), ["net/own.h"]);
         assert_eq!(missing_headers(CLANG), ["net/own.h"]);
     }

@@ -12,6 +12,14 @@ use crate::check::tokens::{self, Token};
 /// The program that `module_init` becomes, and what the kernel calls its kind.
 pub const INIT_PROGRAM: &str = "knee_module_init";
 const INIT_SECTION: &str = "syscall";
+/// What tells of the parameters, also in a kernel, which has its type and not its values: the members have the parameters' names, and
+/// the types of these begin so, with a number and the variable behind.
+pub const PARAMS_TOLD: &str = "knee_params_told";
+/// How the type of such a member begins.
+pub const PARAM_TYPE: &str = "knee_param_";
+
+/// The macro that is the type of its private area, where that is known.
+pub const STATE_TYPE: &str = "KNEE_STATE_TYPE";
 
 /// What stands around the module's text, and what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +140,7 @@ pub fn for_bpf(text: &str, file: &str, is_taken: &dyn Fn(&str) -> bool) -> Resul
             "SEC(\"{INIT_SECTION}\") int {INIT_PROGRAM}(void *context)\n{{\n\treturn {function}();\n}}\n"
         );
     }
+    let _ = write!(behind, "#ifdef {STATE_TYPE}\nCC_STATE_LAYOUT({STATE_TYPE})\n#endif\n");
     let flags = value("flags").map_or("0".to_owned(), |flags| flags.join(" "));
     let _ = write!(
         behind,
@@ -277,6 +286,7 @@ fn init(tokens: &[Token]) -> Result<Init<'_>, String> {
 fn params(tokens: &[Token], text: &str) -> String {
     let (mut fields, mut values) = (String::new(), String::new());
     let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let mut count = 0;
     for at in 0..tokens.len() {
         let mut bounds = None;
         let (name, variable, kind) = match word(at) {
@@ -299,14 +309,15 @@ fn params(tokens: &[Token], text: &str) -> String {
         let texts = format!("\"{name}\\0\" \"{variable}\\0\" \"{}\"", meaning(text, name));
         let _ = writeln!(
             fields,
-            "\tstruct {{ u32 numbers[3]; char texts[sizeof({texts})]; }} __attribute__((packed)) {name};"
+            "\tstruct {PARAM_TYPE}{count}_{variable} {{ u32 numbers[3]; char texts[sizeof({texts})]; }} __attribute__((packed)) {name};"
         );
         let _ = writeln!(values, "\t{{ {{ {kind}, {min}, {max} }}, {texts} }},");
+        count += 1;
     }
     match fields.is_empty() {
         true => String::new(),
         false => format!(
-            "const struct {{\n{fields}}} __attribute__((packed)) knee_params_told SEC(\"knee_told\") = {{\n{values}}};\n"
+            "const struct {{\n{fields}}} __attribute__((packed)) {PARAMS_TOLD} SEC(\"knee_told\") = {{\n{values}}};\n"
         ),
     }
 }

@@ -1,5 +1,6 @@
 //! From C on the contract to an object for BPF, as the build script does with knee's own, kept by everything that went into it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use knee_algo::module::bounded::{self, Includes, Ran};
-use knee_algo::module::{Cache, ForBpf, find_clang};
+use knee_algo::module::{Cache, ForBpf, Target, find_clang};
 use knee_algo::{module, sha256};
 
 use super::object::{IS_MODULE, LOOKS_AT_FLAG};
@@ -24,6 +25,8 @@ const FLAGS: &[&str] = &[
     "-O2",
     "-g",
     "-Wno-everything",
+    "-ferror-limit=0",
+    "-fno-caret-diagnostics",
     "-Werror=implicit-function-declaration",
     "-Werror=implicit-int",
     "-Werror=int-conversion",
@@ -41,8 +44,6 @@ const MODULE_FLAGS: &[&str] = &[
 ];
 /// Divisions of signed values take the second, and that Linux 6.6; knee's own algorithms have none.
 const CPUS: [&str; 2] = ["-mcpu=v3", "-mcpu=v4"];
-/// Characters of what a compiler says that are shown.
-const MOST_SHOWN: usize = 8000;
 /// Bytes of a file's name in its object, with the zero at its end (bpf.h).
 const FILE_BYTES: usize = 64;
 /// Preprocesses, and says which headers it reads: all of them, those of system headers, too.
@@ -68,9 +69,9 @@ pub(super) fn compile(
     let job = Job::new(&cache, program, path, text, kind)?;
     let ways = ways(kind);
     let hash = hash(text);
-    let keys: Vec<Result<String, String>> =
+    let keys: Vec<Result<Key, Refusal>> =
         ways.iter().map(|way| job.key(way, &[&version, &hash])).collect();
-    for object in keys.iter().flatten().map(|key| cache.object(key, "bpf.o")) {
+    for object in keys.iter().flatten().map(|key| cache.object(&key.hash, "bpf.o")) {
         if object.is_file() {
             return knee_files::read_bounded(&object, MOST_OBJECT_BYTES, OBJECT)
                 .map_err(|why| format!("its object {} {why}", object.display()));
@@ -78,23 +79,51 @@ pub(super) fn compile(
     }
     let mut refusals = Vec::new();
     for (way, key) in ways.iter().zip(keys) {
-        match key.and_then(|key| Ok((job.compile(way, &hash)?, key))) {
+        match key.and_then(|key| Ok((job.compile(way, &hash, &key)?, key))) {
             Ok((bytes, key)) => {
-                let object = cache.object(&key, "bpf.o");
+                let object = cache.object(&key.hash, "bpf.o");
                 knee_files::write(&object, &bytes).map_err(|why| cache.failed(&why))?;
                 return Ok(bytes);
             }
-            Err(why) => refusals.push(why),
+            Err(why) => refusals.push((way, why)),
         }
     }
+    // What no way mends is said at once.
+    if let Some(at) = refusals.iter().position(|(_, why)| matches!(why, Refusal::Says(_))) {
+        let (_, Refusal::Says(why) | Refusal::Compiler(why)) = refusals.swap_remove(at);
+        return Err(why);
+    }
     // Of several ways the one with fewest complaints is the one that was meant.
-    let complaints = |text: &String| text.matches("error:").count();
-    let why = refusals.into_iter().min_by_key(complaints).unwrap_or_default();
-    Err(said_by(&version, &why))
+    let said =
+        refusals.into_iter().map(|(way, Refusal::Says(why) | Refusal::Compiler(why))| (way, why));
+    let fewest = said.min_by_key(|(_, said)| said.matches("error:").count());
+    let Some((way, said)) = fewest else { return Err(String::new()) };
+    let said = job.with_all_headers(&cache, way, said);
+    let mut why = module::explain(Target::Bpf, &version, &said, &[(path, text)]);
+    if let Some(untrusted) = job.no_folder.filter(|_| said.contains("file not found")) {
+        let _ = write!(why, "\nheaders beside the file are not taken: {untrusted}");
+    }
+    Err(why)
+}
+
+/// Why there is no object.
+enum Refusal {
+    /// A sentence.
+    Says(String),
+    /// What the compiler said.
+    Compiler(String),
 }
 
 /// A row of arguments with which the file may compile.
 type Way = Vec<String>;
+
+/// What is known of a file from its preprocessor.
+struct Key {
+    /// What its object is kept under.
+    hash: String,
+    /// The option that tells what a Linux module has in the private area.
+    state: Option<String>,
+}
 
 fn ways(kind: &Kind) -> Vec<Way> {
     if matches!(kind, Kind::Contract) {
@@ -176,17 +205,24 @@ impl Job<'_> {
         command
     }
 
-    /// What its object is kept under; an error is the preprocessor's.
-    fn key(&self, way: &Way, more: &[&str]) -> Result<String, String> {
+    /// What is known of it from its preprocessor, whose the error is.
+    fn key(&self, way: &Way, more: &[&str]) -> Result<Key, Refusal> {
         let mut all = self.run(way, LISTING, bounded::MOST_PREPROCESSED)?.stdout;
+        let state = match self.kind {
+            Kind::Contract => None,
+            Kind::Module(_) => {
+                let text = String::from_utf8_lossy(&all);
+                state_type(&module::private_types(&text, module::stated_type(self.text)))
+            }
+        };
         for part in [&FLAGS.join(" "), &way.join(" "), self.file.as_str()].iter().chain(more) {
             all.push(0);
             all.extend(part.as_bytes());
         }
-        Ok(sha256::hex(&all))
+        Ok(Key { hash: sha256::hex(&all), state })
     }
 
-    fn compile(&self, way: &Way, hash: &str) -> Result<Vec<u8>, String> {
+    fn compile(&self, way: &Way, hash: &str, key: &Key) -> Result<Vec<u8>, Refusal> {
         let bare = self.run(way, &["-c", "-o", "-", "-DCC_BARE"], MOST_OBJECT_BYTES)?.stdout;
         let looks = u8::from(flag::is_in(&bare)) * LOOKS_AT_FLAG;
         let kind = looks | if matches!(self.kind, Kind::Module(_)) { IS_MODULE } else { 0 };
@@ -195,29 +231,44 @@ impl Job<'_> {
             format!("-DCC_SOURCE_FILE=\"{}\"", self.file),
             format!("-DCC_SOURCE_KIND={kind}"),
         ];
-        let [sha256, file, kind] = source.each_ref().map(String::as_str);
-        Ok(self.run(way, &["-c", "-o", "-", sha256, file, kind], MOST_OBJECT_BYTES)?.stdout)
+        let mut more = vec!["-c", "-o", "-"];
+        more.extend(source.iter().map(String::as_str).chain(key.state.as_deref()));
+        Ok(self.run(way, &more, MOST_OBJECT_BYTES)?.stdout)
     }
 
-    /// Runs it for at most so many bytes; an error is what it printed.
-    fn run(&self, way: &Way, more: &[&str], limit: u64) -> Result<Ran, String> {
+    /// Runs it for at most so many bytes.
+    fn run(&self, way: &Way, more: &[&str], limit: u64) -> Result<Ran, Refusal> {
+        self.run_with(way, more, limit, None)
+    }
+
+    /// The same with another folder of headers.
+    fn run_with(
+        &self,
+        way: &Way,
+        more: &[&str],
+        limit: u64,
+        stubs: Option<&Path>,
+    ) -> Result<Ran, Refusal> {
         let mut command = self.command();
         command.args(way).args(more);
+        if let Some(stubs) = stubs {
+            command.arg("-I").arg(stubs);
+        }
         let (before, text, behind) = match self.kind {
             Kind::Contract => ("", self.text, ""),
             Kind::Module(made) => (made.before, made.text.as_str(), made.behind.as_str()),
         };
         let text = format!("{before}#line 1 \"{}\"\n{text}{behind}", self.file);
-        let ran = bounded::run(&mut command, Some(text), limit)
-            .map_err(|why| format!("{} cannot be run: {why}", self.program.display()))?;
+        let ran = bounded::run(&mut command, Some(text), limit).map_err(|why| {
+            Refusal::Says(format!("{} cannot be run: {why}", self.program.display()))
+        })?;
         let shown = self.path.display();
-        let error = |why: &str| format!("{shown}: error: {why}\n");
         // Before anything that it says is shown.
-        let folders = self.folder.as_deref();
-        let includes = Includes::new(&self.include, folders);
-        includes.check(&ran.stderr, &self.include).map_err(|why| error(&why))?;
-        if let Some(limit) = &ran.limit {
-            return Err(error(limit));
+        let includes =
+            Includes::new(&self.include, self.folder.as_deref().into_iter().chain(stubs));
+        includes.check(&ran.stderr, &self.include).map_err(Refusal::Says)?;
+        if let Some(limit) = ran.limit {
+            return Err(Refusal::Says(limit));
         }
         if ran.is_done {
             return Ok(ran);
@@ -229,12 +280,46 @@ impl Job<'_> {
             Some(rest) => format!("{shown}{rest}\n"),
             None => format!("{line}\n"),
         });
-        let mut text: String = lines.collect();
-        if let Some(why) = self.no_folder.as_ref().filter(|_| text.contains("file not found")) {
-            let _ = writeln!(text, "headers beside the file are not taken: {why}");
-        }
-        Err(text)
+        Err(Refusal::Compiler(lines.collect()))
     }
+
+    /// What the compiler says of the file where no header is missing: such a one ends it before it has seen the rest.
+    fn with_all_headers(&self, cache: &Cache, way: &Way, said: String) -> String {
+        let mut missing = module::missing_headers(&said);
+        if missing.is_empty() {
+            return said;
+        }
+        let stubs = cache.unique("missing");
+        let mut all = said;
+        for _ in 0..module::MOST_MISSING_HEADERS {
+            let is_made = missing.iter().all(|name| module::make_stub(&stubs, name).is_ok());
+            if missing.is_empty() || !is_made {
+                break;
+            }
+            let only_looks = ["-fsyntax-only", "-H"];
+            let ran = self.run_with(way, &only_looks, bounded::MOST_PREPROCESSED, Some(&stubs));
+            let more = match ran {
+                Err(Refusal::Compiler(said)) => said,
+                _ => String::new(),
+            };
+            missing = module::missing_headers(&more);
+            all.push_str(&more);
+        }
+        let _ = fs::remove_dir_all(&stubs);
+        all
+    }
+}
+
+/// The option that says which of these types is in the private area: the largest.
+fn state_type(types: &BTreeSet<String>) -> Option<String> {
+    let mut types = types.iter();
+    let first = format!("({} *)0", types.next()?);
+    let largest = types.fold(first, |largest, next| {
+        format!(
+            "__builtin_choose_expr(sizeof({next}) > sizeof(*{largest}), ({next} *)0, {largest})"
+        )
+    });
+    Some(format!("-D{}=__typeof__(*{largest})", module::STATE_TYPE))
 }
 
 /// Without what a C string or a terminal would take for something else.
@@ -242,10 +327,4 @@ fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |c: char| if c.is_ascii_graphic() && !"\"\\?".contains(c) { c } else { '_' };
     name.chars().map(plain).take(FILE_BYTES - 1).collect()
-}
-
-/// The compiler's words below a sentence.
-fn said_by(version: &str, said: &str) -> String {
-    let beginning: String = said.chars().take(MOST_SHOWN).collect();
-    format!("does not compile for BPF with {version}:\n{}", beginning.trim_end())
 }

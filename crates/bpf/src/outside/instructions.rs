@@ -13,10 +13,11 @@ const LOAD_64_BITS: u8 = 0x18;
 const OF_HELPER: u8 = 0;
 const OF_OBJECT: u8 = 1;
 /// The numbers of the helpers that knee's headers call (`bpf.h`, `record.h`).
-const HELPERS: [i32; 8] = [
+const HELPERS: [i32; 9] = [
     1,   // map_lookup_elem
     5,   // ktime_get_ns
     7,   // get_prandom_u32
+    35,  // get_current_task
     49,  // setsockopt
     107, // sk_storage_get
     116, // tcp_send_ack

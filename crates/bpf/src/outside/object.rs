@@ -35,6 +35,8 @@ const TABLE_TYPE: &str = "tcp_congestion_ops";
 /// The map that the tracer puts its ring into, and bytes of the ring that says what kind that is (record.h).
 const RING_MAP: &str = "cc_ring_slot";
 const MOST_RING_BYTES: u32 = 1 << 12;
+/// What the calls of a Linux module are given, by CPU (record.h).
+const GIVEN_MAP: &str = "cc_module_given";
 
 /// An object that passed.
 pub(super) struct Made {
@@ -85,6 +87,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Made, String> {
     let aligned = crate::embedded::aligned_copy(bytes);
     let (open, log) = with_log(|| open_object(aligned.bytes()));
     let open = open.map_err(|why| {
+        let other = log.split_once("BTF for extern '").and_then(|(_, rest)| rest.split_once('\''));
+        if let Some((name, _)) = other.filter(|_| is_module) {
+            return format!(
+                "calls `{}`, which is of another file: a module of several files is for the simulator (--cc ./tcp_foo.c+tcp_bar.c)",
+                name.escape_debug()
+            );
+        }
         let log = log.lines().next().map_or(String::new(), |line| format!(" ({})", line.trim()));
         format!("cannot be read as an object for BPF: {why}{log}")
     })?;
@@ -186,6 +195,7 @@ fn check_maps(
             MapType::StructOps => true,
             MapType::SkStorage => state.contains(&name.as_str()),
             MapType::ArrayOfMaps => name == RING_MAP,
+            MapType::PercpuArray => is_module && name == GIVEN_MAP,
             MapType::Array => is_section,
             _ => false,
         };

@@ -8,6 +8,7 @@
 
 pub(crate) mod control;
 mod filter;
+mod module_params;
 mod raw;
 
 use std::cell::RefCell;
@@ -27,6 +28,7 @@ use crate::registry::{OPS_PREFIX, Program};
 use crate::{Error, KernelApi, Registered, registered};
 use control::{Control, Lease};
 pub use filter::TraceFilter;
+use module_params::{ModuleParam, module_params};
 use raw::Raw;
 
 /// Bytes of the ring: 30 thousand records while the reader sleeps.
@@ -258,6 +260,8 @@ struct Programs {
     algorithm: String,
     /// The names of its parameters.
     params: Vec<String>,
+    /// Those of a Linux module.
+    module_params: Vec<ModuleParam>,
     /// Which operation each entry point (`dctcp_ssthresh`) is.
     operations: HashMap<String, String>,
     /// The numbers in its private state.
@@ -287,11 +291,13 @@ impl Programs {
         let algorithm = algorithm.ok_or_else(|| Error::BadObject {
             what: format!("\"{}\" does not say which algorithm it is", registered.name),
         })?;
+        let module_params = module_params(&btf);
         let params = btf.type_by_name::<Struct<'_>>(&format!("{algorithm}_params"));
         let params = params.iter().flat_map(|params| params.iter());
         let params = params.filter_map(|member| Some(member.name?.to_str()?.to_owned())).collect();
         let operations = operations(registered, &btf).map_err(inspect)?;
-        Ok(Programs { algorithm, params, operations, fields: crate::inside::state_fields(&btf) })
+        let fields = crate::inside::state_fields(&btf);
+        Ok(Programs { algorithm, params, module_params, operations, fields })
     }
 }
 
@@ -321,6 +327,10 @@ fn header(found: &Registered, programs: &Programs, filter: &TraceFilter) -> Resu
     };
     let words = values.chunks_exact(4);
     let words = words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+    let mut params: Vec<_> = programs.params.iter().cloned().zip(words).collect();
+    for param in &programs.module_params {
+        params.extend(param.value(found)?.map(|value| (param.name.clone(), value)));
+    }
     let api = KernelApi::running();
     Ok(Header {
         algorithm: programs.algorithm.clone(),
@@ -328,7 +338,7 @@ fn header(found: &Registered, programs: &Programs, filter: &TraceFilter) -> Resu
         source: found
             .source()?
             .map(|source| SourceFile { name: source.file, sha256: source.sha256 }),
-        params: programs.params.iter().cloned().zip(words).collect(),
+        params,
         fields: programs.fields.clone(),
         origin: Origin::Kernel,
         release: api.release.clone(),

@@ -30,6 +30,8 @@ pub(super) struct Raw {
     arguments: [u64; 3],
     result: u64,
     recording: u64,
+    #[allow(dead_code, reason = "the programs' own")]
+    serial: u64,
     missed: u32,
     acks_asked: u32,
     ack_rcv_nxt: [u32; 2],
@@ -213,7 +215,7 @@ const MIRRORS: &[Mirror] = &[
     mirror!("cc_given", Given: kind, value, snd_cwnd, snd_cwnd_cnt),
     mirror!("cc_given_log", GivenLog: count, given),
     mirror!("cc_record", Raw:
-        flow, call, function, arguments, result, recording, missed, acks_asked, ack_rcv_nxt,
+        flow, call, function, arguments, result, recording, serial, missed, acks_asked, ack_rcv_nxt,
         ack_ecn_flags, rehashes_asked, is_open, fallback_asked, fallback_name, ack_sample, rate_sample, before,
         after, jiffies, given, large_before, large_after),
     super::control::MIRROR,

@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use knee_algo::module::bounded::{self, Includes};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -23,10 +25,6 @@ const OURS: &str = "knee";
 const PATCHED: &str = "patched";
 /// Bytes that a tree and what is built in it take.
 const NEEDED_BYTES: u64 = 3 << 30;
-
-/// What the compiler of somebody's own file may use: a file can include itself, or a device without end.
-const MOST_CPU_S: u32 = 120;
-const MOST_MEMORY_KIB: u32 = 2 << 20;
 
 /// How to build.
 #[derive(Clone, Debug, Default)]
@@ -413,21 +411,40 @@ pub(crate) fn is_tree(kernel: &Built) -> bool {
     kernel.directory.join(TREE).join("Module.symvers").is_file()
 }
 
-/// Builds the modules of a folder for a kernel. `file` is what they are made of, and their compiler may use so much time and memory.
+/// Builds the modules of a folder for a kernel. `file` is what they are made of: its compiler has the bounds of the one for the simulator
+/// and may include the kernel's headers and those of the folder. It must list what it includes (`-H`).
 ///
 /// # Errors
-/// What is wrong with it, in the compiler's words.
+/// What is wrong with it, in the compiler's words; which bound ended that; what it includes and may not.
 pub(crate) fn make_module(
     kernel: &Built,
     file: &Path,
     folder: &Path,
     log: &Path,
 ) -> Result<(), Error> {
-    let limits = format!("ulimit -t {MOST_CPU_S} && ulimit -v {MOST_MEMORY_KIB} && exec \"$@\"");
-    let make = format!("M={}", folder.display());
-    let arguments = ["-c", &limits, "sh", "make", "ARCH=um", &make, "modules"];
     let what = format!("{} as a module of Linux {}", file.display(), kernel.release);
-    tools::run(&what, &kernel.directory.join(TREE), "sh", &arguments, log)
+    let tree = kernel.directory.join(TREE);
+    let mut make = Command::new("make");
+    make.current_dir(&tree);
+    // The kernel's Makefile takes the first away; what compilers say is looked at.
+    make.envs([("LC_ALL", "C"), ("LANG", "C"), ("LC_MESSAGES", "C"), ("LC_CTYPE", "C")]);
+    make.args(["ARCH=um", &format!("M={}", folder.display()), "modules"]);
+    let ran = bounded::run(&mut make, None, bounded::MOST_PREPROCESSED)
+        .map_err(failed(format!("{what}: make does not start")))?;
+    // Before anything that it says is shown.
+    let refused = |why: String| Error::Failed(format!("{}: {why}", file.display()));
+    Includes::new(&tree, [folder]).check(&ran.stderr, &tree).map_err(refused)?;
+    match (ran.is_done, ran.limit) {
+        (true, _) => Ok(()),
+        (false, Some(limit)) => Err(refused(limit)),
+        (false, None) => {
+            let said = bounded::without_list(&ran.stderr);
+            let all = [&*String::from_utf8_lossy(&ran.stdout), &said].concat();
+            fs::write(log, all).map_err(failed(log.display()))?;
+            let (why, log) = (tools::reason(&said), log.display());
+            Err(Error::Failed(format!("{what}: {why} (all of it is in {log})")))
+        }
+    }
 }
 
 /// The one entry of a folder that is it.

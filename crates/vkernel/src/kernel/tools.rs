@@ -82,7 +82,7 @@ pub(super) fn run<S: AsRef<OsStr>>(
 }
 
 /// The line that says why: the first with an error, or else the last.
-fn reason(text: &str) -> &str {
+pub(super) fn reason(text: &str) -> &str {
     let is_error = |line: &&str| {
         ["error:", "ERROR:", "No space left", "FAILED"].iter().any(|word| line.contains(word))
     };
