@@ -68,18 +68,18 @@ impl Default for CodelParams {
 
 impl CodelParams {
     pub(crate) fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("What packets may wait.");
+        v.says("Target sojourn time.");
         v.key("target", Setting::Time(&mut self.target));
-        v.says("How long they may wait longer than that before the law acts.");
+        v.says("Time above target before the first drop.");
         v.key("interval", Setting::Time(&mut self.interval));
-        v.says("Whether it marks what it can, or drops.");
+        v.says("Mark ECN-capable packets.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Marks whatever has waited longer than this, beside the law.");
+        v.says("Also mark every packet above this sojourn time.");
         v.key("ce_threshold", Setting::MaybeTime(&mut self.ce_threshold));
         match self.ce_threshold {
             Some(_) => {
                 let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
-                v.says("Which packets the threshold is for.");
+                v.says("Packets for `ce_threshold`.");
                 v.word("ce_threshold_for", &mut self.ce_threshold_for, &packets);
             }
             None => v.without("ce_threshold_for", "has no meaning without ce_threshold"),
@@ -125,7 +125,7 @@ impl Settings for CodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("How many packets may wait.");
+        v.says("Limit in packets.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
         self.codel.fields(v);
     }

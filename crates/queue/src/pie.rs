@@ -112,29 +112,29 @@ impl Settings for PieConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("How many packets may wait.");
+        v.says("Limit in packets.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("What packets may wait.");
+        v.says("Target sojourn time.");
         v.key("target", Setting::Time(&mut self.target));
-        v.says("How often the probability is updated.");
+        v.says("Update period of the probability.");
         v.key("update_interval", Setting::Time(&mut self.update_interval));
-        v.says("When it is updated first.");
+        v.says("Time of the first update.");
         v.key("first_update", Setting::Time(&mut self.first_update));
-        v.says("The gain on the distance from the target, in Linux's units.");
+        v.says("Gain on the delay error, in Linux's units.");
         v.key("alpha", Setting::Number(&mut self.alpha, 0..=32));
-        v.says("The gain on the change of the delay, in Linux's units.");
+        v.says("Gain on the delay change, in Linux's units.");
         v.key("beta", Setting::Number(&mut self.beta, 0..=32));
-        v.says("How long a burst passes untouched.");
+        v.says("Burst allowance.");
         v.key("burst_allowance", Setting::Time(&mut self.burst_allowance));
-        v.says("Whether it marks what it can while the probability is low, or drops.");
+        v.says("Mark ECN-capable packets while the probability is low.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Whether longer packets are hit more often.");
+        v.says("Scale the probability by packet length.");
         v.key("byte_mode", Setting::Flag(&mut self.byte_mode));
         let delays =
             [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-        v.says("How it knows the delay: by timestamps, or by the rate of departure.");
+        v.says("Delay estimate.");
         v.word("delay", &mut self.delay, &delays);
-        v.says("Whether hits are kept from bunching and from staying away.");
+        v.says("De-randomise drops and marks.");
         v.key("derandomise", Setting::Flag(&mut self.derandomise));
         v.seed(&mut self.seed);
         if self.update_interval.ps() < TICK_PS {

@@ -45,9 +45,9 @@ impl Settings for ShareConfig {
             MarkShare::Probability(share) => (Some(share), None),
             MarkShare::Every(every) => (None, Some(every)),
         };
-        v.says("The share of packets that is marked, at random.");
+        v.says("Random share of packets to mark.");
         v.key("mark", Setting::MaybeShare(&mut share));
-        v.says("Instead: each packet of this number is marked.");
+        v.says("Mark every n-th packet instead.");
         v.key("every", Setting::MaybeNumber(&mut every, 1..=u32::MAX));
         match (share, every) {
             (Some(share), None) => self.mark = MarkShare::Probability(share),

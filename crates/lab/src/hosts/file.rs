@@ -47,9 +47,9 @@ const MOST_OPTIONS: usize = 100;
 const KEY_CHECKING: &str = "yes";
 
 keys! {
-    /// Machines that carry out an experiment: docs/hosts.md.
+    /// Machines of an experiment: docs/hosts.md.
     static TOP: TopKeys = "hosts-file" {
-        /// Each machine.
+        /// The machines.
         host: Below = list(&MachineKeys::TABLE).needed(),
     }
 }
@@ -57,21 +57,21 @@ keys! {
 keys! {
     /// A machine.
     static MACHINE: MachineKeys = "machine" {
-        /// In messages and results: letters, digits, `-` and `_`; no other machine has it.
+        /// Unique name: letters, digits, `-` and `_`.
         name: Key<Text> = needed("left"),
-        /// `user@address`, or a name of your ssh configuration; it must let you in without a question.
+        /// `user@address`, or a name of your ssh configuration. It must need no password.
         ssh: Key<Text> = needed("root@192.0.2.1"),
-        /// Its IP address in the network that is measured; of all machines the same family.
+        /// IP address in the measured network; one family for all.
         address: Key<Text> = needed("198.51.100.1"),
-        /// The network device that has it.
+        /// Network device of the address.
         device: Key<Text> = needed("eth1"),
-        /// Hosts of the experiment that this machine is: names, or ranges as `s1..s8`.
+        /// Hosts of the experiment on this machine: names, or ranges as `s1..s8`.
         roles: Key<List<Text>> = needed("[\"s1\"]"),
-        /// Absolute path of the program on that machine.
+        /// Absolute path of knee there.
         knee: Key<Text> = usually("the program that measures is copied"),
-        /// A program here, relative to this file, to be copied there instead.
+        /// Program to copy there, relative to this file.
         copy: Key<Text> = usually("the program that measures"),
-        /// Options of ssh that say how it is reached, each as `Name=value`.
+        /// Options of ssh, as `Name=value`.
         options: Special = takes(options_taken).usually("none"),
     }
 }
