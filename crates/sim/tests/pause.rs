@@ -161,7 +161,7 @@ fn nothing_is_lost_with_the_headroom_that_validation_asks_for() {
 fn too_little_headroom_is_named_and_loses_packets_if_it_is_wanted() {
     let (_, refused) = two_into_one(NEEDED - 1, pauses(20_000, 10_000));
     let message = refused.expect_err("it is unsafe").to_string();
-    assert!(message.contains("54454 bytes may wait for switch-h0"), "{message}");
+    assert!(message.contains("54454 bytes may queue at switch-h0"), "{message}");
     assert!(message.contains("holds 54453") && message.contains("5713"), "{message}");
     let wanted = FlowControl { lossless: false, ..pauses(20_000, 10_000) };
     let (network, outcome) = two_into_one(40_000, wanted);

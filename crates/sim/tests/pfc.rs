@@ -227,7 +227,7 @@ fn the_class_loses_nothing_with_its_headroom_and_the_other_does() {
 fn the_class_is_what_must_have_room() {
     let (_, refused) = incast(NEEDED - 1, Some(pfc(20_000, 10_000)));
     let message = refused.expect_err("it is unsafe").to_string();
-    assert!(message.contains("108908 bytes may wait for switch-h0/storage"), "{message}");
+    assert!(message.contains("108908 bytes may queue at switch-h0/storage"), "{message}");
     assert!(message.contains("holds 108907") && message.contains("5713"), "{message}");
     // A second class may have its pause frame before: 60 bytes' time more.
     let both = vec![stopped("storage", 20_000, 10_000), stopped("rest", 10_000, 0)];
@@ -389,7 +389,7 @@ fn classes_that_cannot_be_stopped_are_refused_in_a_sentence() {
         error(&|network| network.flow_control = Some(flow_control(Stops::Classes(stops.clone()))))
     };
     let one = || stopped("storage", 20_000, 10_000);
-    assert!(spec(vec![]).contains("1 to 8 classes can be stopped, not 0"));
+    assert!(spec(vec![]).contains("1 to 8 classes can pause, not 0"));
     assert!(spec(vec![one(); 9]).contains("not 9"));
     assert!(spec(vec![one(); 2]).contains("\"storage\" is named twice"));
     assert!(spec(vec![stopped("storage", 1, 2)]).contains("xon, 2 bytes"));
@@ -399,14 +399,16 @@ fn classes_that_cannot_be_stopped_are_refused_in_a_sentence() {
     assert!(host.contains("the queue of h0-switch has no class \"storage\""), "{host}");
     let other = classes(vec![class("storage", Some(4), endless()), class("rest", None, endless())]);
     let message = error(&|network| network.links[1].queue = other.clone());
-    assert!(message.contains("\"storage\" takes other packets at switch-h0"), "{message}");
+    assert!(message.contains("\"storage\" takes different packets at switch-h0"), "{message}");
     // What is before it takes packets from it.
     let before = classes(vec![
         class("first", Some(6), endless()),
         class("storage", Some(2), endless()),
         class("rest", None, endless()),
     ]);
-    assert!(error(&|network| network.links[1].queue = before.clone()).contains("other packets"));
+    assert!(
+        error(&|network| network.links[1].queue = before.clone()).contains("different packets")
+    );
 }
 
 #[test]
@@ -481,7 +483,7 @@ fn shared_memory_must_have_room_beside_classes_that_are_not_stopped() {
     let storage = check(2 * inputs + 200_000, rest()).expect("it has room");
     assert!(storage.dropped_pkts() == 0 && storage.sent_pkts > 3000, "{storage:?}");
     let message = check(2 * inputs + 199_998, rest()).expect_err("a byte too little").to_string();
-    assert!(message.contains("beside the 150000 of classes that are not stopped"), "{message}");
+    assert!(message.contains("besides the 150000 of classes without flow control"), "{message}");
     // What holds packets may hold any number of bytes, whatever its kind.
     for rest in [
         droptail(Limit::Pkts(100)),
