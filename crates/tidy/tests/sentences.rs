@@ -164,6 +164,42 @@ fn shown(literal: &str) -> String {
     text
 }
 
+/// What an experiment asks and claims: values of these keys, on one line or on several.
+fn said_by_experiment(toml: &str) -> Vec<String> {
+    let keys = ["question", "expect", "says", "because", "cannot"];
+    let mut found = Vec::new();
+    let mut rest = toml;
+    while let Some((line, after)) = rest.split_once('\n') {
+        let value = keys.iter().find_map(|key| line.strip_prefix(key)?.strip_prefix(" = "));
+        rest = after;
+        let Some(value) = value else { continue };
+        match value.strip_prefix("\"\"\"") {
+            Some(first) => {
+                let (more, after) = match first.split_once("\"\"\"") {
+                    Some(_) => ("", rest),
+                    None => rest.split_once("\"\"\"").expect("a text ends"),
+                };
+                found.push(format!("{first} {more}").replace(" \\\n", " ").replace('\n', " "));
+                rest = after;
+            }
+            None => found.push(value.trim_matches('"').replace("\\\"", "\"")),
+        }
+    }
+    found
+}
+
+#[test]
+fn questions_and_claims_are_read_once() {
+    let experiments = files(&root().join("scenarios"), "toml").into_iter();
+    let texts = experiments.flat_map(|(name, text)| {
+        said_by_experiment(&text)
+            .into_iter()
+            .map(move |said| (name.clone(), said))
+            .collect::<Vec<_>>()
+    });
+    assert_plain(texts, 400);
+}
+
 #[test]
 fn help_is_read_once() {
     let sources = files(&root().join("crates/cli/src"), "rs").into_iter();
@@ -214,6 +250,8 @@ fn hard_sentences_are_found() {
     assert_eq!(wrong(&helps(help)[0]).len(), 1);
     let source = "// \"not this\"\nlet c = '\"'; f(\"<b>one</b> \\\"two\\\" \\\n   three {x}\");";
     assert_eq!(literals(source), [". one.  \"two\" three x"]);
+    let toml = "question = \"Why?\"\nsays = \"\"\"\nIn \\\nplace of.\"\"\"\nname = \"x\"\n";
+    assert_eq!(said_by_experiment(toml), ["Why?", " In place of."]);
     let long = format!("{} end.", "word ".repeat(30));
     assert_eq!(wrong(&long).len(), 1);
     assert!(wrong("Runs per row, each with its own seed.").is_empty());
