@@ -83,7 +83,7 @@ fn much_memory_is_said_before_the_run_and_too_much_is_refused() {
         err(&output)
     );
     let checked = out(&scratch.knee(&[&some[..], &["--check"]].concat()));
-    assert!(checked.contains(&format!("by --on sim, {said}")), "{checked}");
+    assert!(checked.contains(&format!("with --on sim, {said}")), "{checked}");
     let many = scratch.knee(&[&some[..], &["--threads", "1000", "--repeat", "1000"]].concat());
     // Nobody has tried it where a terabyte is free.
     let enough = " is enough for ";
@@ -211,7 +211,7 @@ fn what_cannot_run_is_one_sentence_and_exit_2() {
         (vec!["run", "."], "knee: .: is a directory, not an experiment file\n"),
         (
             vec!["run", "small.toml", "-o", "small.toml"],
-            "knee: small.toml: cannot create: File exists (os error 17)\n",
+            "knee: small.toml: cannot make: File exists (os error 17)\n",
         ),
     ] {
         let output = scratch.knee(&args);
@@ -577,7 +577,7 @@ fn a_scale_is_said_everywhere() {
     let scratch = Scratch::new();
     let output = scratch.knee(&["run", "small.toml", "--scale", "0.1", "-o", "slow"]);
     assert!(
-        out(&output).contains("SCALE 0.1: every rate is 0.1 of the file's"),
+        out(&output).contains("SCALE 0.1: every rate is multiplied by 0.1"),
         "{}",
         out(&output)
     );
@@ -612,7 +612,8 @@ fn algorithms_are_listed_and_shown() {
         assert!(list.contains(&format!("\n{name} ")), "{list}");
     }
     let dctcp = out(&scratch.knee(&["algorithms", "dctcp"]));
-    for part in ["algorithms/dctcp.c", "ssthresh", "shift_g", "alpha", "needed", "the simulator"] {
+    for part in ["algorithms/dctcp.c", "ssthresh", "shift_g", "alpha", "required", "the simulator"]
+    {
         assert!(dctcp.contains(part), "{part}: {dctcp}");
     }
     let json: serde_json::Value =

@@ -295,8 +295,8 @@ fn what_a_switch_must_have_to_lose_nothing_is_asked_of_those_that_stop_links() {
     assert!(said(None).contains("right-r1 has a burst"), "{}", said(None));
     assert!(said(Some(vec![node(&network, "right")])).contains("right-r1 has a burst"));
     assert_eq!(said(Some(vec![node(&network, "left")])), "");
-    assert!(said(Some(vec![node(&network, "s0")])).contains("only switches do"));
-    assert!(said(Some(vec![99])).contains("node 99 is to stop links"));
+    assert!(said(Some(vec![node(&network, "s0")])).contains("only switches pause links"));
+    assert!(said(Some(vec![99])).contains("node 99 is not a switch"));
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn the_class_is_what_must_have_room() {
     let both = vec![stopped("storage", 20_000, 10_000), stopped("rest", 10_000, 0)];
     let (_, refused) = incast(NEEDED, Some(flow_control(Stops::Classes(both))));
     let message = refused.expect_err("it is unsafe").to_string();
-    assert!(message.contains(" 5773 that still come"), "{message}");
+    assert!(message.contains(" 5773 in flight"), "{message}");
 }
 
 /// s0 sends storage to r0, whose port has a tenth of the rate of all others, and s1 other packets to r1, s2 storage to r2.
