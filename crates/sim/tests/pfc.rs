@@ -438,7 +438,7 @@ fn what_may_drop_early_is_not_lossless() {
     refused(
         pause(20_000, 10_000),
         two(limited(for_two), limited(for_two - 1)),
-        "may wait for switch-h0/rest",
+        "may queue at switch-h0/rest",
     );
     let buffers = |second, limit_per, bytes| {
         let queue = QueueConfig::TwoBuffers(TwoBuffersConfig {
@@ -452,8 +452,8 @@ fn what_may_drop_early_is_not_lossless() {
     };
     // Links into the switch have even numbers.
     let (alone, of_class) = buffers(vec![2], LimitPer::Buffer, for_two / 2);
-    refused(pause(20_000, 10_000), alone, "may wait for switch-h1/first");
-    refused(pfc(20_000, 10_000), of_class, "may wait for switch-h1/storage/first");
+    refused(pause(20_000, 10_000), alone, "may queue at switch-h1/first");
+    refused(pfc(20_000, 10_000), of_class, "may queue at switch-h1/storage/first");
     let (alone, of_class) = buffers(vec![2], LimitPer::Port, for_two);
     assert_eq!(check(pause(20_000, 10_000), alone), Ok(()));
     assert_eq!(check(pfc(20_000, 10_000), of_class), Ok(()));
