@@ -267,8 +267,7 @@ fn a_file_in_the_folder_that_is_not_built_in_is_told_of() {
     let output = knee(&["load", "gentle"]).current_dir(files.0.path()).output().unwrap();
     assert_eq!(
         said(&output),
-        "this knee has no algorithm knee: gentle, but here is its file: knee load \
-            ./algorithms/gentle.c\n"
+        "knee: this knee has no gentle, but its file is here: knee load ./algorithms/gentle.c\n"
     );
     let output = knee(&["load", "gentler"]).current_dir(files.0.path()).output().unwrap();
     assert!(said(&output).contains("no algorithm \"gentler\"; there are bbr"), "{}", said(&output));

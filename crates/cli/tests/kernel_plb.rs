@@ -410,7 +410,7 @@ fn labels_that_cannot_be_looked_at_hide_nothing_else() {
     std::fs::create_dir_all(&wrong).unwrap();
     let status = sandbox.knee("status").done();
     assert!(status.contains(&format!("{name}: cubic")), "{status}");
-    assert!(status.contains("the devices with labels there is not known"), "{status}");
+    assert!(status.contains("does not know the devices with labels there"), "{status}");
     assert!(status.contains("labels_at_devices/wrong"), "{status}");
     let answer = sandbox.knee("unload --all --json");
     assert_eq!(answer.code, Some(2), "{answer:?}");
