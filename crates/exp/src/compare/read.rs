@@ -299,7 +299,7 @@ mod tests {
             read_rows(dir, &[], 1 << 20).map_err(|why| why.to_string())
         };
         assert_eq!(write(2, 3, "x").unwrap()[0].figures[0].runs.len(), 3);
-        let says = "takes more than 1 MiB of memory, with the rows before it: compare";
+        let says = "takes more than 1 MiB of memory, with the rows before it: use fewer";
         let long = "x".repeat(60_000);
         let why = write(10, 1, &long).unwrap_err();
         assert!(why.contains("runs.csv:10: ") && why.contains(says), "{why}");

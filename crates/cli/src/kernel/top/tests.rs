@@ -239,7 +239,7 @@ fn a_window_that_cannot_be_is_marked_and_null() {
         assert_eq!((json["ssthresh_pkts"].as_u64(), json["cwnd_pkts"].as_u64()), (None, Some(42)));
         assert_eq!(json["impossible"], serde_json::json!(["ssthresh_pkts"]));
         let text = table(std::slice::from_ref(&row), false);
-        assert!(text.ends_with("skipped calls of the algorithm (docs/kernels.md)\n"));
+        assert!(text.ends_with("skips calls of the algorithm (docs/kernels.md)\n"));
         let mut app = App::new(false, false);
         app.take(vec![row], Instant::now());
         assert!(screen(&mut app, 200, 10)[9].starts_with("?: impossible value"));
