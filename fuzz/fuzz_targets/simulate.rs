@@ -13,7 +13,7 @@ use knee_exp::runs::Options;
 use knee_exp::{Experiment, Overrides};
 use knee_fuzz::{check_message, empty_dir};
 use knee_run::spec::Traffic;
-use knee_run::{Ask, BackEnd, Capabilities, Error, Outcome, Ran, Run};
+use knee_run::{BackEnd, Capabilities, Error, Outcome, Run, RunOptions, RunResult};
 use knee_sim::Simulator;
 use libfuzzer_sys::Corpus;
 
@@ -39,7 +39,7 @@ impl BackEnd for Watched {
         Capabilities { threads: Some(1), ..Simulator.capabilities() }
     }
 
-    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+    fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         let ran = Simulator.run(run, ask)?;
         check(run, &ran.outcome);
         Ok(ran)

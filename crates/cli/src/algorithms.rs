@@ -15,7 +15,7 @@ const WIDTH: usize = 110;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// One algorithm in full: its name, or the path of a file to compile, as ./tcp_foo.c.
+    /// Show one algorithm in full: a name, or a file to compile, as ./tcp_foo.c.
     name: Option<String>,
     #[command(flatten)]
     module: crate::module_args::ModuleArgs,
@@ -74,7 +74,7 @@ fn in_kernel(algorithm: &'static Algorithm) -> InKernel {
 
 #[cfg(not(feature = "kernel"))]
 fn in_kernel(_algorithm: &'static Algorithm) -> InKernel {
-    InKernel { name: None, why_not: Some("this knee was built without its kernel side".to_owned()) }
+    InKernel { name: None, why_not: Some("this knee has no kernel side".to_owned()) }
 }
 
 fn as_json(algorithm: &'static Algorithm) -> Json {
@@ -116,7 +116,7 @@ fn as_json(algorithm: &'static Algorithm) -> Json {
     })
 }
 
-/// What a module uses of its 104 bytes is known to its file alone.
+/// Bytes of private state, as shown; unknown for a module, whose file alone defines them.
 fn state_bytes(algorithm: &Algorithm) -> Option<u32> {
     let is_module = algorithm.module().is_some_and(|module| module.is_kernel_module());
     (!is_module).then(|| algorithm.state_bytes())
@@ -157,7 +157,10 @@ fn list(algorithms: &[&'static Algorithm]) -> String {
     for reason in reasons {
         let _ = writeln!(out, "\nkernel: {reason}");
     }
-    out.push_str("\nknee algorithms NAME shows one in full; a file of your own is ./NAME.c there and in --cc.\n");
+    out.push_str(
+        "\nknee algorithms NAME shows one in full. For a file of your own, write ./NAME.c \
+        there and in --cc.\n",
+    );
     out
 }
 
@@ -198,16 +201,14 @@ fn in_full(algorithm: &'static Algorithm) -> String {
         }
         Some(bytes) => row(
             "state",
-            &format!(
-                "{bytes} bytes per connection, of {PRIVATE_BYTES} that the kernel has room for"
-            ),
+            &format!("{bytes} bytes per connection; the kernel has room for {PRIVATE_BYTES}"),
         ),
-        None => row("state", &format!("in the {PRIVATE_BYTES} bytes that the kernel has room for")),
+        None => row("state", &format!("within the kernel's {PRIVATE_BYTES} bytes")),
     }
     row(
         "ECN",
         if algorithm.needs_ecn() {
-            "needed, and sent on every packet"
+            "required, and ECT set on every packet"
         } else {
             "used if negotiated"
         },
@@ -240,7 +241,7 @@ fn in_full(algorithm: &'static Algorithm) -> String {
         }
     }
     if !algorithm.diag().is_empty() {
-        let _ = writeln!(out, "\n  shows of itself, as columns of series-flows.csv:");
+        let _ = writeln!(out, "\n  internal values, as columns of series-flows.csv:");
         for diag in algorithm.diag() {
             let unit =
                 if diag.unit.is_empty() { String::new() } else { format!(" ({})", diag.unit) };

@@ -13,22 +13,21 @@ use crate::profile::RUNNING;
 
 #[derive(clap::Args)]
 pub(crate) struct On {
-    /// Slower and longer: every rate times S, every time divided by S, above 0 and at most 1, for machines that
-    /// the experiment is too fast for.
+    /// Slow the experiment down: multiply every rate by S and divide every time by S. S is above 0 and at most 1.
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub(crate) scale: f64,
-    /// The Linux that hosts behave like, as 6.12, in place of hosts.linux; running: the running kernel's version
-    /// and HZ, or the nearest before it [default with --on lab: running; with --on vkernel: the kernel that runs]
+    /// Behave like this Linux, as 6.12; overrides hosts.linux. "running" takes version and HZ of the running kernel,
+    /// or the nearest older profile. [default with --on lab: running; with --on vkernel: its kernel]
     #[arg(long, value_name = "VERSION")]
     pub(crate) profile: Option<String>,
-    /// Whether hosts of the lab hand large segments to their devices, which the switch cuts up [default: off]
+    /// Use TSO, GSO and GRO on hosts of the lab [default: off]
     #[arg(long, value_name = "on|off")]
     pub(crate) offloads: Option<Offloads>,
-    /// What names of algorithms mean in the lab and in the kernel in virtual time: knee's, or the kernel's own [default: knee]
+    /// With --on lab and vkernel: use knee's algorithms, or the kernel's own of the same name [default: knee]
     #[arg(long, value_name = "knee|kernel")]
-    pub(crate) algorithms: Option<Which>,
-    /// What runs it: sim, the simulator; vkernel, a Linux kernel in virtual time (knee vkernel build), vkernel=6.12 of that version;
-    /// lab, the running kernel's TCP in namespaces; hosts=FILE, the real machines that FILE names, over ssh.
+    pub(crate) algorithms: Option<AlgorithmSource>,
+    /// Back end: sim (simulator); vkernel or vkernel=6.12 (Linux in virtual time, see knee vkernel build); lab (the
+    /// running kernel, in namespaces); hosts=FILE (real machines, over ssh).
     #[arg(long = "on", value_name = "BACK END", default_value = "sim")]
     pub(crate) back_end: String,
 }
@@ -38,24 +37,24 @@ pub(crate) struct On {
 pub(crate) enum Offloads {
     /// TSO, GSO and GRO.
     On,
-    /// Each packet for itself.
+    /// One packet per segment.
     Off,
 }
 
 /// Whose algorithms are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Which {
-    /// The files of knee.
+pub(crate) enum AlgorithmSource {
+    /// knee's files.
     Knee,
-    /// The kernel's own of the same name.
+    /// The kernel's own.
     Kernel,
 }
 
 impl On {
-    /// What names of algorithms mean in a kernel.
+    /// Whether names mean knee's algorithms or the kernel's own.
     fn algorithms(&self) -> Algorithms {
         match self.algorithms {
-            Some(Which::Kernel) => Algorithms::Kernels,
+            Some(AlgorithmSource::Kernel) => Algorithms::Kernels,
             _ => Algorithms::Ours,
         }
     }
@@ -77,7 +76,7 @@ struct Entry {
     make: fn(&On, &str) -> Result<Made, Failure>,
 }
 
-/// What follows a name, behind a `=`.
+/// Whether a name takes `=VALUE`.
 enum Value {
     No,
     May,
@@ -138,19 +137,17 @@ fn says<T>(text: &str) -> Result<T, Failure> {
 
 fn simulator(on: &On, _: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
-        return says("--offloads is for --on lab; of simulated hosts hosts.gso_max_segs says it");
+        return says("--offloads is for --on lab: with --on sim, set hosts.gso_max_segs");
     }
     if on.algorithms.is_some() {
-        return says("--algorithms is for --on lab and vkernel: the simulator has knee's alone");
+        return says("--algorithms is for --on lab and vkernel: the simulator has only knee's");
     }
     Ok(Arc::new(Simulator))
 }
 
 fn kernels(on: &On, version: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
-        return says(
-            "--offloads is for --on lab; of hosts of the kernel in virtual time hosts.gso_max_segs says it",
-        );
+        return says("--offloads is for --on lab: with --on vkernel, set hosts.gso_max_segs");
     }
     // Who wants a version and names no other kernel means that one.
     let profile = on.profile.as_deref().filter(|profile| *profile != RUNNING);
@@ -165,8 +162,8 @@ fn lab(on: &On, _: &str) -> Result<Made, Failure> {
     let rights = knee_bpf::Rights::now();
     if !(rights.load() && rights.attach() && rights.see()) {
         return says(
-            "--on lab makes network namespaces and loads algorithms, which takes root: run it with sudo, or use \
-             --on sim",
+            "--on lab needs root, because it makes network namespaces and loads algorithms: use \
+             sudo, or --on sim",
         );
     }
     let options = knee_lab::LabOptions {
@@ -184,15 +181,13 @@ fn lab(on: &On, _: &str) -> Result<Made, Failure> {
 #[cfg(feature = "kernel")]
 fn hosts(on: &On, file: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
-        return says(
-            "--offloads is for --on lab: those of real machines are as they are set (ethtool -K), and recorded",
-        );
+        return says("--offloads is for --on lab: on real machines, set offloads with ethtool -K");
     }
     if on.algorithms.is_some() {
-        return says("--algorithms is for --on lab: real machines are given knee's");
+        return says("--algorithms is for --on lab: real machines run knee's");
     }
     if on.scale != 1.0 {
-        return says("--scale is not for --on hosts=FILE: a real network is as fast as it is");
+        return says("--scale is not for --on hosts=FILE: knee cannot slow down a real network");
     }
     let machines = knee_lab::hosts::Machines::read(Path::new(file));
     let machines = machines.map_err(|why| Failure::Says(why.to_string()))?;

@@ -10,13 +10,13 @@ use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Algorithm files on the contract of algorithms/include/tcp.h.
+    /// Algorithm files that include algorithms/include/tcp.h.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write the object that the running kernel takes here, if nothing was found: knee load FILE takes it on a machine without clang.
+    /// If the check passes, write the BPF object here. knee load FILE loads it on a machine without clang.
     #[arg(long, value_name = "OBJECT", conflicts_with = "json")]
     object: Option<PathBuf>,
-    /// The clang that compiles it [default: KNEE_CLANG, else the first of clang, clang-21, ...]
+    /// Compile with this clang [default: KNEE_CLANG, else the first of clang, clang-21, ...]
     #[arg(long, value_name = "PROGRAM", requires = "object")]
     clang: Option<String>,
     /// Print JSON.
@@ -26,7 +26,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.object.is_some() && args.files.len() > 1 {
-        return Err(Failure::Says("--object is for one file: run it once for each".to_owned()));
+        return Err(Failure::Says(
+            "--object takes one file: run knee check once for each".to_owned(),
+        ));
     }
     let mut all: Vec<Json> = Vec::new();
     let mut out = String::new();
@@ -64,12 +66,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             let _ = writeln!(out, "{shown}:{finding}");
         }
         if checked.findings.is_empty() {
-            let _ = writeln!(out, "{shown}: nothing that BPF is known to refuse");
+            let _ = writeln!(out, "{shown}: no construct that BPF is known to refuse");
         }
         if checked.compiler.is_none() {
             let _ = writeln!(
                 out,
-                "{shown}: signed divisions and the stack were not looked at, for want of a compiler"
+                "{shown}: signed divisions and stack were not checked, because no compiler was \
+                    found"
             );
         }
         let findings: Vec<Json> = checked
@@ -99,27 +102,27 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// What was found of the source of a Linux module.
+/// Result of the check of a Linux module's source.
 #[derive(Default)]
-struct Looked {
+struct ModuleCheck {
     findings: Vec<Json>,
     said: String,
     /// The numbers that it keeps of a connection.
     fields: Vec<String>,
-    /// What was not looked at, and why.
+    /// Skipped checks, with the reason.
     missing: Vec<String>,
 }
 
 /// Whether a module compiles, for the simulator and for BPF. Nothing of it runs.
-fn linux_module(path: &Path, clang: Option<&str>) -> Looked {
-    let mut looked = Looked::default();
+fn linux_module(path: &Path, clang: Option<&str>) -> ModuleCheck {
+    let mut looked = ModuleCheck::default();
     let shown = path.display();
     match module::inspect(path) {
         Ok(fields) => {
             looked.fields = fields.iter().map(|field| field.name().to_owned()).collect();
             let _ = write!(looked.said, "{shown}: a Linux module that compiles for the simulator");
             let _ = match fields.is_empty() {
-                true => writeln!(looked.said, ", with no struct of its own in the private area"),
+                true => writeln!(looked.said, ", without a struct in the private area"),
                 false => writeln!(looked.said, "; it keeps {}", looked.fields.join(", ")),
             };
         }
@@ -132,7 +135,7 @@ fn linux_module(path: &Path, clang: Option<&str>) -> Looked {
     looked
 }
 
-impl Looked {
+impl ModuleCheck {
     fn refused(&mut self, why: &str) {
         self.findings.push(json!({ "rule": "Compiler", "message": why }));
         let _ = writeln!(self.said, "{why}");
@@ -140,7 +143,7 @@ impl Looked {
 }
 
 #[cfg(feature = "kernel")]
-fn in_bpf(path: &Path, clang: Option<&str>, looked: &mut Looked) {
+fn in_bpf(path: &Path, clang: Option<&str>, looked: &mut ModuleCheck) {
     if let Err(why) = can_compile(clang) {
         looked.missing.push(format!("for BPF: {why}"));
         return;
@@ -154,10 +157,10 @@ fn in_bpf(path: &Path, clang: Option<&str>, looked: &mut Looked) {
 }
 
 #[cfg(not(feature = "kernel"))]
-fn in_bpf(path: &Path, _clang: Option<&str>, looked: &mut Looked) {
+fn in_bpf(path: &Path, _clang: Option<&str>, looked: &mut ModuleCheck) {
     let _ = writeln!(
         looked.said,
-        "{}: for BPF it was not looked at: this knee was built without its kernel side",
+        "{}: not checked for BPF, because this knee has no kernel side",
         path.display()
     );
 }
@@ -190,10 +193,14 @@ fn write_object(file: &Path, clang: Option<&str>, to: &Path) -> Result<(), Failu
     let embedded = embedded(file, clang)?;
     knee_files::write(to, embedded.object())
         .map_err(|why| Failure::Says(format!("{}: cannot write: {why}", to.display())))?;
-    print(&format!("{}: for knee load, as {}\n", to.display(), embedded.name()))
+    print(&format!(
+        "{}: object written; load it with knee load, as {}\n",
+        to.display(),
+        embedded.name()
+    ))
 }
 
 #[cfg(not(feature = "kernel"))]
 fn write_object(_file: &Path, _clang: Option<&str>, _to: &Path) -> Result<(), Failure> {
-    Err(Failure::Says("this knee was built without its kernel side".to_owned()))
+    Err(Failure::Says("this knee has no kernel side".to_owned()))
 }

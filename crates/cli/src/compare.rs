@@ -10,16 +10,16 @@ use crate::{CHECK_FAILED, DONE, Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Results directories, or their names below results: each of the others is compared with the first.
+    /// Results directories, or their names below results. The first is the reference.
     #[arg(required = true, num_args = 2.., value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Differences below this agree, if chance cannot explain them either [default: 5%]
+    /// Differences below this agree, even if chance cannot explain them [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     within: Option<f64>,
-    /// Compare also what is of different experiments, where the names are the same, and rows of which a host limited every run.
+    /// Also compare different experiments by equal names, and rows whose runs were all limited by a host.
     #[arg(long)]
     force: bool,
-    /// Print JSON, one line for each pair.
+    /// Print JSON, one line per pair.
     #[arg(long)]
     json: bool,
 }

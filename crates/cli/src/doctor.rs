@@ -14,7 +14,7 @@ const PARTS: [(&str, &str); 5] = [
     ("machine", "this machine"),
     ("simulator", "the simulator (needs no root, no kernel feature)"),
     ("kernel", "loading algorithms into this kernel"),
-    ("network", "what they meet in this host's TCP"),
+    ("network", "TCP settings of this host that affect them"),
     ("build", "building knee"),
 ];
 
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 /// One thing looked at.
 struct Finding {
-    /// Which part of knee needs it: one of [`PARTS`].
+    /// The part of knee that needs it: one of [`PARTS`].
     part: &'static str,
     what: &'static str,
     /// `None`: just for information.
@@ -37,12 +37,12 @@ struct Finding {
     remedy: String,
 }
 
-/// What is looked at.
+/// The parts to check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parts {
     /// All that a whole knee needs.
     All,
-    /// What loading algorithms needs.
+    /// Only requirements for loading algorithms.
     Host,
 }
 
@@ -91,7 +91,7 @@ fn look() -> Vec<Finding> {
         }
         .to_owned(),
         found: compiler.map_or_else(
-            || "no C compiler (only to run algorithms from files)".to_owned(),
+            || "no C compiler (needed only to run algorithms from files)".to_owned(),
             |(name, about)| format!("{name}: {about}"),
         ),
     });
@@ -104,7 +104,9 @@ fn look() -> Vec<Finding> {
         remedy: if clang.is_some() { "" } else { "apt-get install clang-19, or set KNEE_CLANG" }
             .to_owned(),
         found: clang.unwrap_or_else(|| {
-            format!("none from {OLDEST_CLANG} on that compiles for BPF (only to build knee)")
+            format!(
+                "no clang from {OLDEST_CLANG} on that compiles for BPF (needed only to build knee)"
+            )
         }),
     });
     all
@@ -129,7 +131,7 @@ fn kernel_side() -> Vec<Finding> {
         part: "kernel",
         what: "knee load, status",
         ok: Some(false),
-        found: "not in this knee: it was built without the kernel side".to_owned(),
+        found: "missing: this knee has no kernel side".to_owned(),
         remedy: "apt-get install clang-19 libelf-dev zlib1g-dev pkg-config && make build"
             .to_owned(),
     }]

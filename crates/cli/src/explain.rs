@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use knee_exp::built_in::Found;
+use knee_exp::built_in::Resolved;
 use knee_exp::{Overrides, explain};
 
 use crate::library::{PUBLISHED, find, library};
@@ -11,7 +11,7 @@ use crate::{Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// An experiment file, or the name of what is built in (knee scenarios).
+    /// An experiment file, or the name of a built-in experiment (knee scenarios).
     #[arg(value_name = "EXPERIMENT")]
     experiment: PathBuf,
 }
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     knee_algo::module::only_read();
     let found = find(&args.experiment)?;
     let (experiment, command, of_library) = match found {
-        Found::BuiltIn(one) if one.group == PUBLISHED => {
+        Resolved::BuiltIn(one) if one.group == PUBLISHED => {
             let (name, experiment) = (one.name, library.load(one.name, &overrides)?);
             let quick = experiment.quick.is_some();
             let quick = if quick { format!("knee reproduce {name}\n  ") } else { String::new() };

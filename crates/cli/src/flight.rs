@@ -9,7 +9,7 @@ use knee_file::units;
 use knee_flight::{Diff, Error, Header, Pair, Reader, Record, Shown, View};
 use serde_json::{Map, Number, Value as Json, json};
 
-use crate::replay::told_of_header;
+use crate::replay::header_in_words;
 use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
 /// So much is printed at once.
@@ -25,19 +25,19 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print the calls of a recording: time, operation, arguments, and the fields that each call changed.
+    /// Print the calls of a recording: time, operation, arguments and changed fields.
     Show(ShowArgs),
-    /// Find the first call of each connection in which two recordings differ.
+    /// Find the first call of each connection that differs between two recordings.
     Diff(DiffArgs),
 }
 
-/// Which calls.
+/// Filter of calls.
 #[derive(clap::Args)]
 struct Filter {
-    /// Only these flows, as flows.csv numbers them; of a recording from a kernel, these sockets.
+    /// Only these flows, by their number in flows.csv. For a recording from a kernel: these sockets.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     flow: Vec<u64>,
-    /// Only calls from this time on: since the simulation began; of a recording from a kernel, since its first call.
+    /// Only calls from this time on. It counts from the start of the simulation, or from the first call of a kernel.
     #[arg(long, value_name = "TIME", value_parser = units::microseconds)]
     from: Option<u64>,
     /// Only calls before this time.
@@ -55,17 +55,17 @@ struct ShowArgs {
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
-    /// These fields of the socket (snd_cwnd) or of the algorithm's state (velocity): also where a call does not change them, and in
-    /// --csv and --json alone.
+    /// Print these fields of the socket (snd_cwnd) or of the algorithm's state (velocity), changed or not. --csv and
+    /// --json print only these.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     fields: Vec<String>,
-    /// Stop after so many calls.
+    /// Stop after this number of calls.
     #[arg(long, value_name = "N")]
     first: Option<u64>,
-    /// Print a table: one row for each call, one column for each value before and after it.
+    /// Print CSV: one row per call, one column per value before and after it.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Print JSON: one line for each call, with the columns of --csv.
+    /// Print JSON: one line per call, with the columns of --csv.
     #[arg(long)]
     json: bool,
 }
@@ -75,7 +75,7 @@ struct DiffArgs {
     /// A recording.
     #[arg(value_name = "A")]
     one: PathBuf,
-    /// Another.
+    /// The other recording.
     #[arg(value_name = "B")]
     other: PathBuf,
     #[command(flatten)]
@@ -121,7 +121,7 @@ impl Filter {
     }
 }
 
-/// What is asked for by `--fields`: names as the file has them, `ca.` or not.
+/// The fields of `--fields`: names as in the file, with or without `ca.`.
 struct Wanted<'a>(&'a [String]);
 
 impl Wanted<'_> {
@@ -142,7 +142,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What is printed, in pieces.
+/// Buffer of printed text.
 #[derive(Default)]
 struct Out(String);
 
@@ -170,7 +170,7 @@ fn show(args: &ShowArgs) -> Result<u8, Failure> {
     match (args.csv, args.json) {
         (true, _) => out.line(&columns.join(","))?,
         (_, true) => {}
-        _ => out.line(told_of_header(recording.header()).trim_end())?,
+        _ => out.line(header_in_words(recording.header()).trim_end())?,
     }
     let mut left = args.first.unwrap_or(u64::MAX);
     let broken = loop {
@@ -283,7 +283,8 @@ fn diff(args: &DiffArgs) -> Result<u8, Failure> {
             match side.next(&args.filter)? {
                 None => is_over[which] = true,
                 Some(record) => diff.take(which, record).map_err(|_| {
-                    let why = "their connections come in orders that are too far apart: name some with --flow";
+                    let why =
+                        "the orders of their connections differ too much: choose some with --flow";
                     about(&args.one, &format!("and {}: {why}", args.other.display()))
                 })?,
             }
@@ -305,10 +306,10 @@ fn diff_text(
 ) -> String {
     let mut out = String::new();
     for (name, header) in ["A", "B"].iter().zip(headers) {
-        let _ = write!(out, "{name}: {}", told_of_header(header));
+        let _ = write!(out, "{name}: {}", header_in_words(header));
     }
     if !diff.compares_states() {
-        out.push_str("their algorithms keep different states: these are not compared\n");
+        out.push_str("their algorithms have different state structs: states are not compared\n");
     }
     let files = [&args.one, &args.other].map(|path| path.display().to_string());
     let parted = diff.pairs().iter().filter(|(_, pair)| differs(pair));
@@ -316,12 +317,12 @@ fn diff_text(
         let _ = write!(out, "socket {socket}: {} calls are the same", pair.equal);
         if let Some(parted) = &pair.parted {
             let [a, b] = &parted.values;
-            let _ = writeln!(out, ", then {} is {a} in A and {b} in B", parted.what);
+            let _ = writeln!(out, "; then {} is {a} in A and {b} in B", parted.what);
             for ((name, side), record) in ["A", "B"].iter().zip(&mut *sides).zip(&parted.records) {
                 let _ = writeln!(out, "  {name} {}", side.view.line(record, &|_| false));
             }
         } else if let Some((which, more)) = pair.more() {
-            let _ = writeln!(out, ", then {} has {more} more", files[which]);
+            let _ = writeln!(out, "; then {} has {more} more", files[which]);
         }
     }
     let (all, differing) = (diff.pairs().len(), parted.count());

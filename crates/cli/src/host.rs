@@ -7,26 +7,26 @@ use crate::{DONE, Failure, Words, completions, doctor, kernel, man};
 const EXAMPLES: &str = "\
 Examples:
   knee doctor
-        what this machine can do, and how to get the rest
+        what this machine supports, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
-        an algorithm for the connections of a cgroup, gone again unless knee confirm is run
+        an algorithm for the connections of a cgroup, on trial: undone unless knee confirm is run
   sudo knee top
-        connections under loaded algorithms, with what these hold inside
+        live connections of loaded algorithms, with their internal values
   sudo knee unload --all
-        the host as it was
+        restores the host
 
-This knee is the host's side alone. Experiments, simulator and reports are in the package knee.
+This knee has only the commands for a host. The package knee has experiments, simulator and reports.
 
 Exit codes: 0 done, 1 a check failed, 2 could not.
 
-With --json, a command that fails prints {\"error\": ...} on standard output instead of its result. The message is
-also on standard error.";
+With --json, a command that fails prints {\"error\": ...} on standard output. The message is also on standard
+error.";
 
 /// Data-center TCP congestion avoidance on this host: load algorithms into the kernel, look inside.
 #[derive(Parser)]
 #[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// After a refusal of the kernel's, print also what libbpf and the verifier said.
+    /// If the kernel refuses a program, also print the output of libbpf and the verifier.
     #[arg(short, long, global = true)]
     verbose: bool,
     #[command(subcommand)]
@@ -35,15 +35,15 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what this machine can do, and how to get the rest.
+    /// Say what this machine supports, and how to get the rest.
     Doctor(doctor::Args),
-    /// Print what a shell needs to complete this command's words.
+    /// Print a completion script for a shell.
     Completions {
         /// bash, zsh, fish or elvish.
         #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
-    /// Write the pages of the manual into a directory.
+    /// Write the manual pages into a directory.
     #[command(hide = true)]
     Man(man::Args),
     #[command(flatten)]

@@ -57,67 +57,65 @@ const COULD_NOT: u8 = 2;
 const EXAMPLES: &str = "\
 Examples:
   knee reproduce
-        what others published, in two minutes: their figures beside ours, and whether what they say stands
+        re-runs published experiments in two minutes and checks their claims
   knee explain bulk-mix
-        one of these experiments in words
+        describes one of these experiments
   knee run bulk-mix
-        what short transfers cost beside bulk ones: the published figures beside ours
+        runs one: short transfers beside bulk transfers, compared with the published figures
   knee run bulk-mix --cc cubic,dctcp --set traffic.short.size='\"100 kB\"'
-        two of its cases, and one size of short transfers in place of the file's list
+        two of its cases, and one size of short transfers
   knee run incast --repeat 50 --seed 7 -o /tmp/incast
-        more runs, another seed, results in a directory of your choice
+        more runs, another seed, results in a chosen directory
   knee run bulk-mix --json | jq .simulator
         for programs
   knee run incast --profile running -o /tmp/sim && sudo knee run incast --on lab -o /tmp/lab
-        the simulator as the running kernel, and the running kernel
+        the simulator with the running kernel's profile, and the running kernel
   knee vkernel build && knee run incast --on vkernel -o /tmp/vkernel
-        a kernel for runs in virtual time (some minutes, once), and the same on its TCP: repeatable, without root
+        a Linux kernel in virtual time (build it once, some minutes): repeatable, without root
   knee scenarios incast --write .
-        the file of one of them, to be changed; knee scenarios lists them
+        writes its file, to be changed; knee scenarios lists all
   knee compare /tmp/sim /tmp/lab
-        which figures differ between them, by how much, and whether chance explains it
+        which figures differ, by how much, and whether chance explains it
   knee report results/bulk-mix
-        one HTML file to look at: charts, plots over time, published figures beside ours
+        one HTML file: charts, plots over time, published figures
   knee algorithms dctcp
-        what an algorithm is, its parameters and what it shows of itself
+        an algorithm's source, parameters and internal values
   knee run two-flows --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
-        every call of the algorithm, and what another one would have done in its place
+        records every call, and shows what another algorithm would have done
   knee flight show /tmp/two/both-run-0.flight --flow 0 --op ssthresh
-        these calls in words: arguments, and each field that a call changed
+        prints these calls: arguments and changed fields
   knee run incast --cc dctcp,./tcp_foo.c
-        beside the source of a Linux module, unmodified (it runs as part of knee: trust it first)
+        compares it with a Linux module's source, unmodified (it runs inside knee: trust it first)
   knee new algorithm swift
-        a file to begin with, its test and its experiment
+        a first file, its test and its experiment
   knee script tests/scripts/recovery --linux all
-        what TCP must send, packet by packet, in a folder of scripts: the first difference of each version
+        plays packet scripts, and prints the first difference of each version
   knee script --record incast.toml --cc dctcp -o incast.script
-        a script of what a simulated flow sent; of a capture: knee script --record FILE.pcapng
+        writes a script of a simulated flow; for a capture: knee script --record FILE.pcapng
   knee pcap web.pcapng
-        what happened in a capture: flows, their round trips, why packets were retransmitted
+        analyses a capture: flows, round trips, causes of retransmissions
   knee doctor
-        what this machine can do, and how to get the rest
+        what this machine supports, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
-        an algorithm for the connections of a cgroup, gone again unless knee confirm is run
+        an algorithm for the connections of a cgroup, on trial: undone unless knee confirm is run
   sudo knee top
-        connections under loaded algorithms, with what these hold inside
+        live connections of loaded algorithms, with their internal values
   sudo knee unload --all
-        the host as it was
+        restores the host
 
-Results go to results/NAME, and to results/NAME-2 and so on if that is there: tables as CSV, and a
-manifest.json with everything that was run.
+Results go to results/NAME (results/NAME-2 and so on if it exists): tables as CSV, and manifest.json.
 
-Exit codes: 0 done, 1 a check failed, 2 could not run (or was stopped by Ctrl-C: what had finished by then is
-kept).
+Exit codes: 0 done; 1 a check failed; 2 could not run, or stopped by Ctrl-C (finished runs are kept).
 
-With --json, a command that fails prints {\"error\": ...} on standard output instead of its result. The message is
-also on standard error.";
+With --json, a command that fails prints {\"error\": ...} on standard output. The message is also on standard
+error.";
 
 /// Data-center TCP congestion avoidance: run experiments, load algorithms into the kernel, look inside.
 #[derive(Parser)]
 #[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
-    /// After a refusal of the kernel's, print also what libbpf and the verifier said; of a file that does not compile, what the
-    /// compiler said.
+    /// If the kernel refuses a program, also print the output of libbpf and the verifier. If a file does not compile,
+    /// also print the compiler's output.
     #[arg(short, long, global = true)]
     verbose: bool,
     #[command(subcommand)]
@@ -128,46 +126,46 @@ struct Cli {
 enum Command {
     /// Run experiments and print their tables.
     Run(run::Args),
-    /// Run what others published: their figures beside ours, and a verdict on each claim.
+    /// Re-run published experiments and check their claims.
     Reproduce(reproduce::Args),
-    /// Say in words what an experiment asks and of what, what was published, and what stands.
+    /// Describe an experiment: question, network, traffic, published figures and claims.
     Explain(explain::Args),
-    /// List the experiments that are built in, show one, or write them out to be changed.
+    /// List the built-in experiments, show one, or write its file.
     Scenarios(scenarios::Args),
-    /// Print what files may say, as a JSON Schema for editors.
+    /// Print the keys of a file as a JSON Schema for editors.
     Schema(schema::Args),
-    /// Set results side by side: each figure with its spread in both, and a verdict.
+    /// Compare results: each figure with its spread, and a verdict.
     Compare(compare::Args),
-    /// Write a report of results that a browser shows, or its figures one by one.
+    /// Write a report of results for a browser, or its figures one by one.
     Report(report::Args),
-    /// List the congestion controls, or show one in full.
+    /// List the algorithms, or show one in full.
     Algorithms(algorithms::Args),
-    /// Write an algorithm to begin with.
+    /// Write the first file of a new algorithm.
     New(new::Args),
-    /// Find what BPF will refuse in an algorithm's file, and say what to write instead.
+    /// Find constructs in an algorithm's file that BPF refuses, with replacements.
     Check(check::Args),
-    /// Make the calls of a recording again on the native build, and compare.
+    /// Replay a recording on the native build and compare.
     Replay(replay::Args),
-    /// Show the calls in a recording, or where two recordings part.
+    /// Show the calls of a recording, or where two recordings differ.
     Flight(flight::Args),
-    /// Play packet scripts against the simulator's TCP or the running kernel's.
+    /// Play packet scripts against the simulator or the running kernel.
     Script(script::Args),
     /// Build kernels for runs in virtual time (--on vkernel).
     Vkernel(vkernel::Args),
-    /// Say what happened in captures of TCP: flows, round trips, packets.
+    /// Analyse captures of TCP: flows, round trips, packets.
     Pcap(pcap::Args),
-    /// Say what this machine can do, and how to get the rest.
+    /// Say what this machine supports, and how to get the rest.
     Doctor(doctor::Args),
-    /// Print what a shell needs to complete this command's words.
+    /// Print a completion script for a shell.
     Completions {
         /// bash, zsh, fish or elvish.
         #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
-    /// Write the pages of the manual into a directory.
+    /// Write the manual pages into a directory.
     #[command(hide = true)]
     Man(man::Args),
-    /// Obey a knee on another machine, which starts this one.
+    /// Obey a knee on another machine.
     #[cfg(feature = "kernel")]
     #[command(hide = true)]
     Agent,
@@ -282,7 +280,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
         let at_once = i32::from(COULD_NOT);
         signal_hook::flag::register_conditional_shutdown(signal, at_once, stop.clone())
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|why| Failure::Says(format!("cannot listen for Ctrl-C: {why}")))?;
+            .map_err(|why| Failure::Says(format!("cannot handle Ctrl-C: {why}")))?;
     }
     Ok(stop)
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use knee_exp::built_in::{self, BuiltIn, Found};
+use knee_exp::built_in::{self, BuiltIn, Resolved};
 use knee_exp::catalogue::Library;
 
 use crate::Failure;
@@ -19,8 +19,8 @@ pub(crate) fn library() -> Result<Library, Failure> {
 /// The group of those that others published.
 pub(crate) const PUBLISHED: &str = "published";
 
-/// What a word of the command line means: a path that exists, or else a name of what is built in.
-pub(crate) fn find(word: &Path) -> Result<Found<'_>, Failure> {
+/// Resolves a word of the command line: an existing path, or the name of a built-in experiment.
+pub(crate) fn find(word: &Path) -> Result<Resolved<'_>, Failure> {
     Ok(built_in::find(word, BUILT_IN)?)
 }
 

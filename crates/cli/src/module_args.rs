@@ -6,16 +6,17 @@ use knee_algo::module::{Api, LinuxApi, Options};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ModuleArgs {
-    /// A macro for files that --cc names, as -D of a compiler; may be given often.
+    /// Define a macro for files of --cc, as the compiler's -D. Repeat it for more.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = define)]
     cc_define: Vec<String>,
-    /// A folder of headers for them, as -I of a compiler; may be given often.
+    /// Search a folder for their headers, as the compiler's -I. Repeat it for more.
     #[arg(long, value_name = "DIR")]
     cc_include: Vec<PathBuf>,
-    /// The release of Linux whose interface they are written for, as 4.19 [default: 6.12, or 6.1 for a file that compiles with that alone]
+    /// Compile them against the interface of this Linux, as 4.19 [default: 6.12, or 6.1 if only that compiles]
     #[arg(long, value_name = "RELEASE", value_parser = LinuxApi::named)]
     linux: Option<LinuxApi>,
-    /// Whose kernels they are written for: linux, or v3, those of google/bbr v3 and of L4S [default: that of the names which a file uses]
+    /// Compile them against this API: linux, or v3 (kernels of google/bbr v3 and of L4S) [default: by the names that
+    /// a file uses]
     #[arg(long, value_name = "linux|v3", value_parser = Api::named)]
     api: Option<Api>,
 }

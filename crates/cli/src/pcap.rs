@@ -19,7 +19,8 @@ const REPORT_PACKETS: usize = 200_000;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Captures: pcap or pcapng, plain or compressed (gzip, zstd, xz); - is standard input. Several are the ends or hops of a path.
+    /// Captures: pcap or pcapng, plain or compressed (gzip, zstd, xz); - is standard input. Several captures are ends
+    /// or hops of one path.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Show one flow in full.
@@ -31,17 +32,17 @@ pub(crate) struct Args {
     /// List the round trips of that flow.
     #[arg(long, requires = "flow")]
     rounds: bool,
-    /// Write flows.csv, rounds.csv, events.csv, findings.json, and with --packets packets.csv, into this directory, of which knee report
-    /// makes a page.
+    /// Write flows.csv, rounds.csv, events.csv and findings.json into this directory, with --packets also
+    /// packets.csv. knee report makes a page of it.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
-    /// Write a report with plots of the largest flows, to be opened in a browser. The files are read twice.
+    /// Write a report with plots of the largest flows, for a browser. knee reads the files twice.
     #[arg(long, value_name = "OUT.html")]
     report: Option<PathBuf>,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
-    /// Flows of the table, the largest first.
+    /// Number of flows in the table, the largest first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
 }
@@ -50,15 +51,15 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let stdins = args.files.iter().filter(|name| name.as_os_str() == "-").count();
     if args.report.is_some() && stdins > 0 {
         return Err(Failure::Says(
-            "--report reads its files twice, which standard input does not allow: save the capture as a file".into(),
+            "--report reads its files twice: save standard input as a file first".into(),
         ));
     }
     if stdins > 1 {
-        return Err(Failure::Says("standard input can be read once: name - once".into()));
+        return Err(Failure::Says("standard input can be read only once: give - once".into()));
     }
     if let Some(html) = args.report.as_ref().filter(|html| is_one_of(html, &args.files)) {
         return Err(Failure::Says(format!(
-            "--report {}: is a capture that is to be read: name another",
+            "--report {}: this is one of the captures: choose another file",
             html.display()
         )));
     }
@@ -84,7 +85,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if let Some(id) = args.flow.filter(|id| !args.json && args.csv.is_none() && !is_kept(*id)) {
         let (kept, all) = (analysis.flows.len(), analysis.whole.flows);
         return Err(Failure::Says(format!(
-            "flow {id} is not among the {kept} flows of {all} that are kept in full: --csv DIR writes all"
+            "flow {id} is not among the {kept} largest of {all} flows, which are kept in full: \
+                --csv DIR writes all"
         )));
     }
     if let Some(html) = &args.report {
@@ -143,7 +145,8 @@ impl Files {
                 };
                 Failure::Says(match error {
                     Some(Errno::MFILE) => format!(
-                        "{} captures are read at once, and {most} files may be open: raise ulimit -n",
+                        "{} captures are too many, because {most} files may be open: raise ulimit \
+                            -n",
                         files.len()
                     ),
                     _ => format!("{}: {why}", name(file)),
@@ -211,7 +214,7 @@ impl<'a> Passing<'a> {
     /// One that is there already is somebody else's.
     fn make(dir: &'a Path) -> Result<Passing<'a>, Failure> {
         std::fs::create_dir(dir)
-            .map_err(|why| Failure::Says(format!("{}: cannot make: {why}", dir.display())))?;
+            .map_err(|why| Failure::Says(format!("{}: cannot create: {why}", dir.display())))?;
         Ok(Passing(dir))
     }
 }

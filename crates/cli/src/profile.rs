@@ -16,7 +16,7 @@ pub(crate) fn of(profile: Option<&str>, back_end: &dyn BackEnd) -> Result<Vec<St
         (Some(profile), _) => keys(profile),
         (None, Linux::Running) => keys(RUNNING),
         (None, Linux::Version(version)) => Ok(vec![linux(&version)]),
-        (None, Linux::AsAsked) => Ok(Vec::new()),
+        (None, Linux::FromExperiment) => Ok(Vec::new()),
     }
 }
 
@@ -45,7 +45,8 @@ fn linux(name: &str) -> String {
 fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
     let running = version(release).ok_or_else(|| {
         format!(
-            "--profile running: the running kernel has no version ({release:?}): name one, as 6.12"
+            "--profile running: cannot read the running kernel's version ({release:?}): give one, \
+                as 6.12"
         )
     })?;
     let known = LinuxVersion::NAMED.iter().rev().map(|(name, _)| *name);
@@ -53,11 +54,11 @@ fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
         .into_iter()
         .find(|name| version(name).is_some_and(|version| version <= running))
         .ok_or_else(|| {
-            format!("--profile running: {release} is older than every profile: name one, as 6.1")
+            format!("--profile running: {release} is older than every profile: give one, as 6.1")
         })?;
     let hz = hz.ok_or(
-        "--profile running: the ticks per second of this kernel are not known: give --profile 6.12 and \
-         --set hosts.hz=250",
+        "--profile running: cannot read HZ of this kernel: give --profile 6.12 and --set \
+         hosts.hz=250",
     )?;
     Ok(vec![linux(nearest), format!("hosts.hz={hz}")])
 }
@@ -90,7 +91,11 @@ mod tests {
         assert_eq!(keys("6.2.0-rc1")[0], "hosts.linux=\"6.1\"");
         assert_eq!(keys("7.1.0")[0], "hosts.linux=\"6.18\"");
         assert!(of_release("5.15.0", Some(250)).unwrap_err().contains("older than every profile"));
-        assert!(of_release("", Some(250)).unwrap_err().contains("has no version"));
+        assert!(
+            of_release("", Some(250))
+                .unwrap_err()
+                .contains("cannot read the running kernel's version")
+        );
         assert!(of_release("6.18.1", None).unwrap_err().contains("--set hosts.hz=250"));
     }
 }

@@ -19,11 +19,11 @@ const AT_ONCE: usize = 3;
 /// Makes what they are played on; from several threads.
 type Make<'a> = dyn Fn(&Settings) -> Result<Box<dyn Stack>, Refusal> + Sync + 'a;
 
-/// Which conversations.
+/// The conversations to play.
 pub(crate) struct Wanted<'a> {
     pub(crate) algorithm: &'a str,
     pub(crate) count: u64,
-    /// Of the first.
+    /// Seed of the first conversation.
     pub(crate) seed: u64,
     pub(crate) profile: Profile,
     pub(crate) attempts: u32,
@@ -84,9 +84,7 @@ fn one(wanted: &Wanted<'_>, seed: u64, make: &Make<'_>) -> Result<bool, Failure>
         return Ok(true);
     };
     let (attempts, late) = (settled.attempts, settled.lateness.us());
-    print(&format!(
-        "DIFFERS  {why} ({lines} lines; attempt {attempts}, the machine was {late} us late)\n"
-    ))?;
+    print(&format!("DIFFERS  {why} ({lines} lines; attempt {attempts}, up to {late} us late)\n"))?;
     if let Some(folder) = wanted.output {
         let path = folder.join(&name);
         fs::create_dir_all(folder)

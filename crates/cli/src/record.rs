@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use knee_algo::Algorithm;
 use knee_exp::Overrides;
-use knee_exp::built_in::Found;
+use knee_exp::built_in::Resolved;
 use knee_run::spec::{Run, Traffic};
 use knee_script::Settings;
 use knee_script::connections::{Connection, Survey, segments, survey};
@@ -22,64 +22,69 @@ const LISTED: usize = 1000;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Of which flow: its number, or the name of traffic of an experiment (its first flow).
+    /// Record this flow: a number, or the name of traffic of an experiment (its first flow).
     #[arg(long, value_name = "FLOW", requires = "record")]
     flow: Option<String>,
     /// The side under test [default: the one that sends more data].
     #[arg(long, value_enum, requires = "record")]
-    side: Option<Which>,
-    /// The algorithm: the one to write for a capture or to converse with (default reno), or to run an experiment with.
+    side: Option<TestedSide>,
+    /// The algorithm: to write for a capture (default reno), to play random conversations with, or to run an
+    /// experiment with.
     #[arg(long, value_name = "NAME", requires = "writes")]
     pub(crate) cc: Option<String>,
-    /// The experiment's seed, in place of its own; the first conversation's (default 1).
+    /// The seed of the experiment, or of the first random conversation (default 1).
     #[arg(long, value_name = "N", requires = "writes")]
     pub(crate) seed: Option<u64>,
-    /// A new file to write the script to, in place of standard output; of conversations, a folder.
+    /// Write the script to this new file instead of standard output; conversations: to this folder.
     #[arg(short, long, value_name = "FILE", requires = "writes")]
     pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Which {
+enum TestedSide {
     /// The side that connects.
     Connects,
     /// The side that listens.
     Listens,
 }
 
-impl From<Which> for Side {
-    fn from(which: Which) -> Side {
+impl From<TestedSide> for Side {
+    fn from(which: TestedSide) -> Side {
         match which {
-            Which::Connects => Side::Connecting,
-            Which::Listens => Side::Listening,
+            TestedSide::Connects => Side::Connecting,
+            TestedSide::Listens => Side::Listening,
         }
     }
 }
 
 pub(crate) fn run(files: &[PathBuf], args: &Args) -> Result<u8, Failure> {
     let [file] = files else {
-        return Err(Failure::Says("--record takes one capture, or one experiment: a file, or the name of one that is built in".to_owned()));
+        return Err(Failure::Says(
+            "--record takes one capture or one experiment: a file, or the \
+            name of a built-in experiment"
+                .to_owned(),
+        ));
     };
-    let is_built_in = matches!(find(file), Ok(Found::BuiltIn(_)));
+    let is_built_in = matches!(find(file), Ok(Resolved::BuiltIn(_)));
     let is_experiment =
         is_built_in || file.extension().is_some_and(|extension| extension == "toml");
     let made = if is_experiment { of_experiment(file, args)? } else { of_capture(file, args)? };
     match made {
-        Made::Script(text) => {
+        Recorded::Script(text) => {
             match &args.output {
                 Some(path) => write_new(path, &text)?,
                 None => print(&text)?,
             }
             Ok(DONE)
         }
-        Made::List { list, choose } => {
+        Recorded::List { list, choose } => {
             print(&list)?;
             Err(Failure::Says(choose))
         }
     }
 }
 
-enum Made {
+enum Recorded {
     Script(String),
     /// There are several flows: what they are, and what to do.
     List {
@@ -96,7 +101,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
 
 // ---- experiments ----
 
-fn of_experiment(file: &Path, args: &Args) -> Result<Made, Failure> {
+fn of_experiment(file: &Path, args: &Args) -> Result<Recorded, Failure> {
     let overrides = Overrides {
         cc: args.cc.iter().cloned().collect(),
         repeat: Some(1),
@@ -112,10 +117,10 @@ fn of_experiment(file: &Path, args: &Args) -> Result<Made, Failure> {
         .map_err(|why| Failure::Says(format!("{shown}: {why}")))?
     else {
         let choose = format!(
-            "{shown}: there are {} flows; choose one with --flow NUMBER or NAME",
+            "{shown}: it has {} flows; choose one with --flow NUMBER or NAME",
             run.flows.len()
         );
-        return Ok(Made::List { list: flows(&run, &names), choose });
+        return Ok(Recorded::List { list: flows(&run, &names), choose });
     };
     let side = args.side.map_or_else(|| sends_more(&run.flows[flow].traffic), Side::from);
     let name = names.get(run.flows[flow].group as usize).map_or("", String::as_str);
@@ -128,7 +133,7 @@ fn of_experiment(file: &Path, args: &Args) -> Result<Made, Failure> {
     );
     let failed = |why: knee_script::Refusal| Failure::Says(format!("{shown}: {}", why.0));
     let (about, segments) = of_run(&run, TapAt { flow, side }, &from).map_err(failed)?;
-    record(&about, &segments).map(Made::Script).map_err(failed)
+    record(&about, &segments).map(Recorded::Script).map_err(failed)
 }
 
 fn sends_more(traffic: &Traffic) -> Side {
@@ -147,15 +152,18 @@ fn flow_of(run: &Run, names: &[String], asked: Option<&str>) -> Result<Option<us
     };
     if let Ok(number) = asked.parse::<usize>() {
         if number >= run.flows.len() {
-            return Err(format!("--flow {number}: there are {}, from 0 on", run.flows.len()));
+            return Err(format!(
+                "--flow {number}: there are {} flows, counted from 0",
+                run.flows.len()
+            ));
         }
         return Ok(Some(number));
     }
     let group = names.iter().position(|name| name == asked).ok_or_else(|| {
-        format!("--flow {asked}: no traffic has this name; there is {}", names.join(", "))
+        format!("--flow {asked}: no traffic has this name; the names are {}", names.join(", "))
     })?;
     let first = run.flows.iter().position(|flow| flow.group as usize == group);
-    first.map(Some).ok_or_else(|| format!("--flow {asked}: it has no connections"))
+    first.map(Some).ok_or_else(|| format!("--flow {asked}: this traffic has no connections"))
 }
 
 fn flows(run: &Run, names: &[String]) -> String {
@@ -180,7 +188,7 @@ fn more(all: usize, out: &mut String) {
 
 // ---- captures ----
 
-fn of_capture(file: &Path, args: &Args) -> Result<Made, Failure> {
+fn of_capture(file: &Path, args: &Args) -> Result<Recorded, Failure> {
     let shown = file.display();
     let says = |why: String| Failure::Says(format!("{shown}: {why}"));
     if args.seed.is_some() {
@@ -197,17 +205,21 @@ fn of_capture(file: &Path, args: &Args) -> Result<Made, Failure> {
     let number = match args.flow.as_deref() {
         Some(asked) => match asked.parse::<usize>() {
             Ok(number) if number < count => number,
-            Ok(_) => return Err(says(format!("--flow {asked}: there are {count}, from 0 on"))),
+            Ok(_) => {
+                return Err(says(format!(
+                    "--flow {asked}: there are {count} flows, counted from 0"
+                )));
+            }
             Err(_) => {
                 return Err(says(format!("--flow {asked}: connections of captures have numbers")));
             }
         },
-        None if count == 0 => return Err(says("there is no TCP connection in it".to_owned())),
+        None if count == 0 => return Err(says("it has no TCP connection".to_owned())),
         None if count == 1 => 0,
         None => {
             let choose =
-                format!("{shown}: there are {count} connections; choose one with --flow NUMBER");
-            return Ok(Made::List { list: connections(&found), choose });
+                format!("{shown}: it has {count} connections; choose one with --flow NUMBER");
+            return Ok(Recorded::List { list: connections(&found), choose });
         }
     };
     let connection = &found.connections[number];
@@ -226,7 +238,8 @@ fn of_capture(file: &Path, args: &Args) -> Result<Made, Failure> {
         origin: vec![
             format!("Recorded from {name}, connection {number}: {client} to {server},"),
             format!(
-                "as {tested} sent and received it. The algorithm is not in a capture: it is as asked for."
+                "as {tested} sent and received it. A capture does not contain the algorithm: --cc \
+                    chose it."
             ),
         ],
         title: format!("{name}, connection {number}: {client} to {server}"),
@@ -238,19 +251,21 @@ fn of_capture(file: &Path, args: &Args) -> Result<Made, Failure> {
         is_cut,
         ..About::default()
     };
-    record(&about, &segments).map(Made::Script).map_err(|why| says(why.0))
+    record(&about, &segments).map(Recorded::Script).map_err(|why| says(why.0))
 }
 
-/// What of the file is not in the list.
+/// Remarks on packets that the list leaves out.
 fn remarks(found: &Survey) -> Vec<String> {
     let mut remarks = Vec::new();
     for (link, packets) in &found.unknown_links {
-        remarks.push(format!("{packets} packets have link layer {link}, which knee does not know"));
+        remarks.push(format!("{packets} packets have the unknown link layer {link}"));
     }
     if found.unlisted > 0 {
         let known = found.connections.len();
-        remarks
-            .push(format!("{} packets are of connections after the first {known}", found.unlisted));
+        remarks.push(format!(
+            "{} packets belong to connections after the first {known}",
+            found.unlisted
+        ));
     }
     remarks.extend(found.ending.broken.iter().map(|why| format!("read in part: {why}")));
     remarks
@@ -275,7 +290,7 @@ fn connections(found: &Survey) -> String {
     }
     more(found.connections.len(), &mut out);
     if found.others > 0 {
-        let _ = writeln!(out, "and {} packets that are no TCP", found.others);
+        let _ = writeln!(out, "and {} packets that are not TCP", found.others);
     }
     out
 }

@@ -22,10 +22,10 @@ pub(crate) struct Args {
     /// A recording of knee trace or knee run --trace.
     #[arg(value_name = "TRACE")]
     file: PathBuf,
-    /// The file with the algorithm, where the recording is of one that is none of knee's own; it must be the same file.
+    /// The file of the recorded algorithm, if it is not one of knee's. It must be the same file.
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
-    /// Show what another algorithm would have done in each call, with its default parameters.
+    /// Show what another algorithm would have done at each call, with its default parameters.
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
     /// Print JSON.
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 fn check_source(path: &Path, header: &Header, file: &Path) -> Result<(), Failure> {
     let Some(source) = &header.source else {
         return Err(Failure::Says(format!(
-            "{}: is of {}, which knee has: leave out --source",
+            "{}: knee has its algorithm {}: leave out --source",
             path.display(),
             header.algorithm.escape_debug()
         )));
@@ -112,7 +112,7 @@ fn same(
         all.insert("error".into(), broken.as_ref().map(Error::to_string).into());
         print(&format!("{}\n", Json::from(all)))?;
     } else {
-        let mut out = told(recording);
+        let mut out = in_words(recording);
         let _ = write!(out, "{report}");
         if let Some(first) = &report.first_difference {
             let _ = write!(out, "\nas recorded:\n{}", first.record);
@@ -125,12 +125,12 @@ fn same(
     ended(args, broken, if report.is_equal() { DONE } else { CHECK_FAILED })
 }
 
-/// What else than the algorithm a difference may come from.
+/// Causes of a difference other than the algorithm.
 fn limit_of(algorithm: &Algorithm) -> &'static str {
     match algorithm.module().is_some_and(|module| module.is_kernel_module()) {
         true => {
-            "\na recording has the private area of a Linux module, not its global variables nor memory of kmalloc: if the module \
-             keeps something there, that may be the cause\n"
+            "\na recording has a module's private area, but not its global variables or kmalloc \
+             memory: state there may be the cause\n"
         }
         false => "",
     }
@@ -178,13 +178,13 @@ fn other_way(
         all.insert("error".into(), broken.as_ref().map(Error::to_string).into());
         print(&format!("{}\n", Json::from(all)))?;
     } else {
-        let mut out = told(recording);
+        let mut out = in_words(recording);
         let names = (recorded.name(), other.name());
         out.push_str(&table(names, &asked, &rows));
         if !unheard.is_empty() {
             let _ = writeln!(
                 out,
-                "{} has no {}, so {} did not hear of it",
+                "{} has no {}, so {} missed these calls",
                 names.0,
                 unheard.join(", "),
                 names.1
@@ -206,8 +206,8 @@ fn table((recorded, other): (&str, &str), asked: &OtherWay, rows: &[Row]) -> Str
     }
     let _ = writeln!(
         out,
-        "\nthe first that {other} would have done otherwise, in packets:\n{:>9} {:>6} {:>8}  \
-         {recorded:<32} {other:<32} call",
+        "\nthe first differences of {other}, in packets:\n{:>9} {:>6} {:>8}  {recorded:<32} \
+         {other:<32} call",
         "callback", "socket", "cwnd"
     );
     for row in rows {
@@ -249,9 +249,9 @@ fn origin(header: &Header) -> &'static str {
     }
 }
 
-/// What was recorded, and what is missing.
-fn told(recording: &Recording) -> String {
-    let mut out = told_of_header(recording.header());
+/// Description of a recording and of its lost calls.
+fn in_words(recording: &Recording) -> String {
+    let mut out = header_in_words(recording.header());
     if let Some(ending) = recording.ending() {
         for (reason, count) in ending.reasons() {
             let _ = writeln!(out, "{count} calls were lost {reason}");
@@ -260,8 +260,8 @@ fn told(recording: &Recording) -> String {
     out
 }
 
-/// What was recorded.
-pub(crate) fn told_of_header(header: &Header) -> String {
+/// Description of a recording, from its header.
+pub(crate) fn header_in_words(header: &Header) -> String {
     let params: String =
         header.params.iter().map(|(name, value)| format!(" {name}={value}")).collect();
     let Header { name, algorithm, release, hz, about, .. } = header;
@@ -288,7 +288,7 @@ fn json_of(recording: &Recording) -> Map<String, Json> {
     all
 }
 
-/// What was lost, by reason.
+/// Lost calls by reason.
 pub(crate) fn lost_json(ending: &Ending) -> Json {
     let Ending { ring_full, no_memory, nested, interrupted } = ending;
     json!({

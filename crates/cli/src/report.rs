@@ -15,13 +15,13 @@ const HEAD_BYTES: u64 = 1 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A directory that knee run, knee reproduce or knee pcap --csv has written, or its name below results.
+    /// A directory of knee run, knee reproduce or knee pcap --csv, or its name below results.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Write the report here [default: DIR/report.html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write each chart and each plot as SVG and PNG, with its numbers as CSV, into this directory, and no report.
+    /// Write no report, but each chart and plot as SVG and PNG, with its numbers as CSV, into this directory.
     #[arg(long, value_name = "OUTDIR", conflicts_with = "output")]
     figures: Option<PathBuf>,
 }

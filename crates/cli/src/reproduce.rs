@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use knee_exp::built_in::Found;
+use knee_exp::built_in::Resolved;
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_exp::runs::Options;
@@ -19,32 +19,32 @@ use crate::{COULD_NOT, DONE, Failure, back_ends, complain, print, profile, stop_
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Experiments: files, or names of what is built in [default: all that --list names]
+    /// Experiments: files, or names of built-in ones [default: all that --list shows]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Those of a section (a part of its title), or whose names are as a pattern says: nv-*; several with commas between them
+    /// Only a section (part of its title), or names that match a pattern, as nv-*. Separate several with commas.
     #[arg(long, value_name = "SECTION or PATTERN")]
     only: Option<String>,
-    /// All cases, values and repeats, in place of the quick set
+    /// Run all cases, values and repeats, not only the quick set
     #[arg(long)]
     full: bool,
-    /// What runs them: sim, the simulator; vkernel, a Linux kernel in virtual time (knee vkernel build), vkernel=6.12 of that version;
-    /// lab, the running kernel's TCP in namespaces. The latter two run those that they can hold.
+    /// Back end: sim (simulator); vkernel or vkernel=6.12 (Linux in virtual time, see knee vkernel build); lab (the
+    /// running kernel, in namespaces). vkernel and lab skip experiments that they cannot run.
     #[arg(long, value_name = "sim|vkernel|lab", default_value = "sim")]
     on: String,
-    /// Print JSON: what reproduce.json holds.
+    /// Print JSON, as in reproduce.json.
     #[arg(long)]
     json: bool,
-    /// Directory for the results [default: results/reproduce, numbered if it is there]
+    /// Directory for the results [default: results/reproduce, numbered if it exists]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Threads [default: one per core]; results do not depend on it.
+    /// Threads [default: one per core]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// List the experiments, and what cannot be rerun and why; run nothing.
+    /// List the experiments, and those that cannot be re-run and why. Run nothing.
     #[arg(long)]
     list: bool,
-    /// Write what the quick set says, one file for each experiment, to this folder (tests/golden).
+    /// Write the results of the quick set to this folder, one file per experiment (tests/golden).
     #[arg(long, value_name = "DIR", conflicts_with_all = ["full", "list"])]
     bless: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // To list them asks for no kernel.
     let on = if args.list { Simulator.name() } else { &args.on };
     if args.bless.is_some() && on != Simulator.name() {
-        return Err(Failure::Says("--bless keeps what the simulator says: use --on sim".into()));
+        return Err(Failure::Says("--bless keeps results of the simulator: use --on sim".into()));
     }
     let back_end = back_ends::for_published(on)?;
     let set = profile::of(None, &*back_end)?;
@@ -81,12 +81,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     code
 }
 
-/// What the words of the command line are called in the library, which takes in what is not published.
+/// Names of the experiments of the command line in the library; adds unpublished ones to it.
 fn names(library: &mut Library, words: &[String]) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for word in words {
         names.push(match find(Path::new(word)) {
-            Ok(Found::BuiltIn(one)) if one.group == PUBLISHED => one.name.to_owned(),
+            Ok(Resolved::BuiltIn(one)) if one.group == PUBLISHED => one.name.to_owned(),
             Ok(found) => {
                 let (path, text) = found.read()?;
                 library.put(&path, text)
@@ -131,7 +131,7 @@ fn run_all(
     match report {
         Ok(()) if !args.json => print(&format!("report in {}\n", html.display()))?,
         Ok(()) => {}
-        Err(why) => complain(&format!("knee: no report: {why}; knee report writes it later")),
+        Err(why) => complain(&format!("knee: no report: {why}; run knee report to write it")),
     }
     if reproduction.interrupted {
         complain(&stopped(&reproduction, planned.len()));
@@ -146,13 +146,13 @@ fn run_all(
     Ok(if is_broken { COULD_NOT } else { DONE })
 }
 
-/// What is there of a reproduction that was stopped.
+/// Description of the results of a stopped reproduction.
 fn stopped(reproduction: &Reproduction, all: usize) -> String {
     let kept = || reproduction.done.iter().filter(|done| done.dir.is_some());
     let part = kept().find(|done| done.is_part);
     let whole = kept().count() - usize::from(part.is_some());
     let verb = if whole == 1 { "is" } else { "are" };
-    let part = part.map_or_else(String::new, |done| format!(", with a part of {}", done.name));
+    let part = part.map_or_else(String::new, |done| format!(", with part of {}", done.name));
     let dir = reproduction.dir().display();
     format!(
         "knee: stopped: {whole} of {all} experiments had finished and {verb} kept in {dir}{part}"
@@ -184,7 +184,7 @@ fn list(library: &Library, planned: &[Planned], is_whole: bool) -> String {
         out.push('\n');
     }
     if is_whole && !library.absent.is_empty() {
-        out.push_str("What cannot be rerun\n");
+        out.push_str("Not re-runnable\n");
         for absent in &library.absent {
             let text = format!("{} ({}): {}", absent.title, absent.source, absent.why);
             out.push_str(&wrapped(&text, "  "));

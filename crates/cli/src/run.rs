@@ -9,7 +9,7 @@ use knee_exp::results::Results;
 use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
-use knee_exp::swept::{MOST_WARNINGS, Swept};
+use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult};
 use knee_exp::{Experiment, Overrides, memory, overview, refused, report, table};
 use knee_run::BackEnd;
 
@@ -22,58 +22,56 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Experiment files, or names of what is built in (knee scenarios).
+    /// Experiment files, or names of built-in experiments (knee scenarios).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Cases of the file, or algorithms, to compare in place of the file's cases; a path, as ./tcp_foo.c, is
-    /// compiled: the source of a Linux module, or a file as knee new algorithm writes it.
+    /// Cases of the file, or algorithms, to compare instead of all cases. knee compiles a path, as ./tcp_foo.c: a
+    /// Linux module, or a file of knee new algorithm.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     cc: Vec<String>,
     #[command(flatten)]
     module: crate::module_args::ModuleArgs,
-    /// Sets a key, as network.bottleneck.rate="10 Gbps" or traffic.short.size="10 kB"; of a key that
-    /// the file varies, the one value or '["a", "b"]' to use; params.shift_g=5 is for every case whose
-    /// algorithm has it. May be given often.
+    /// Set a key, as network.bottleneck.rate="10 Gbps" or traffic.short.size="10 kB". A varied key takes a value or a
+    /// list: '["a", "b"]'. params.shift_g=5 applies to every algorithm that has this parameter. Repeat it for more.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Runs of each row, each with its own seed.
+    /// Runs per row, each with its own seed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
-    /// Only what the file names as quick: some of its cases, values and repeats.
+    /// Run only the file's quick set: some of its cases, values and repeats.
     #[arg(long)]
     quick: bool,
     /// Seed of the experiment; the same seed gives the same results.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Directory for the results [default: results/NAME, numbered if it is there]
+    /// Directory for the results [default: results/NAME, numbered if it exists]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Record every call of the algorithm of a `[[traffic]]` entry of this name, in the first run of each
-    /// row, for knee replay: ENTRY-run-N.flight beside the results.
+    /// Record every call of the algorithm of this `[[traffic]]` entry, in the first run of each row. knee replay
+    /// reads the results' ENTRY-run-N.flight.
     #[arg(long, value_name = "ENTRY")]
     trace: Option<String>,
-    /// Write what each host sends and receives, in the first run of each row, to captures for tcpdump, Wireshark and others:
-    /// HOST-run-N.pcapng beside the results.
+    /// Capture the packets of each host, in the first run of each row, for tcpdump or Wireshark: HOST-run-N.pcapng in
+    /// the results.
     #[arg(long, conflicts_with = "trace")]
     pcap: bool,
-    /// Run nothing: say of each file whether what --on names can carry it out, or which keys and values it cannot.
+    /// Run nothing. Check whether the back end can run each file, and list unsupported keys and values.
     #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output"])]
     check: bool,
-    /// Print JSON, one line for each file.
+    /// Print JSON, one line per file.
     #[arg(long)]
     json: bool,
-    /// Tables to print: those that fit a screen, which of a study of many rows is one with the means of each row; or one of each
-    /// traffic entry and queue.
+    /// Tables to print: what fits a screen (for many rows: one table of means), or a table per traffic entry and
+    /// queue.
     #[arg(long, value_name = "WHICH", default_value = "fitting")]
     tables: Tables,
-    /// Threads [default: one per core, or as many as there is memory for]; results do not depend on it.
+    /// Threads [default: one per core, fewer if memory is short]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// What a run may take of memory, as "8 GiB", where a file asks for more than 4 GiB; what is free bounds it all the same.
+    /// Memory for a run, as "8 GiB", if a file needs more than 4 GiB. A run never takes more than is free.
     #[arg(long, value_name = "SIZE", value_parser = memory::parse)]
     memory: Option<u64>,
-    /// How often a run is tried that the host limited and not what is tested; the last counts. For back ends
-    /// that have a host.
+    /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
     #[command(flatten)]
@@ -90,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let back_end = back_ends::named(&args.on)?;
     if args.attempts > 1 && !back_end.capabilities().has_host {
         return Err(Failure::Says(
-            "--attempts is for --on lab and --on hosts=FILE: no host limits what is simulated"
+            "--attempts is for --on lab and --on hosts=FILE: no host limits a simulation"
                 .to_owned(),
         ));
     }
@@ -165,7 +163,7 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
     for experiment in experiments {
         match refused::check(experiment, back_end) {
             Ok(()) => print(&format!(
-                "{}: {} in {} can be carried out by --on {}{}\n",
+                "{}: {} in {} can run with --on {}{}\n",
                 experiment.path.display(),
                 counted(experiment.runs(), "run"),
                 counted(experiment.configurations.len(), "row"),
@@ -209,12 +207,12 @@ fn run_one(
     experiment: &Arc<Experiment>,
     options: &Options,
     number: usize,
-) -> Result<Swept, Failure> {
+) -> Result<SweepResult, Failure> {
     let memory = &experiment.memory;
     if memory.is_large() {
         let at_once = match threads(experiment, &*options.back_end, options.threads)? {
             0..=1 => String::new(),
-            several => format!("; {several} go on at once"),
+            several => format!("; {several} run at once"),
         };
         complain(&format!("knee: {}: {}{at_once}", experiment.name, memory.words()));
     }
@@ -229,13 +227,13 @@ fn run_one(
     let swept = swept?;
     if swept.runs_done == 0 {
         drop(results);
-        return Err(Failure::Says("stopped before a run had finished: nothing is kept".into()));
+        return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
     }
     let dir = results.finish(experiment, &swept)?;
     if swept.interrupted {
         let (done, all) = (swept.runs_done, experiment.runs());
         complain(&format!(
-            "knee: stopped: {done} of {all} runs had finished and are kept in {}",
+            "knee: stopped: {done} of {all} runs finished and are kept in {}",
             dir.display()
         ));
     }
@@ -253,14 +251,14 @@ fn run_one(
     Ok(swept)
 }
 
-/// What algorithms of files did that ended runs, or that none should.
-fn complain_of(swept: &Swept, experiment: &Experiment, dir: &Path) {
+/// Prints failures and warnings of algorithms from files.
+fn complain_of(swept: &SweepResult, experiment: &Experiment, dir: &Path) {
     let shown = swept.failed.iter().take(MOST_WARNINGS);
     shown.for_each(|sentence| complain(&format!("knee: {sentence}")));
     let (failed, all) = (swept.failed.len(), experiment.runs());
     if failed > 0 {
         complain(&format!(
-            "knee: {failed} of {all} runs failed so; the others are in {}",
+            "knee: {failed} of {all} runs failed; the others are in {}",
             dir.display()
         ));
     }
@@ -271,8 +269,8 @@ fn complain_of(swept: &Swept, experiment: &Experiment, dir: &Path) {
     }
 }
 
-/// What it took and where it is.
-fn closing(swept: &Swept, dir: &Path) -> String {
+/// Time taken, and the results directory.
+fn closing(swept: &SweepResult, dir: &Path) -> String {
     let effort = &swept.effort;
     // Only the simulator counts them.
     let speed = if effort.cpu_s > 0.0 && effort.work.data_pkts > 0 {

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use knee_exp::Overrides;
-use knee_exp::built_in::{BuiltIn, Found};
+use knee_exp::built_in::{BuiltIn, Resolved};
 use knee_files::Dir;
 
 use crate::library::{BUILT_IN, PUBLISHED, find};
@@ -15,10 +15,10 @@ use crate::{Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// One of them: its file [default: list all]
+    /// Print the file of this experiment [default: list all]
     #[arg(value_name = "NAME")]
     name: Option<PathBuf>,
-    /// Write it to this file, or into this directory; without a name all of them, into a directory. Nothing is replaced.
+    /// Write it to this file or into this directory. Without a name, write all into a directory. Existing files stay.
     #[arg(long, value_name = "DIR|FILE")]
     write: Option<PathBuf>,
 }
@@ -44,13 +44,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// One of them, whatever files are there: these need not be written out.
 fn built_in(word: &Path) -> Result<BuiltIn, Failure> {
     match find(word)? {
-        Found::BuiltIn(one) => Ok(one),
-        Found::File(_) => {
+        Resolved::BuiltIn(one) => Ok(one),
+        Resolved::File(_) => {
             let named = BUILT_IN.iter().find(|one| word.as_os_str() == one.name).copied();
             let shown = word.display();
             named.ok_or_else(|| {
                 Failure::Says(format!(
-                    "{shown}: no experiment that is built in: knee scenarios lists them"
+                    "{shown}: no built-in experiment has this name: knee scenarios lists them"
                 ))
             })
         }
@@ -69,19 +69,20 @@ fn list() -> Result<String, Failure> {
         if one.group != group {
             group = one.group;
             let title = match group {
-                PUBLISHED => "published: what others published, which knee reproduce runs",
+                PUBLISHED => "published: published experiments; knee reproduce runs them",
                 "hosts" => "hosts: for real machines (--on hosts=FILE)",
-                _ => "examples: one thing that knee can do in each",
+                _ => "examples: one feature of knee each",
             };
             let gap = if out.is_empty() { "" } else { "\n" };
             let _ = writeln!(out, "{gap}{title}");
         }
         let overrides = Overrides { memory_bytes: Some(u64::MAX), ..Overrides::default() };
-        let experiment = Found::BuiltIn(*one).load(&overrides)?;
+        let experiment = Resolved::BuiltIn(*one).load(&overrides)?;
         let _ = writeln!(out, "  {:<widest$}  {}", shown_name(one), experiment.question);
     }
     out.push_str(
-        "\nknee run NAME runs one, knee explain NAME says it in words, knee scenarios NAME --write FILE is to change it.\n",
+        "\nknee run NAME runs one, knee explain NAME describes it, knee scenarios NAME --write \
+            FILE writes its file.\n",
     );
     Ok(out)
 }
@@ -131,7 +132,9 @@ fn there_already() -> io::Error {
 fn cannot(path: &Path, why: &io::Error) -> Failure {
     let path = path.display();
     Failure::Says(match why.kind() {
-        ErrorKind::AlreadyExists => format!("{path}: is there already, and nothing is replaced"),
+        ErrorKind::AlreadyExists => {
+            format!("{path}: exists, and knee replaces no file: choose another name")
+        }
         _ => format!("{path}: cannot write: {why}"),
     })
 }

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use knee_exp::experiment;
+use knee_file::keys::Name;
 use knee_file::schema::all_entries;
 use knee_file::units::all_in_words;
 
@@ -10,14 +11,13 @@ use crate::{Failure, print};
 const ABOUT: &str = "\
 # Keys
 
-Every key of the files that knee reads: experiments, machines (`--on hosts=FILE`) and policies. `knee schema --page` makes this page of the
-descriptions that reading itself goes by; `make bless` writes it. [scenarios/README.md](../scenarios/README.md),
-[hosts.md](hosts.md) and [policy.md](policy.md) say how keys act together.
+All keys of the files that knee reads: experiments, machines (`--on hosts=FILE`) and policies. `make bless` writes this page from the
+descriptions in the code. More: [scenarios/README.md](../scenarios/README.md), [hosts.md](hosts.md), [policy.md](policy.md).
 
-A key that is not known is an error.
+An unknown key is an error.
 ";
 
-/// What holds for many keys.
+/// Units, and tables whose required keys cases may give.
 fn about_values() -> String {
     let [size, rate, time] = all_in_words();
     let entries = all_entries(experiment::FILE.root);
@@ -27,31 +27,32 @@ fn about_values() -> String {
         |key: &&str| if is_list(key) { format!("`[[{key}]]`") } else { format!("`[{key}]`") };
     let filled_in: Vec<String> = experiment::FILE.filled_in.iter().map(shown).collect();
     format!(
-        "\nA size is a number and {size}, a rate one and {rate}, a time one and {time}, all of them in quotes.\n\n\
-         A case or a varied value may give what must be written in {}.\n",
+        "\nValues with units are in quotes. Units of a size: {size}. Of a rate: {rate}. Of a time: {time}. A name has {}.\n\n\
+         Cases and varied values may give required keys of {}.\n",
+        Name::words('`'),
         filled_in.join(", ")
     )
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which kind of file.
+    /// The kind of file.
     #[arg(value_name = "KIND", value_enum, default_value_t)]
     kind: Kind,
-    /// All keys of all kinds as a page (Markdown), in place of a schema.
+    /// Print all keys of all kinds as a page (Markdown) instead of a schema.
     #[arg(long, conflicts_with = "kind")]
     page: bool,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum Kind {
-    /// What `knee run` runs.
+    /// Files of `knee run`.
     #[default]
     Experiment,
-    /// The machines of `knee run --on hosts=FILE`.
+    /// Machines of `knee run --on hosts=FILE`.
     #[cfg(feature = "kernel")]
     Hosts,
-    /// The rules of `knee policy apply FILE`.
+    /// Rules of `knee policy apply FILE`.
     #[cfg(feature = "kernel")]
     Policy,
 }

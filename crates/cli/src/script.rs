@@ -28,8 +28,8 @@ pub(crate) struct Args {
     /// Packet scripts, or folders of them (*.script).
     #[arg(required_unless_present = "random", conflicts_with = "random", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Play so many random conversations, whose answers are the simulator's (--linux, --hz), and keep the scripts
-    /// of those that differ in the folder OUTPUT.
+    /// Play this many random conversations against the kernel and compare with the simulator (--linux, --hz). Keep
+    /// scripts that differ in the folder OUTPUT.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["account", "json"])]
     random: Option<u64>,
     /// Write a script of a flow: FILE is a capture (pcap, pcapng) or an experiment (*.toml, or the name of a built-in one).
@@ -37,28 +37,28 @@ pub(crate) struct Args {
     record: bool,
     #[command(flatten)]
     recording: record::Args,
-    /// What to play them against.
+    /// Play them against this TCP.
     #[arg(long, value_enum, default_value_t = On::Sim)]
     on: On,
-    /// The Linux that the simulator behaves like, or several, or all [default: 6.1]
+    /// Let the simulator behave like this Linux, or several, or all [default: 6.1]
     #[arg(long, value_name = "VERSION,...", value_delimiter = ',')]
     linux: Vec<String>,
     /// Ticks of the simulator's coarse clock per second [default: 1000]
     #[arg(long, value_name = "HZ")]
     hz: Option<u32>,
-    /// On a kernel: whose algorithm a name means.
-    #[arg(long, value_enum, default_value_t = Whose::Ours)]
-    algorithms: Whose,
-    /// On a kernel: how often a script that differs is played if the machine was late.
+    /// On a kernel: use knee's algorithms, or the kernel's own.
+    #[arg(long, value_enum, default_value_t = AlgorithmSource::Ours)]
+    algorithms: AlgorithmSource,
+    /// On a kernel: attempts for a script that differs while the machine was late.
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
-    /// Scripts that are played at once [default: one per core, on a kernel 1: more make each other late]
+    /// Scripts at once [default: one per core; on a kernel 1, since more delay each other]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
     /// Print each segment and call with its time.
     #[arg(short, long)]
     account: bool,
-    /// Write the packets of one script to a capture (pcapng) for other tools; one that is there is overwritten.
+    /// Write the packets of one script to a capture (pcapng), replacing an existing one.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Print JSON.
@@ -68,25 +68,25 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum On {
-    /// The simulator's end point, on virtual time.
+    /// The simulator's TCP, in virtual time.
     Sim,
-    /// The running kernel's TCP, in a network namespace of its own; needs root.
+    /// The running kernel's TCP, in its own network namespace; needs root.
     Kernel,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Whose {
-    /// Ours, loaded for the time of the script.
+enum AlgorithmSource {
+    /// knee's, loaded during the script.
     Ours,
     /// The kernel's own.
     Kernel,
 }
 
-/// What a script is played against.
+/// The TCP that plays a script.
 #[derive(Clone, Copy)]
 enum Against {
     Sim(Profile),
-    Kernel(Whose),
+    Kernel(AlgorithmSource),
 }
 
 impl Against {
@@ -96,8 +96,8 @@ impl Against {
             #[cfg(feature = "kernel")]
             Against::Kernel(whose) => {
                 let whose = match whose {
-                    Whose::Ours => knee_script::Algorithms::Ours,
-                    Whose::Kernel => knee_script::Algorithms::Kernels,
+                    AlgorithmSource::Ours => knee_script::Algorithms::Ours,
+                    AlgorithmSource::Kernel => knee_script::Algorithms::Kernels,
                 };
                 Ok(Box::new(knee_script::KernelStack::new(settings, whose)?))
             }
@@ -106,8 +106,8 @@ impl Against {
         }
     }
 
-    /// What becomes of a script that is not for this version, or not for the kernel's own algorithms. Such a version
-    /// may lack the sysctls that the script sets, so no stack is made.
+    /// Result for a script that excludes this version or the kernel's own algorithms. No stack is made, because such a version
+    /// may lack the script's sysctls.
     fn not_for(self, script: &Script) -> Result<Option<Played>, Refusal> {
         let linux = match self {
             Against::Sim(profile) => profile.linux.into(),
@@ -121,7 +121,7 @@ impl Against {
         }
         match self {
             #[cfg(feature = "kernel")]
-            Against::Kernel(Whose::Kernel) => {
+            Against::Kernel(AlgorithmSource::Kernel) => {
                 Ok(knee_script::not_for_kernels_own(script)?.map(Played::not_for_this))
             }
             _ => Ok(None),
@@ -138,7 +138,7 @@ impl Against {
                 json!({ "on": "sim", "linux": linux.name(), "hz": hz, "algorithms": "ours" })
             }
             Against::Kernel(whose) => {
-                let algorithms = if whose == Whose::Ours { "ours" } else { "kernel" };
+                let algorithms = if whose == AlgorithmSource::Ours { "ours" } else { "kernel" };
                 let (release, hz) = running();
                 json!({ "on": "kernel", "linux": release, "hz": hz, "algorithms": algorithms })
             }
@@ -162,7 +162,7 @@ fn running() -> (Option<String>, Option<u32>) {
 struct Play {
     file: PathBuf,
     against: Against,
-    /// What it is called: the file, and the version where there are several.
+    /// The file, with the version if there are several.
     name: String,
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 if args.json {
                     Ok(())
                 } else {
-                    print(&told(&play.name, &settled, args.account))
+                    print(&in_words(&play.name, &settled, args.account))
                 }
             }
             Err(why) => {
@@ -232,7 +232,7 @@ fn plays(args: &Args) -> Result<Vec<Play>, Failure> {
     let against = against(args)?;
     let files = scripts(&args.files)?;
     if args.pcap.is_some() && files.len() * against.len() != 1 {
-        return Err(Failure::Says("--pcap takes one script, against one Linux".to_owned()));
+        return Err(Failure::Says("--pcap takes one script and one Linux".to_owned()));
     }
     let several = against.len() > 1;
     let of_file = |file: PathBuf| {
@@ -255,7 +255,7 @@ fn against(args: &Args) -> Result<Vec<Against>, Failure> {
     if args.on == On::Kernel {
         if !args.linux.is_empty() || args.hz.is_some() {
             return Err(Failure::Says(
-                "--linux and --hz are for the simulator; a kernel is what it is".to_owned(),
+                "--linux and --hz are for the simulator: leave them out on a kernel".to_owned(),
             ));
         }
         return Ok(vec![Against::Kernel(args.algorithms)]);
@@ -267,7 +267,7 @@ fn against(args: &Args) -> Result<Vec<Against>, Failure> {
         .collect())
 }
 
-/// What a conversation's answers are those of: the running kernel's HZ, if it is to be compared with that.
+/// The simulator's profile for conversations, with the running kernel's HZ if it is the other side.
 fn profile_of_conversations(args: &Args) -> Result<Profile, Failure> {
     let running = if args.on == On::Kernel { running().1 } else { None };
     let versions = versions(args, LinuxVersion::V6_18)?;
@@ -280,7 +280,7 @@ fn profile_of_conversations(args: &Args) -> Result<Profile, Failure> {
 fn hz(args: &Args, default: u32) -> Result<u32, Failure> {
     let hz = args.hz.unwrap_or(default);
     if ![100, 250, 1000].contains(&hz) {
-        return Err(Failure::Says(format!("--hz {hz}: it is 100, 250 or 1000")));
+        return Err(Failure::Says(format!("--hz {hz}: must be 100, 250 or 1000")));
     }
     Ok(hz)
 }
@@ -296,7 +296,7 @@ fn versions(args: &Args, default: LinuxVersion) -> Result<Vec<LinuxVersion>, Fai
         let (_, version) = known.ok_or_else(|| {
             let names: Vec<_> = LinuxVersion::NAMED.iter().map(|(name, _)| *name).collect();
             let names = names.join(", ");
-            Failure::Says(format!("--linux {asked}: the simulator knows {names}, and all of them"))
+            Failure::Says(format!("--linux {asked}: the simulator knows {names}, or all"))
         })?;
         versions.push(*version);
     }
@@ -315,10 +315,7 @@ fn scripts(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             collect(path, 0, &mut files)?;
             files[before..].sort();
             if files.len() == before {
-                return Err(Failure::Says(format!(
-                    "{}: there is no *.script in it",
-                    path.display()
-                )));
+                return Err(Failure::Says(format!("{}: it has no *.script", path.display())));
             }
         } else {
             files.push(path.clone());
@@ -422,7 +419,7 @@ struct Tally {
     not_for_this: usize,
     could_not: usize,
     not_played: usize,
-    /// Of a kernel.
+    /// Scripts played again, on a kernel.
     again: usize,
     lateness_us: u64,
 }
@@ -459,15 +456,15 @@ impl Tally {
         let late = self.lateness_us;
         let late = if late < 1000 { format!("{late} us") } else { format!("{} ms", late / 1000) };
         if self.again > 0 {
-            said.push(format!("{} played again, the machine was up to {late} late", self.again));
+            said.push(format!("{} played again, machine up to {late} late", self.again));
         } else if self.lateness_us >= 1000 {
-            said.push(format!("the machine was up to {late} late"));
+            said.push(format!("machine up to {late} late"));
         }
         format!("{}\n", said.join(", "))
     }
 }
 
-fn told(name: &str, settled: &Settled, account: bool) -> String {
+fn in_words(name: &str, settled: &Settled, account: bool) -> String {
     let mut out = String::new();
     let Settled { played, attempts, .. } = settled;
     let last = played.account.len().saturating_sub(ACCOUNT_BEFORE_DIFFERENCE);
@@ -490,7 +487,7 @@ fn told(name: &str, settled: &Settled, account: bool) -> String {
                 let late = played.lateness.us();
                 let _ = writeln!(
                     out,
-                    "    in each of {attempts} attempts; the machine was {late} us late in the last"
+                    "    in each of {attempts} attempts; machine {late} us late in the last"
                 );
             }
         }

@@ -15,9 +15,9 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build a kernel for --on vkernel into the user's cache, or bring it up to date.
+    /// Build a kernel for --on vkernel in the user's cache, or update it.
     Build(BuildArgs),
-    /// List the kernels that are built.
+    /// List the built kernels.
     List,
 }
 
@@ -26,13 +26,13 @@ struct BuildArgs {
     /// A source tree of Linux, or an archive of one [default: the package linux-source-VERSION of Debian].
     #[arg(long, value_name = "TREE_OR_ARCHIVE")]
     source: Option<PathBuf>,
-    /// The version, as 6.1 [default: the source's, or 6.1]
+    /// The version, as 6.1 [default: that of the source, or 6.1]
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
-    /// Ticks per second, as hosts.hz of experiments: 100, 250, 300 or 1000; each a kernel of its own [default: 1000]
+    /// Ticks per second, as hosts.hz: 100, 250, 300 or 1000. Each needs its own kernel. [default: 1000]
     #[arg(long, value_name = "HZ")]
     hz: Option<u32>,
-    /// Compilers at once [default: one per core]
+    /// Parallel compilers [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
 }
@@ -63,7 +63,7 @@ fn list() -> Result<(), Failure> {
     let cache = kernel::cache().map_err(of_kernel)?;
     let all = kernel::built(&cache);
     if all.is_empty() {
-        return print("none: knee vkernel build makes one\n");
+        return print("no kernel: knee vkernel build builds one\n");
     }
     print(&all.iter().map(show).collect::<String>())
 }

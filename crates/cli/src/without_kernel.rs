@@ -4,9 +4,9 @@ use clap::Subcommand;
 
 use crate::Failure;
 
-/// What all of them answer.
-pub(crate) const WHY: &str = "this knee was built without its kernel side, for want of libelf, zlib or pkg-config: \
-                              install them (make setup says which packages), then make build";
+/// Error of every command of the kernel side.
+pub(crate) const WHY: &str = "this knee has no kernel side, because libelf, zlib or pkg-config was \
+                              missing: run make setup, then make build";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 }
 
 impl Command {
-    #[allow(clippy::unused_self, reason = "all of them answer the same")]
+    #[allow(clippy::unused_self, reason = "all give the same error")]
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         Err(Failure::Says(WHY.to_owned()))
     }

@@ -104,7 +104,7 @@ fn a_pipe_that_was_given_is_a_file() {
     child.stdin.take().unwrap().write_all(&fs::read(scenario()).unwrap()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("can be carried out"), "{said}");
+    assert!(output.status.success() && said.contains("can run with"), "{said}");
 }
 
 #[test]
@@ -113,7 +113,8 @@ fn programs_get_an_error_as_json() {
     let scenario = scenario().display().to_string();
     let run = ["run", &scenario, "--repeat", "1", "--json", "-o", "results"];
     assert!(knee(&scratch, &run).status.success());
-    let again = "results: cannot write here: it holds results already (runs.csv): name another directory with -o, or remove it";
+    let again = "results: cannot write here: it already holds results (runs.csv): choose another \
+        directory with -o, or remove it";
     for (args, expected) in [
         (&run[..], again),
         (&["compare", "none", "none", "--json"], "none/manifest.json: cannot read: "),

@@ -172,7 +172,7 @@ fn two_recordings_are_set_side_by_side_connection_by_connection() {
     assert_eq!(differ.status.code(), Some(1));
     let text = String::from_utf8(differ.stdout).unwrap();
     assert!(text.contains("delta_pct=50") && text.contains("delta_pct=10"), "{text}");
-    assert!(text.contains("socket 1: ") && text.contains(" calls are the same, then "), "{text}");
+    assert!(text.contains("socket 1: ") && text.contains(" calls are the same; then "), "{text}");
     assert!(text.contains("\n  A 0.") && text.contains("\n  B 0."), "{text}");
     let json =
         ran.knee(&["flight", "diff", FLIGHT, "other/bulk-run-0.flight", "--json", "--flow", "0"]);

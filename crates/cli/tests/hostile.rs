@@ -124,7 +124,7 @@ fn runs_of_others_go_on_and_are_kept() {
         let why = said(&output);
         assert_eq!(output.status.code(), Some(2), "{why}");
         assert!(why.contains(&format!("{name}.c: cong_avoid ")), "{why}");
-        assert!(why.contains("1 of 2 runs failed so; the others are in results"), "{why}");
+        assert!(why.contains("1 of 2 runs failed; the others are in results"), "{why}");
         let flows = scratch.read("flows.csv");
         assert_eq!(flows.lines().count(), 2, "{flows}");
         assert!(flows.contains(",cubic,"), "{flows}");

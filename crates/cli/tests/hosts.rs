@@ -509,7 +509,7 @@ fn ctrl_c_stops_all_agents() {
     signal(running.id() as i32, libc::SIGINT);
     let (code, text) = wait(running);
     assert_eq!(code, Some(2), "{text}");
-    assert_eq!(text, "knee: stopped before a run had finished: nothing is kept\n");
+    assert_eq!(text, "knee: stopped before a run finished: nothing is kept\n");
     // Agents have left before knee has; what is left of sshd's side follows.
     assert_eq!(rack.agents(), 0);
     wait_until("all have left", || rack.is_empty());

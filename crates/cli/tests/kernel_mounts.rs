@@ -83,7 +83,7 @@ fn where_no_bpf_file_system_is_mounted_knee_mounts_its_own_until_nothing_is_in_i
     let Some(mut host) = Alone::new() else { return };
     let (name, other, tried) = (own_name("own"), own_name("second"), own_name("tried"));
     let said = host.done(&format!("$KNEE load reno --as {name}"));
-    assert!(said.contains("knee mounted a BPF file system at /run/knee/bpf for it"), "{said}");
+    assert!(said.contains("knee mounted a BPF file system at /run/knee/bpf;"), "{said}");
     assert_eq!(host.done("stat -c '%a %u' /run/knee/bpf /run/knee/bpf/knee"), "1700 0\n700 0\n");
     assert!(host.done("grep ' /run/knee/bpf bpf ' /proc/mounts").contains("nosuid,nodev,noexec"));
     // Another one that comes later changes nothing: all of them find the first.

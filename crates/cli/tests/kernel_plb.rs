@@ -169,7 +169,7 @@ fn a_congested_connection_goes_through_several_labels_and_arrives_intact() {
     assert_eq!(traffic_control(&pair.client, "knee-c"), before, "the host's own is untouched");
 
     let off = sandbox.knee_in(&pair.client, "plb off knee-c").done();
-    assert!(off.contains("left alone again"), "{off}");
+    assert!(off.contains("labels are no longer written"), "{off}");
     assert_eq!(labels(&pair, &moving, SERVER_IPV6).len(), 1);
     assert_eq!(traffic_control(&pair.client, "knee-c"), before);
 }
@@ -184,7 +184,7 @@ fn it_does_not_matter_which_comes_first() {
     assert!(labels(&pair, &name, SERVER_IPV6).len() >= 6);
     // Both go, and nothing is left.
     let told = sandbox.knee("unload --all").done();
-    assert!(told.contains("knee-c") && told.contains("left alone again"), "{told}");
+    assert!(told.contains("knee-c") && told.contains("labels are no longer written"), "{told}");
 
     assert_eq!(sandbox.files(), [sandbox.bpffs()]);
 }
@@ -213,7 +213,7 @@ fn what_is_kept_is_shown_and_taken_away_without_a_trace() {
     sandbox.knee("plb off --all").done();
     assert_eq!((traffic_control(&pair.client, "knee-c"), sandbox.files()), before);
     // What others hold meanwhile may follow.
-    assert!(sandbox.knee("plb off --all").done().starts_with("labels are kept nowhere\n"));
+    assert!(sandbox.knee("plb off --all").done().starts_with("no device writes labels\n"));
 }
 
 #[test]
@@ -244,10 +244,10 @@ fn a_killed_holder_leaves_nothing() {
 
     // One that is over, and one that is told to end.
     let holder = sandbox.start("plb on knee-h --for 200ms");
-    assert!(holder.end().1.contains("left alone again"));
+    assert!(holder.end().1.contains("labels are no longer written"));
     let holder = sandbox.start("plb on knee-h --for 60s");
     holder.signal(libc::SIGTERM);
-    assert!(holder.end().1.contains("left alone again"));
+    assert!(holder.end().1.contains("labels are no longer written"));
     assert_eq!((traffic_control(&sandbox.namespace, "knee-h"), sandbox.files()), before);
 }
 
@@ -264,7 +264,7 @@ fn what_a_process_holds_can_be_kept() {
     said.read_line(&mut first).unwrap();
     assert!(first.contains("for 1 s"), "{first}");
     let told = sandbox.knee_in(&pair.client, "plb on knee-c").done();
-    assert!(told.contains("what a process held until now is kept"), "{told}");
+    assert!(told.contains("kept permanently; so far a process held it"), "{told}");
     assert!(holder.wait().unwrap().success());
     let again = sandbox.knee_in(&pair.client, "plb on knee-c").done();
     assert!(again.contains("already"), "{again}");
@@ -374,7 +374,7 @@ fn a_device_that_moves_to_another_namespace_stays_kept_until_it_is_taken_away() 
             "" => sandbox.knee_in(&other, &format!("plb off {on}")).done(),
             all => sandbox.knee(all).done(),
         };
-        assert!(told.contains(on) && told.contains("left alone again"), "{told}");
+        assert!(told.contains(on) && told.contains("labels are no longer written"), "{told}");
         let shown = sandbox.knee("plb show").done();
         assert!(!shown.contains(on), "{shown}");
         assert_eq!(sandbox.files(), before);
@@ -389,11 +389,11 @@ fn a_file_system_of_pins_that_goes_is_named_with_the_way_out() {
     let umount = Command::new("umount").arg(sandbox.bpffs()).status().unwrap();
     assert!(umount.success());
     wait_until("the kernel drops it", || {
-        sandbox.knee("status").done().contains(&format!("{name}: loaded, but not registered"))
+        sandbox.knee("status").done().contains(&format!("{name}: loaded, but no longer registered"))
     });
     let status = sandbox.knee("status").done();
-    assert!(status.contains("its BPF file system went away"), "{status}");
-    assert!(!status.contains("a command was cut short"), "{status}");
+    assert!(status.contains("its pin is gone"), "{status}");
+    assert!(!status.contains("a command was interrupted"), "{status}");
     let told = sandbox.knee(&format!("unload {name}")).done();
     assert!(told.contains(&format!("{name}: unloaded")), "{told}");
     assert!(!sandbox.knee("status").done().contains(&name));
@@ -410,7 +410,7 @@ fn labels_that_cannot_be_looked_at_hide_nothing_else() {
     std::fs::create_dir_all(&wrong).unwrap();
     let status = sandbox.knee("status").done();
     assert!(status.contains(&format!("{name}: cubic")), "{status}");
-    assert!(status.contains("where labels are written there is not known"), "{status}");
+    assert!(status.contains("does not know the devices with labels there"), "{status}");
     assert!(status.contains("labels_at_devices/wrong"), "{status}");
     let answer = sandbox.knee("unload --all --json");
     assert_eq!(answer.code, Some(2), "{answer:?}");

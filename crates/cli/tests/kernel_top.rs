@@ -178,7 +178,7 @@ fn migrate_says_first_and_moves_then() {
     let summary = format!("moved 1 listeners from reno to {}, 0 skipped, 0 failed", loaded.name());
     assert_eq!(said.lines().last(), Some(summary.as_str()), "{said}");
     let said = done(&format!("{to_ours} --listeners --netns {servers}"));
-    assert_eq!(said, "no listeners of reno that fit\n");
+    assert_eq!(said, "no matching listeners of reno\n");
 
     let (_, error, code) = knee("migrate --from reno --to knee_o_nix");
     assert!(error.starts_with("knee: no algorithm named \"knee_o_nix\" is registered"), "{error}");

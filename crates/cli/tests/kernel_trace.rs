@@ -135,7 +135,7 @@ fn a_trace_replays_equal_and_a_changed_one_does_not() {
 
     let said = host.knee(&format!("replay {path} --cc cubic")).done();
     assert!(said.contains("    calls otherwise  call\n"), "{said}");
-    assert!(said.contains("dctcp has no pkts_acked, so cubic did not hear of it"), "{said}");
+    assert!(said.contains("dctcp has no pkts_acked, so cubic missed these calls"), "{said}");
 
     // A forger with a writer of his own is found by the replay, and shown in full.
     let (header, mut records) = read(&file);

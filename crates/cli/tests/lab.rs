@@ -159,7 +159,7 @@ fn ctrl_c_ends_a_lab_and_says_what_is_kept() {
     let output = AtWork::start(&scratch.path("out")).end(Signal::INT);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     let said = text(&output);
-    assert!(said.contains("stopped before a run had finished"), "{said}");
+    assert!(said.contains("stopped before a run finished"), "{said}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn several_flows_are_listed_to_choose_from() {
         assert!(stdout(&chosen).contains("\nconnect\n") || stdout(&chosen).contains(" connect\n"));
     }
     let unknown = knee(&folder, &["script", "--record", "run.toml", "--flow", "neither"]);
-    assert!(stderr(&unknown).contains("there is both"), "{}", stderr(&unknown));
+    assert!(stderr(&unknown).contains("the names are both"), "{}", stderr(&unknown));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_built_in_experiment_is_recorded_by_its_name() {
     let listed = knee(&folder, &["script", "--record", "incast"]);
     assert_eq!(listed.status.code(), Some(2));
     assert!(stdout(&listed).starts_with("  flow  name"), "{}", stdout(&listed));
-    assert!(stderr(&listed).contains("incast: there are "), "{}", stderr(&listed));
+    assert!(stderr(&listed).contains("incast: it has "), "{}", stderr(&listed));
 }
 
 #[test]

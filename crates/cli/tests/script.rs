@@ -62,10 +62,10 @@ fn what_cannot_be_asked_for_is_said() {
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         err
     };
-    assert_eq!(refused(&["empty"]), "knee: empty: there is no *.script in it\n");
-    let known = "knee: --linux 5.4: the simulator knows 6.1, 6.12, 6.18, and all of them\n";
+    assert_eq!(refused(&["empty"]), "knee: empty: it has no *.script\n");
+    let known = "knee: --linux 5.4: the simulator knows 6.1, 6.12, 6.18, or all\n";
     assert_eq!(refused(&["a.script", "--linux", "6.1,5.4"]), known);
-    assert_eq!(refused(&["a.script", "--hz", "99"]), "knee: --hz 99: it is 100, 250 or 1000\n");
+    assert_eq!(refused(&["a.script", "--hz", "99"]), "knee: --hz 99: must be 100, 250 or 1000\n");
     assert!(refused(&["a.script", "--on", "kernel", "--linux", "6.1"]).contains("simulator"));
     assert!(refused(&[".", "--pcap", "a.pcap"]).contains("--pcap takes one script"));
     assert!(refused(&["a.script", "--jobs", "0"]).contains("--jobs"));

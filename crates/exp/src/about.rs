@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::published::Published;
 use crate::stats::rounded;
-use crate::swept::Swept;
+use crate::sweep_result::SweepResult;
 
-/// Its words.
+/// Description of an experiment for the manifest.
 pub(crate) fn about(experiment: &Experiment) -> About {
     About {
         expect: experiment.expect.clone(),
@@ -34,7 +34,7 @@ pub(crate) fn axis(axis: &cases::Axis) -> Axis {
 }
 
 /// Every claim of a file, with the verdict on it.
-pub(crate) fn claims(experiment: &Experiment, swept: &Swept) -> Vec<manifest::Claim> {
+pub(crate) fn claims(experiment: &Experiment, swept: &SweepResult) -> Vec<manifest::Claim> {
     let judged = |claim: &Claim| {
         let judged = claim.judge(experiment, swept);
         manifest::Claim {

@@ -13,15 +13,15 @@ use crate::sizes::{self, Sizes};
 keys! {
     /// Transfers at random times, between random pairs, of random sizes.
     pub(crate) static KEYS: ArrivalKeys = "poisson" {
-        /// A distribution of sizes: one of ours, one size, or sizes with the share that is no larger.
+        /// Sizes: a built-in distribution, one size, or sizes with cumulative shares.
         sizes: Special = takes(sizes::takes).needed("web-search"),
-        /// How often: a share of the rates of `of`.
-        load: Key<Share> = usually("`arrivals_per_sec` says it").above("0 %").like("60 %"),
-        /// Links (`FROM-TO`), or hosts, of the links to which it is.
+        /// Load, as a share of the rates of `of`.
+        load: Key<Share> = usually("from `arrivals_per_sec`").above("0 %").like("60 %"),
+        /// Links (`FROM-TO`), or hosts for the links to them.
         of: Key<List<Text>> = like("switch-r"),
-        /// How often, instead.
-        arrivals_per_sec: Key<u64> = within(1, 1_000_000_000).usually("`load` says it"),
-        /// They begin from `start` to this.
+        /// Arrivals, instead of `load`.
+        arrivals_per_sec: Key<u64> = within(1, 1_000_000_000).usually("from `load`"),
+        /// Last start time.
         until: Key<Duration> = needed("1 s"),
     }
 }
@@ -56,7 +56,7 @@ impl Arrivals {
         (start, most): (Duration, u64),
     ) -> Result<Arrivals, Error> {
         if !from.iter().any(|from| to.iter().any(|to| from != to)) {
-            return Err(reader.error("to", "must name a host that \"from\" does not name"));
+            return Err(reader.error("to", "must name a host that is not in \"from\""));
         }
         let until = reader.read(&KEYS.until)?;
         if until <= start {
@@ -67,7 +67,8 @@ impl Arrivals {
         let arrivals = Arrivals { from, to, sizes, mean_gap, start, until };
         if arrivals.most() > most {
             let message = format!(
-                "gives up to {} flows, and at most {most} are allowed: let it end earlier, or lower the load",
+                "gives up to {} flows, but at most {most} are allowed: set an earlier until, or a \
+                    lower load",
                 arrivals.most()
             );
             return Err(reader.error(&KEYS.until, message));
@@ -133,7 +134,9 @@ fn read_mean_gap(
     let per_sec = reader.get(&KEYS.arrivals_per_sec)?;
     let gap_s = match (load, per_sec) {
         (Some(_), Some(_)) => {
-            return Err(reader.error(&KEYS.arrivals_per_sec, "has no meaning beside \"load\""));
+            return Err(
+                reader.error(&KEYS.arrivals_per_sec, "conflicts with \"load\": leave one out")
+            );
         }
         (None, None) => {
             return Err(reader.error(
@@ -143,7 +146,7 @@ fn read_mean_gap(
         }
         (None, Some(per_sec)) => {
             if reader.has(&KEYS.of) {
-                return Err(reader.error(&KEYS.of, "has no meaning without \"load\""));
+                return Err(reader.error(&KEYS.of, "needs \"load\""));
             }
             1.0 / per_sec as f64
         }

@@ -7,13 +7,13 @@ use crate::claim::{Claim, Interval, Judged, short};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::{Published, Stat};
-use crate::swept::{Summaries, Swept};
+use crate::sweep_result::{Summaries, SweepResult};
 use crate::table::{Align, Grid, Scale, wrapped};
 
 /// Everything, in the order of reading. `blessed` is the verdict that a claim of a name had, if it had one.
 pub fn show<'a>(
     experiment: &Experiment,
-    swept: &Swept,
+    swept: &SweepResult,
     blessed: &dyn Fn(&str) -> Option<&'a str>,
 ) -> String {
     let mut out = format!("{}\n", experiment.name);
@@ -35,7 +35,7 @@ pub fn show<'a>(
 fn rows<'a>(
     published: &'a Published,
     experiment: &'a Experiment,
-    swept: &'a Swept,
+    swept: &'a SweepResult,
 ) -> impl Iterator<Item = &'a Summaries> + 'a {
     swept.tables.iter().filter(move |row| {
         let labels = experiment.point_labels(&row.configuration);
@@ -48,7 +48,7 @@ fn rows<'a>(
     })
 }
 
-fn published(experiment: &Experiment, swept: &Swept) -> String {
+fn published(experiment: &Experiment, swept: &SweepResult) -> String {
     if experiment.published.is_empty() || !experiment.scale.is_one() {
         return String::new();
     }
@@ -86,8 +86,7 @@ fn published(experiment: &Experiment, swept: &Swept) -> String {
         let _ = writeln!(out, "{}", grid.render());
     }
     if left_out > 0 {
-        let _ =
-            writeln!(out, "  {left_out} of the published figures are of rows that were not run");
+        let _ = writeln!(out, "  {left_out} published figures belong to rows that were not run");
     }
     out
 }
@@ -116,7 +115,7 @@ fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>, is_quick: boo
     let line = format!("{}{scope}: {}{by}", verdict.to_uppercase(), claim.says);
     out.push_str(&wrapped(&line, "  "));
     if let Some(blessed) = blessed.filter(|blessed| *blessed != verdict) {
-        let _ = writeln!(out, "    NOT AS RECORDED: it was \"{blessed}\"");
+        let _ = writeln!(out, "    CHANGED: it was \"{blessed}\"");
     }
     for (check, judged) in claim.checks.iter().zip(&judged.checks) {
         let _ = writeln!(out, "    {:<9}  {}", judged.verdict.name(), check.says());
@@ -150,7 +149,7 @@ fn interval(Interval { value, low, high }: Interval, unit: &str) -> String {
 }
 
 /// A line of blocks for each case, over the first axis that varies; nothing where none does.
-fn blocks(experiment: &Experiment, swept: &Swept) -> String {
+fn blocks(experiment: &Experiment, swept: &SweepResult) -> String {
     let varied = |axis: &usize| experiment.axes[*axis].labels().len() > 1;
     let Some((subject, metric, stat, x)) = drawn(experiment, swept) else { return String::new() };
     let named = experiment.axes.iter().position(|axis| Some(&axis.path) == x.as_ref());
@@ -209,8 +208,11 @@ fn blocks(experiment: &Experiment, swept: &Swept) -> String {
     out
 }
 
-/// What is drawn: the first chart, or the first claim's figure, or the first published one.
-fn drawn(experiment: &Experiment, swept: &Swept) -> Option<(String, Metric, Stat, Option<String>)> {
+/// The figure to draw: the first chart, else the first claim's figure, else the first published one.
+fn drawn(
+    experiment: &Experiment,
+    swept: &SweepResult,
+) -> Option<(String, Metric, Stat, Option<String>)> {
     let of_chart = |chart: &Chart| {
         let x = Some(chart.x.clone()).filter(|x| x != CASE);
         (chart.subject.clone(), chart.metric, chart.stat, x)

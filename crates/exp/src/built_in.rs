@@ -15,11 +15,11 @@ const MOST_ALIKE: usize = 6;
 /// An experiment that the program has built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// Its folder: `published`, `examples` or `hosts`.
+    /// Folder: `published`, `examples` or `hosts`.
     pub group: &'static str,
-    /// Its file without `.toml`.
+    /// File name without `.toml`.
     pub name: &'static str,
-    /// Its file's text.
+    /// Text of the file.
     pub text: &'static str,
 }
 
@@ -35,23 +35,23 @@ impl BuiltIn {
     }
 }
 
-/// What a word of the command line means.
+/// Meaning of a word of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum Resolved<'a> {
     /// A file: that it can be read is not said yet.
     File(&'a Path),
     BuiltIn(BuiltIn),
 }
 
-impl Found<'_> {
+impl Resolved<'_> {
     /// Where it is, and its text.
     ///
     /// # Errors
     /// As [`Experiment::load`], of the file as such.
     pub fn read(&self) -> Result<(PathBuf, String), Error> {
         match self {
-            Found::File(path) => Ok((path.to_path_buf(), read_text(path)?)),
-            Found::BuiltIn(one) => Ok((one.path(), one.text.to_owned())),
+            Resolved::File(path) => Ok((path.to_path_buf(), read_text(path)?)),
+            Resolved::BuiltIn(one) => Ok((one.path(), one.text.to_owned())),
         }
     }
 
@@ -70,7 +70,7 @@ impl Found<'_> {
 ///
 /// # Errors
 /// [`Error::Input`] with the nearest names, if it is neither, and no path either that can be said to be missing.
-pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Found<'a>, Error> {
+pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Resolved<'a>, Error> {
     let text = word.to_string_lossy();
     let built_in = || {
         let is_it =
@@ -80,19 +80,19 @@ pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Found<'a>, Error> {
     let is_file = word.symlink_metadata().is_ok() && !word.is_dir();
     let is_path = text.contains('/') || text.ends_with(".toml") || text == "-";
     match (is_file, built_in()) {
-        (false, Some(one)) => Ok(Found::BuiltIn(one)),
+        (false, Some(one)) => Ok(Resolved::BuiltIn(one)),
         // In /tmp, say, anybody can leave a file for root's word to name.
         (true, Some(one)) if *word != one.path() => {
             check_own(word)?;
-            Ok(Found::File(word))
+            Ok(Resolved::File(word))
         }
-        _ if is_file || is_path || word.is_dir() => Ok(Found::File(word)),
+        _ if is_file || is_path || word.is_dir() => Ok(Resolved::File(word)),
         _ => Err(Error::input(
             Path::new(&format!("\"{}\"", shown(&text))),
             Origin::Nowhere,
             "",
             format!(
-                "no file, and no experiment that is built in (knee scenarios){}",
+                "neither a file nor a built-in experiment (knee scenarios){}",
                 near(&text, all)
             ),
         )),
@@ -105,7 +105,8 @@ fn check_own(word: &Path) -> Result<(), Error> {
         .map_err(|why| Error::unreadable(word, why))?;
     knee_files::trust::check_file(&file, word).map_err(|why| {
         let message = format!(
-            "names an experiment that is built in and a file here that others can have written ({why}): remove the file, or write ./{} if it is meant",
+            "is a built-in experiment, but also a file here that other users may have written \
+                ({why}): remove the file, or write ./{} to use it",
             shown(&word.to_string_lossy())
         );
         Error::input(word, Origin::Nowhere, "", message)
@@ -123,7 +124,7 @@ fn near(word: &str, all: &[BuiltIn]) -> String {
     let alike: Vec<&str> = names.iter().filter(alike).take(MOST_ALIKE).copied().collect();
     match alike.is_empty() {
         true => nearest,
-        false => format!("{nearest}; there are {}", alike.join(", ")),
+        false => format!("{nearest}; the names are {}", alike.join(", ")),
     }
 }
 
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn one_rule_says_what_a_word_means() {
         let is = |word: &str, at: usize| {
-            assert_eq!(find(Path::new(word), ALL).unwrap(), Found::BuiltIn(ALL[at]), "{word}");
+            assert_eq!(find(Path::new(word), ALL).unwrap(), Resolved::BuiltIn(ALL[at]), "{word}");
         };
         is("incast", 1);
         is("published/incast", 1);
@@ -155,14 +156,18 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let path = here.path().join("plb");
         // What is said of a path that is not there is said when it is read.
-        assert_eq!(find(&path, ALL).unwrap(), Found::File(&path));
+        assert_eq!(find(&path, ALL).unwrap(), Resolved::File(&path));
         for path in ["incast.toml", "./incast", "-", "."] {
-            assert_eq!(find(Path::new(path), ALL).unwrap(), Found::File(Path::new(path)), "{path}");
+            assert_eq!(
+                find(Path::new(path), ALL).unwrap(),
+                Resolved::File(Path::new(path)),
+                "{path}"
+            );
         }
         let why = find(Path::new("incats"), ALL).unwrap_err().to_string();
         assert!(why.contains("did you mean \"incast\"?"), "{why}");
         let why = find(Path::new("incast-of-many"), ALL).unwrap_err().to_string();
-        assert!(why.contains("there are incast, incast-19"), "{why}");
+        assert!(why.contains("the names are incast, incast-19"), "{why}");
         let why = find(Path::new("a\u{1b}"), ALL).unwrap_err().to_string();
         assert!(why.contains("knee scenarios") && !why.contains('\u{1b}'), "{why}");
     }

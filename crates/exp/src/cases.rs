@@ -15,7 +15,7 @@ pub(crate) const VARIED: &[&str] = &["network", "hosts", "traffic", "params", "s
 /// Keys that a case changes.
 pub(crate) static SET: Table = Table {
     name: "set",
-    says: "Keys that have another value, by their path: `\"hosts.tcp_ecn\" = 1`.",
+    says: "Other values for keys, by path: `\"hosts.tcp_ecn\" = 1`.",
     shape: || Shape::Any("paths of keys"),
 };
 
@@ -51,11 +51,11 @@ pub struct Configuration {
 /// One run of a sweep, as it is told apart from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunId {
-    /// Its number, from 0: configuration by configuration, repeats innermost.
+    /// Number of the run, from 0: by configuration, then by repeat.
     pub index: usize,
     /// Index of the configuration.
     pub configuration: usize,
-    /// Which repeat, from 0.
+    /// Repeat, from 0.
     pub repeat: u32,
     /// The seed that the simulator gets.
     pub seed: u64,
@@ -67,7 +67,7 @@ impl Case {
         Case { name: name.to_owned(), cc: None, wrong: None, set: Vec::new() }
     }
 
-    /// What it is: its algorithm, and the keys that it changes.
+    /// Description: the algorithm and the changed keys.
     pub fn words(&self) -> Vec<String> {
         let cc = self.cc.iter().map(|cc| format!("cc {}", cc.name()));
         cc.chain(self.set.iter().map(|(path, node)| format!("{path} = {}", node.show()))).collect()
@@ -95,7 +95,7 @@ impl Axis {
         }
     }
 
-    /// Its values as text.
+    /// Values as text.
     pub fn labels(&self) -> Vec<String> {
         self.values.iter().map(Node::label).collect()
     }
@@ -130,7 +130,7 @@ pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
     match values.len() {
         0 => Err("must have at least one value".into()),
         1..=MAX_AXIS => Ok(values),
-        n => Err(format!("must have at most {MAX_AXIS} values, not {n}")),
+        n => Err(format!("has {n} values, but at most {MAX_AXIS} are allowed")),
     }
 }
 

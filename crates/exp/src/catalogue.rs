@@ -31,7 +31,7 @@ keys! {
 keys! {
     /// A part of the catalogue.
     static SECTION: SectionKeys = "section" {
-        /// Stands above it.
+        /// Its title.
         title: Key<Text> = needed("DCTCP in Linux, 2014"),
         /// What was published.
         about: Key<Text> = needed("What was published."),
@@ -41,9 +41,9 @@ keys! {
 }
 
 keys! {
-    /// What was published and is not here.
+    /// A publication without an experiment here.
     static ABSENT: AbsentKeys = "absent" {
-        /// What it is.
+        /// Host or switch.
         title: Key<Text> = needed("CPU of internal pacing"),
         /// Where it was published.
         source: Key<Text> = needed("tcp: internal pacing"),
@@ -56,7 +56,7 @@ keys! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     pub title: String,
-    /// What was published, on what, what to know.
+    /// Description of the publication.
     pub about: String,
     /// Names of files, without `.toml`.
     pub experiments: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Absent {
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// Why not.
+    /// Reason.
     pub why: String,
 }
 
@@ -77,7 +77,7 @@ pub struct Absent {
 pub struct Library {
     /// In the order of a report.
     pub sections: Vec<Section>,
-    /// What cannot be rerun.
+    /// Publications that cannot be re-run.
     pub absent: Vec<Absent>,
     /// Files that the catalogue does not list: a test refuses them, a command goes on without them.
     pub unlisted: Vec<String>,
@@ -119,7 +119,7 @@ impl Library {
                     return Err(section.error(&SECTION.experiments, why).into());
                 }
                 if seen.contains(name) {
-                    let why = format!("lists \"{name}\" again: each stands in one section");
+                    let why = format!("lists \"{name}\" twice: list it in one section only");
                     return Err(section.error(&SECTION.experiments, why).into());
                 }
                 seen.push(name);
@@ -155,13 +155,13 @@ impl Library {
             let others = match self.sections.iter_mut().find(|section| section.title == OTHERS) {
                 Some(others) => others,
                 None => {
-                    let about = "Files that the command line names.".to_owned();
+                    let about = "Files of the command line.".to_owned();
                     self.sections.push(Section {
                         title: OTHERS.to_owned(),
                         about,
                         experiments: Vec::new(),
                     });
-                    self.sections.last_mut().expect("it was just put there")
+                    self.sections.last_mut().expect("pushed above")
                 }
             };
             others.experiments.push(name.clone());
@@ -179,7 +179,7 @@ impl Library {
         self.files.get(name).map(String::as_str)
     }
 
-    /// What was blessed of an experiment's part of the quick set.
+    /// Golden text of an experiment's part of the quick set.
     pub fn golden(&self, name: &str) -> Option<&str> {
         self.golden.get(name).map(String::as_str)
     }

@@ -25,9 +25,7 @@ pub(crate) fn read_cc(
 ) -> Result<Option<Cc>, Error> {
     let Some(name) = reader.text(name_key)? else {
         return match reader.has(params_key) {
-            true => {
-                Err(reader.error(params_key, format!("needs {:?} beside it", name_key.as_ref())))
-            }
+            true => Err(reader.error(params_key, format!("needs {:?} too", name_key.as_ref()))),
             false => Ok(None),
         };
     };
@@ -36,7 +34,7 @@ pub(crate) fn read_cc(
         .map_err(|why| why.of(|first| reader.error(name_key, first)))?;
     if let Some(params) = reader.child(params_key)? {
         if cc.is_kernels_own {
-            let why = "has no meaning for the kernel's own, which takes no parameters from a file";
+            let why = "does not apply to the kernel's own algorithm: leave it out, or use knee's";
             return Err(reader.error(params_key, why));
         }
         for (name, node) in params.entries() {
@@ -47,7 +45,7 @@ pub(crate) fn read_cc(
     Ok(Some(cc))
 }
 
-/// What is wrong with the name of an algorithm: a sentence, and below it what a compiler said.
+/// Error of an algorithm's name: a sentence, then the compiler's output.
 pub(crate) struct NoAlgorithm(String);
 
 impl NoAlgorithm {
@@ -85,14 +83,12 @@ fn algorithm_named(
     })
 }
 
-/// Of an algorithm whose file is in the clone that this is run in, and came there after the build.
+/// Advice for an algorithm whose file is in the current clone, but newer than this build.
 pub(crate) fn not_built(name: &str) -> Option<String> {
     let root = knee_algo::template::clone_root(Path::new("."))?;
     let file = format!("algorithms/{name}.c");
     root.join(&file).is_file().then(|| {
-        format!(
-            "{file} is not in this binary: make build, or --cc {file} from the root of the clone"
-        )
+        format!("this knee lacks {file}: run make build, or use --cc {file} in the root of the clone")
     })
 }
 

@@ -8,19 +8,19 @@ use crate::metric::Metric;
 use crate::published::{STATS, Stat};
 use crate::scenario::Scenario;
 
-/// What stands on the x axis if it is not a varied path.
+/// Name of the x axis of cases.
 pub const CASE: &str = "case";
 
 /// One chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Above it.
+    /// Title of the chart.
     pub title: String,
     /// Traffic entry or link.
     pub subject: String,
-    /// What is drawn of it.
+    /// Metric of the subject.
     pub metric: Metric,
-    /// Which statistic of that.
+    /// Statistic of the metric.
     pub stat: Stat,
     /// A varied path, or [`CASE`]; lines or groups are the cases.
     pub x: String,
@@ -30,19 +30,19 @@ pub struct Chart {
 }
 
 keys! {
-    /// What a report draws; without any, one chart for each metric that the table shows.
+    /// A chart of a report. Default: one per metric of the table.
     pub(crate) static KEYS: ChartKeys = "chart" {
-        /// Stands above it.
+        /// Its title.
         title: Key<Text> = needed("Completion of short transfers"),
         /// A traffic entry or a link.
         subject: Key<Text> = needed("short"),
-        /// What is drawn of it: docs/results.md.
+        /// Its metric: docs/results.md.
         metric: Key<Text> = needed("completion"),
-        /// Which statistic of that.
+        /// Statistic of the metric.
         stat: Choice<Stat> = of(STATS).or("mean"),
-        /// A varied key, or `"case"`.
+        /// The x axis: a varied key, or `"case"`.
         x: Key<Text> = usually("the first key with more than one value"),
-        /// Whether the y axis is logarithmic.
+        /// Logarithmic y axis.
         log: Key<bool> = or(false),
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn check_measured(
     for chart in charts {
         let Some(metrics) = scenario.measured_of(&chart.subject) else {
             let subject = chart.subject.escape_debug();
-            let why = format!("\"{subject}\" is no traffic entry and no recorded link");
+            let why = format!("\"{subject}\" is neither a traffic entry nor a recorded link");
             return Err(wrong(chart.origin, "chart.subject".into(), why));
         };
         if !metrics.contains(&chart.metric) {

@@ -49,9 +49,8 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
     }
     let without = seen.into_iter().filter(|(_, (is_input, _))| !is_input);
     let Some((name, _)) = without.min_by_key(|(_, (_, at))| *at) else { return Ok(()) };
-    let message = format!(
-        "must name hosts or switches with a cable to the switch of this port, and \"{name}\" has none"
-    );
+    let message =
+        format!("must name hosts or switches linked to the switch of this port: \"{name}\" is not");
     let mut path = reader.key("second");
     let mut origin = reader.origin();
     for (key, node) in reader.entries() {
@@ -86,8 +85,7 @@ fn names(node: &Node) -> Vec<String> {
     expand_all(&texts).unwrap_or_default()
 }
 
-/// What results call a link's queue, or one of the queues that it consists of, or memory that queues share, whose numbers come
-/// after those of links.
+/// Name in results of a link's queue, of a part of it, or of shared memory, whose numbers follow those of links.
 pub(crate) fn queue_name(network: &Network, link: LinkId, part: Option<u32>) -> Option<String> {
     let index = link as usize;
     let Some(link) = network.links.get(index) else {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
 use knee_results::{Cell, ResultFile, quoted, rows, write_row};
-use knee_run::Ran;
+use knee_run::RunResult;
 use knee_run::outcome::{Outcome, Validity};
 use knee_run::spec::{Run, Traffic};
 
@@ -25,7 +25,7 @@ pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
     let mut line = file.header(experiment.columns.iter().map(|column| column.name.as_str()));
     match file {
         ResultFile::Queue => {
-            let cut: usize = untold(experiment).iter().map(|name| name.len() + 1).sum();
+            let cut: usize = unreported_columns(experiment).iter().map(|name| name.len() + 1).sum();
             line.truncate(line.len() - cut);
         }
         ResultFile::FlowSample => {
@@ -40,7 +40,7 @@ pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
 }
 
 /// Columns that `queues.csv` ends before, where flow control cannot stop any link.
-fn untold(experiment: &Experiment) -> &'static [&'static str] {
+fn unreported_columns(experiment: &Experiment) -> &'static [&'static str] {
     let columns = ResultFile::Queue.columns();
     let pause = columns.iter().position(|name| *name == rows::Queue::pause_frames);
     let told = pause.filter(|_| !experiment.has_flow_control).unwrap_or(columns.len());
@@ -75,7 +75,7 @@ pub(crate) type Rows = Vec<(ResultFile, String)>;
 
 /// A run that is done.
 pub(crate) struct Done<'a> {
-    pub(crate) ran: &'a Ran,
+    pub(crate) ran: &'a RunResult,
     /// How often it was tried.
     pub(crate) attempts: u32,
     pub(crate) measured: &'a [Measured],
@@ -275,7 +275,7 @@ impl Writer<'_> {
     }
 
     fn queues(&self) -> String {
-        let told = ResultFile::Queue.columns().len() - untold(self.experiment).len();
+        let told = ResultFile::Queue.columns().len() - unreported_columns(self.experiment).len();
         let mut out = String::new();
         for queue in &self.outcome.queues {
             let row = rows::Queue {

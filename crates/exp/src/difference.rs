@@ -12,7 +12,7 @@ pub const TOLERANCE: f64 = 0.05;
 /// An interval with a half-width above this share decides nothing.
 pub const INDECISIVE: f64 = 0.15;
 
-/// What the numbers say.
+/// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the rule.
@@ -24,8 +24,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Of a difference of means. `scale` is what shares are of; `half_width` is half the 95 % interval of the
-    /// difference, `None` where there is none to have.
+    /// Verdict on a difference of means. `scale` is the base of shares; `half_width` is half the 95 % interval of the difference,
+    /// if known.
     pub fn of(difference: f64, half_width: Option<f64>, scale: f64, tolerance: f64) -> Verdict {
         let half = half_width.unwrap_or(0.0);
         // Equal to within rounding of the tables (six digits).
@@ -39,8 +39,8 @@ impl Verdict {
         }
     }
 
-    /// Of the 95 % interval of a difference of shares, which is fine below the tolerance in percentage
-    /// points, or if it holds 0.
+    /// Verdict on a difference of shares, from its 95 % interval. It agrees below the tolerance in percentage points, or if the
+    /// interval holds 0.
     pub fn of_shares(difference: f64, (low, high): (f64, f64), tolerance: f64) -> Verdict {
         let is_fine = difference.abs() < tolerance || (low <= 0.0 && high >= 0.0);
         match (is_fine, (high - low) / 2.0 > INDECISIVE) {
@@ -63,14 +63,14 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of run-level values; `None` without any.
+    /// Sample of one value per run; `None` without any.
     pub fn of(values: &[f64]) -> Option<Sample> {
         let mean = mean(values)?;
         Some(Sample { n: values.len(), mean, sd: sd(values).unwrap_or(0.0) })
     }
 
-    /// Of which only the mean of `n` runs is known: given the spread of `other`, and at least that of
-    /// events that come by chance (the square root of their number), lest none in ours mean certainty.
+    /// Sample with only a mean of `n` runs. It takes the spread of `other`, but at least that of random events (the square root
+    /// of their number), so that zero events do not mean certainty.
     pub fn with_spread_of(n: usize, mean: f64, other: Sample) -> Sample {
         Sample { n, mean, sd: other.sd.max(mean.abs().sqrt()) }
     }
@@ -154,7 +154,7 @@ pub fn paired_half_width(differences: &[f64]) -> Option<f64> {
 /// How many of how many, in runs of several each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Share {
-    /// Of each run: hits and trials.
+    /// Hits and trials per run.
     pub runs: Vec<(f64, f64)>,
 }
 

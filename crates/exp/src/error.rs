@@ -16,9 +16,9 @@ pub enum Error {
     /// A file or directory could not be read or written.
     Io {
         path: PathBuf,
-        /// What was tried, as "cannot write".
+        /// The failed action, as "cannot write".
         action: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A results directory cannot be read.
@@ -118,7 +118,7 @@ impl From<knee_results::Error> for Error {
 pub struct Refusal {
     /// Why, in one sentence of the back end.
     pub why: String,
-    /// Which rows, in words; empty: all of them.
+    /// Affected rows, in words; empty: all.
     pub of: String,
 }
 

@@ -28,7 +28,7 @@ use crate::published::{self, Published, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
 use crate::scale::Scale;
-use crate::scenario::{Asked, RUN, RunKeys, SampleKeys, Scenario};
+use crate::scenario::{MemoryInputs, RUN, RunKeys, SampleKeys, Scenario};
 use crate::traffic;
 
 /// No experiment file is longer than this.
@@ -43,63 +43,64 @@ const TEXT_PER_THING: usize = 16;
 keys! {
     /// An experiment: one question to a network, its hosts and its traffic.
     pub(crate) static TOP: TopKeys = "experiment" {
-        /// What the file asks; it heads the tables.
+        /// The question; heads the tables.
         question: Key<Text>,
-        /// The answer expected.
+        /// The expected answer.
         expect: Key<Text>,
-        /// Where the experiment comes from.
+        /// Source of the experiment.
         source: Key<Text>,
-        /// What was not stated there, and what was chosen.
+        /// Choices that the source does not state.
         notes: Key<Text>,
-        /// Figures that others reported, shown beside ours.
+        /// Published figures.
         published: Below = list(&published::PublishedKeys::TABLE),
-        /// What is said of it, as checks.
+        /// Claims, as checks.
         claim: Below = list(&claim::ClaimKeys::TABLE),
-        /// What of it belongs to the quick set.
+        /// The quick set.
         quick: Below = table(&quick::QuickKeys::TABLE),
-        /// What a report draws.
+        /// Charts of a report.
         chart: Below = list(&chart::ChartKeys::TABLE),
-        /// Who is joined to whom by what.
+        /// Hosts, switches and links.
         network: Below = table(&network::TABLE).needed(),
-        /// What every host is.
+        /// Settings of all hosts.
         hosts: Below = table(&network::HOSTS_TABLE),
-        /// What some hosts are, where they differ.
+        /// Settings of some hosts.
         host: Below = list(&network::HOST_TABLE),
-        /// Who sends what to whom, and when.
+        /// The traffic.
         traffic: Below = list(&traffic::TABLE).needed(),
-        /// What is compared.
+        /// Cases to compare.
         case: Below = list(&CaseKeys::TABLE),
-        /// Algorithms to compare, each a case of its own name.
+        /// Algorithms to compare, one case each.
         cc: Key<List<Text>>,
-        /// What files of algorithms are compiled with.
+        /// Compiler options for algorithm files.
         module: Below = table(&modules::ModuleKeys::TABLE),
-        /// What is varied.
+        /// Varied keys.
         vary: Below = table(&VARY),
-        /// How long and how often.
+        /// Duration and repeats.
         run: Below = table(&RunKeys::TABLE).needed(),
-        /// Periods of time series.
+        /// Sampling periods.
         sample: Below = table(&SampleKeys::TABLE),
     }
 }
 
 keys! {
-    /// One of the things compared, run at every combination of the values in `[vary]`.
+    /// A case to compare. It runs at every combination of `[vary]`.
     static CASE: CaseKeys = "case" {
-        /// It stands in paths and columns.
+        /// Name in paths and columns.
         name: Key<Name> = needed("dctcp"),
-        /// Its algorithm, or the file of a Linux module.
+        /// Algorithm, or file of a Linux module.
         cc: Key<Text> = usually("that of each traffic entry"),
-        /// Parameters of it.
+        /// Its parameters.
         params: Below = table(&PARAMS),
-        /// Other keys that it changes.
+        /// Changed keys.
         set: Below = table(&SET),
     }
 }
 
 static VARY: keys::Table = keys::Table {
     name: "vary",
-    says: "What is varied: `\"traffic.short.size\" = [\"10 kB\", \"800 kB\"]`, `\"params.shift_g\" = \"3..5\"`.",
-    shape: || Shape::Any("paths of keys; values are lists, or ranges as `\"2..64 times 2 pkts\"`"),
+    says: "Varied keys: `\"traffic.short.size\" = [\"10 kB\", \"800 kB\"]`, `\"params.shift_g\" = \
+        \"3..5\"`.",
+    shape: || Shape::Any("paths of keys. Values are lists, or ranges as `\"2..64 times 2 pkts\"`"),
 };
 
 /// The file as schema and page show it.
@@ -109,7 +110,7 @@ pub const FILE: schema::File = schema::File {
     filled_in: &["network", "hosts", "host", "traffic", "run", "sample"],
 };
 
-/// What the command line changes.
+/// Changes of the command line to a file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// Names of cases or algorithms to compare, in place of the file's; empty: the file's.
@@ -124,9 +125,9 @@ pub struct Overrides {
     pub scale: Scale,
     /// Only what the file's `[quick]` names of it, if it has that; the rest of this comes after.
     pub quick: bool,
-    /// What a run may take of memory, bytes, in place of [`MOST_BYTES`].
+    /// Memory limit of a run, bytes, instead of [`MOST_BYTES`].
     pub memory_bytes: Option<u64>,
-    /// What files of algorithms are compiled with, beside what the file says.
+    /// Compiler options for algorithm files, added to the file's.
     pub modules: module::Options,
 }
 
@@ -145,21 +146,21 @@ pub struct Experiment {
     pub expect: Option<String>,
     /// Where it comes from.
     pub source: Option<String>,
-    /// What was not stated there, and what was chosen.
+    /// Choices that the source does not state.
     pub notes: Option<String>,
     /// Figures that others published.
     pub published: Vec<Published>,
-    /// What is said of it, with checks.
+    /// Claims, with checks.
     pub claims: Vec<Claim>,
-    /// What of it belongs to the quick set, if anything.
+    /// Its part in the quick set.
     pub quick: Option<Quick>,
     /// Whether this is that part alone.
     pub is_quick: bool,
-    /// What a report draws of it.
+    /// Charts of a report.
     pub charts: Vec<Chart>,
-    /// What is compared.
+    /// Cases to compare.
     pub cases: Vec<Case>,
-    /// What is varied.
+    /// Varied keys.
     pub axes: Vec<Axis>,
     /// How tables show it.
     pub(crate) columns: Vec<Column>,
@@ -170,13 +171,13 @@ pub struct Experiment {
     pub seed: u64,
     /// How its runs differ from what the file says.
     pub scale: Scale,
-    /// What was asked for in place of what the file says.
+    /// Changes of the command line to the file.
     pub asked: Overrides,
     /// Algorithms of its flows, each once; this and what follows is of the rows that are checked.
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, each once.
     pub modules: Vec<&'static Algorithm>,
-    /// What the row that takes most of it takes of memory.
+    /// Memory of the row that needs most.
     pub memory: Memory,
     /// Whether a network of it has flow control, which results then tell of.
     pub(crate) has_flow_control: bool,
@@ -205,8 +206,7 @@ impl Experiment {
     pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
         let mut root = knee_file::parse(path, text)?;
         if root.table().is_none_or(Vec::is_empty) {
-            let message =
-                "says nothing: an experiment has at least [network], [[traffic]] and [run]";
+            let message = "is empty: an experiment needs [network], [[traffic]] and [run]";
             return Err(Error::input(path, Origin::Nowhere, "", message));
         }
         let set = parse_set(path, &overrides.set)?;
@@ -360,7 +360,7 @@ impl Experiment {
                 let subject = published.subject.escape_debug();
                 return wrong(
                     "subject",
-                    format!("\"{subject}\" is no traffic entry and no recorded link"),
+                    format!("\"{subject}\" is neither a traffic entry nor a recorded link"),
                 );
             };
             if !metrics.contains(&published.metric) {
@@ -463,7 +463,7 @@ impl Experiment {
             put(&mut root, path, path, node)?;
         }
         let labels = self.point_labels(configuration).iter().map(String::len).sum::<usize>();
-        let asked = Asked {
+        let asked = MemoryInputs {
             most_bytes: self.asked.memory_bytes.unwrap_or(MOST_BYTES),
             // With its number, the repeat's and commas.
             label_bytes: (case.name.len() + labels + 2 * self.axes.len() + 16) as u64,
@@ -516,7 +516,7 @@ impl Experiment {
         words
     }
 
-    /// What kind of network it has, as its file calls it.
+    /// Topology, as the file names it.
     pub fn topology(&self) -> Option<&str> {
         self.root.get("network")?.get("topology")?.text()
     }
@@ -604,7 +604,9 @@ fn apply_set(
         }
         if key.split('.').next() == Some("vary") {
             return Err(wrong(
-                "is set by the varied key itself, as in traffic.short.size='[\"1 kB\"]'".into(),
+                "is the path of [vary]: set the varied key itself, as in traffic.short.size='[\"1 \
+                    kB\"]'"
+                    .into(),
             ));
         }
         root.set(&key, &node).map_err(wrong)?;
@@ -676,7 +678,7 @@ fn cross(
             path,
             Origin::Nowhere,
             "",
-            format!("asks for {n} {what}, and at most {most} are allowed"),
+            format!("has {n} {what}, but at most {most} are allowed"),
         ))
     };
     if points > MAX_CONFIGURATIONS {
@@ -706,7 +708,7 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
     let mut cases: Vec<Case> = Vec::new();
     if let Some(names) = root.texts(&TOP.cc)? {
         if root.has(&TOP.case) {
-            return Err(root.error(&TOP.cc, "stands beside [[case]]: give one of the two"));
+            return Err(root.error(&TOP.cc, "conflicts with [[case]]: leave one out"));
         }
         for name in names {
             let folder = root.file().parent().unwrap_or(Path::new(""));
@@ -735,7 +737,7 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
             for (path, node) in table.entries() {
                 varied_path(path).map_err(|why| table.error(path, why))?;
                 if path.starts_with("params.") {
-                    return Err(table.error(path, "belongs in params = { ... } of the case"));
+                    return Err(table.error(path, "belongs to params = { ... } of the case"));
                 }
                 set.push((path.to_owned(), node.clone()));
             }

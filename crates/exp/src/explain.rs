@@ -33,14 +33,15 @@ pub fn explain<'a>(
     }
     let _ = write!(out, "\nset-up\n{}", set_up(experiment)?);
     if let Some(notes) = &experiment.notes {
-        let _ = write!(out, "\nwhat was not stated, and what was chosen\n{}", wrapped(notes, "  "));
+        let _ =
+            write!(out, "\nnot stated in the source, and chosen here\n{}", wrapped(notes, "  "));
     }
     if !experiment.published.is_empty() {
         let _ = write!(out, "\npublished\n{}\n", published(experiment));
     }
     if !experiment.claims.is_empty() {
         out.push_str(match experiment.quick {
-            Some(_) => "\nclaims, with their verdicts in the quick set, which has fewer runs\n",
+            Some(_) => "\nclaims, with verdicts of the quick set, which has fewer runs\n",
             None => "\nclaims\n",
         });
         for claim in &experiment.claims {
@@ -48,7 +49,7 @@ pub fn explain<'a>(
             let verdict = match (blessed(&claim.name), &claim.cannot) {
                 (Some(verdict), _) => verdict,
                 (None, Some(_)) => "cannot be decided",
-                (None, None) => "no verdict is kept",
+                (None, None) => "no verdict recorded",
             };
             out.push_str(&wrapped(
                 &format!("{}: {}{by}", verdict.to_uppercase(), claim.says),
@@ -136,7 +137,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         .filter_map(|key| Some(format!("{key} {}", plain(first.get(&format!("run.{key}"))?))))
         .collect();
     let words = format!(
-        "each row {} times, seed {}; {}",
+        "{} runs of each row, seed {}; {}",
         experiment.repeat,
         experiment.seed,
         run.join(", ")
@@ -144,7 +145,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     out.push_str(&wrapped(&words, "  "));
     let (checked, rows) = (experiment.checked_rows(), experiment.configurations.len());
     if checked < rows {
-        let words = format!("{checked} of {rows} rows are checked; knee run --check checks all");
+        let words = format!("{checked} of {rows} rows were checked; knee run --check checks all");
         out.push_str(&wrapped(&words, "  "));
     }
     if experiment.memory.is_large() {

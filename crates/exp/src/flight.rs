@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use knee_run::spec::Run;
-use knee_run::{Ask, BackEnd, Ran, back_end};
+use knee_run::{BackEnd, RunOptions, RunResult, back_end};
 
 use crate::cases::RunId;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::scenario::Scenario;
 
-/// Which calls are recorded, and where to.
+/// Selection and target of recorded calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     /// Name of the traffic entry.
@@ -36,7 +36,7 @@ impl Recording {
         id: RunId,
         run: &Run,
         (back_end, stop): (&dyn BackEnd, &AtomicBool),
-    ) -> Result<(Ran, String), Error> {
+    ) -> Result<(RunResult, String), Error> {
         let row = experiment.describe(&experiment.configurations[id.configuration]);
         let failed =
             |source| Error::Simulation { file: experiment.path.clone(), run: row.clone(), source };
@@ -45,7 +45,7 @@ impl Recording {
         let group = group.ok_or_else(|| {
             let names: Vec<String> = scenario.groups().into_iter().map(|(name, _)| name).collect();
             let there = names.join(", ");
-            refused(format!("no traffic \"{}\" to trace; there is {there}", self.entry))
+            refused(format!("no traffic \"{}\" to trace; the names are {there}", self.entry))
         })? as u32;
         if !run.flows.iter().any(|flow| flow.group == group) {
             return Err(refused(format!("\"{}\" has no connections to trace", self.entry)));
@@ -55,7 +55,7 @@ impl Recording {
         let name = format!("{}-run-{}.flight", self.entry, id.index);
         let path = (self.partial)(&self.dir, &name, &self.mark);
         let recording = Some(back_end::Recording { group, path: &path, about: &about });
-        let ask = Ask { stop, captures: None, recording };
+        let ask = RunOptions { stop, captures: None, recording };
         let ran = back_end.run(run, &ask).map_err(|why| match why {
             knee_run::Error::File { source, .. } => {
                 let source = std::io::Error::new(source.kind(), source);

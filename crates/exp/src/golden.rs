@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use crate::claim::{Claim, Interval};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
-use crate::swept::Swept;
+use crate::sweep_result::SweepResult;
 
 /// The text of an experiment.
-pub fn summary(experiment: &Experiment, swept: &Swept) -> String {
+pub fn summary(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = format!(
         "{}: {} of each row, seed {}\n",
         experiment.name,
@@ -58,7 +58,7 @@ pub fn summary(experiment: &Experiment, swept: &Swept) -> String {
     out
 }
 
-fn of_claim(claim: &Claim, experiment: &Experiment, swept: &Swept) -> String {
+fn of_claim(claim: &Claim, experiment: &Experiment, swept: &SweepResult) -> String {
     let judged = claim.judge(experiment, swept);
     let mut out = format!("\nclaim {}: {}\n", claim.name, judged.verdict.name());
     for (check, judged) in claim.checks.iter().zip(&judged.checks) {
@@ -78,7 +78,7 @@ fn interval(Interval { value, low, high }: Interval) -> String {
     }
 }
 
-/// What claims, published figures and charts are about; nothing: then it is what tables show.
+/// Metrics of claims, published figures and charts; without any, those of tables.
 fn wanted(experiment: &Experiment) -> Vec<(&str, Metric)> {
     let of_claims = experiment.claims.iter().flat_map(|claim| &claim.checks).flat_map(|check| {
         let other = check.other.iter().map(|(_, term)| term);
@@ -110,8 +110,7 @@ pub fn verdicts(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| line.strip_prefix("claim ")?.split_once(": "))
 }
 
-/// What differs between two texts, for people: claims whose verdicts differ, then lines that one of them lacks, with the row
-/// that they are of. Empty: nothing.
+/// Differences of two texts: changed verdicts, then lines that one text lacks, with their row. Empty: none.
 pub fn difference(before: &str, after: &str) -> String {
     const MOST: usize = 40;
     let mut out = String::new();
@@ -122,7 +121,7 @@ pub fn difference(before: &str, after: &str) -> String {
                 let _ = writeln!(out, "claim {claim}: {was} before, {is} now");
             }
             None => {
-                let _ = writeln!(out, "claim {claim}: {was} before, gone now");
+                let _ = writeln!(out, "claim {claim}: {was} before, missing now");
             }
         }
     }

@@ -7,7 +7,7 @@ use knee_run::spec::Run;
 use crate::metric::{Measured, Metric, Window};
 use Metric as M;
 
-/// What marks cost hosts: how much is merged, how often it is answered, the CPU time of both ends.
+/// Cost of marks for hosts: packets per merge, ACKs, and CPU time of both ends.
 pub(crate) fn measure_receiving(
     measured: &mut Measured,
     flows: &[&FlowOutcome],
@@ -98,7 +98,7 @@ pub(crate) fn measure_samples(
     }
 }
 
-/// What flows of a limited rate hand to their devices a second, from the first connect to the end of the run.
+/// Packets per second that rate-limited flows hand to devices, from the first connect to the end of the run.
 pub(crate) fn measure_sending(
     measured: &mut Measured,
     run: &Run,
@@ -142,9 +142,8 @@ struct Sums {
     shown_ns: u64,
 }
 
-/// What a kernel that measured RTTs in ticks, as Linux did up to 3.14, shows of a smoothed RTT. It took each RTT as the
-/// difference of two readings of the tick counter, at least 1, which is right on average from one tick on, and kept
-/// eighths of a tick.
+/// Smoothed RTT as shown by a kernel that measures in ticks (Linux up to 3.14). It subtracts two readings of the tick counter, at
+/// least 1, and keeps eighths of a tick. The average is right from one tick on.
 fn shown(srtt: Duration, hz: u32) -> Duration {
     let eighth_ps = PS_PER_S / u64::from(hz) / 8;
     Duration::from_ps((srtt.ps() / eighth_ps).max(8) * eighth_ps)

@@ -88,7 +88,7 @@ pub mod scale;
 mod scenario;
 mod sizes;
 pub mod stats;
-pub mod swept;
+pub mod sweep_result;
 mod switches;
 pub mod table;
 mod traffic;

@@ -15,7 +15,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// Of this library, and so of the whole program.
+    /// Build of this library, and so of the whole program.
     pub const fn this() -> Build {
         Build { version: env!("CARGO_PKG_VERSION"), commit: option_env!("KNEE_COMMIT") }
     }

@@ -166,8 +166,7 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
     }
 }
 
-/// What the sending hosts of these connections counted, if nothing else sends there: then a host's count
-/// is theirs. Both ends of an exchange send.
+/// Counters of the sending hosts of these connections, if no other traffic sends there. Both ends of an exchange send.
 fn hosts_of_their_own<'a>(
     run: &Run,
     outcome: &'a Outcome,
@@ -191,7 +190,7 @@ fn hosts_of_their_own<'a>(
     hosts.iter().map(count).collect()
 }
 
-/// What the receiving hosts of these transfers counted, if nothing else sends there, so that a host's count is theirs.
+/// Counters of the receiving hosts of these transfers, if no other traffic arrives there.
 fn receivers_of_their_own<'a>(
     run: &Run,
     outcome: &'a Outcome,

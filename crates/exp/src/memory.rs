@@ -5,19 +5,19 @@
 
 use knee_file::units::{Quantity, Size};
 
-/// What a run may take unless somebody allows more.
+/// Default memory limit of a run, bytes.
 pub const MOST_BYTES: u64 = 4 << 30;
 /// From here on it is worth a line.
 const LARGE_BYTES: u64 = 500_000_000;
 
-/// What a row of an experiment takes, or the most of all rows.
+/// Memory of a row, or of the row that needs most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// A run of it while it goes on.
     pub run_bytes: u64,
-    /// What is kept of all its runs until the last is done.
+    /// Memory of all runs' values until the last run ends, bytes.
     pub kept_bytes: u64,
-    /// What takes most of that, in words.
+    /// Largest part, in words.
     pub most: String,
 }
 
@@ -44,10 +44,10 @@ impl Memory {
 
     /// As `up to 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
     pub fn words(&self) -> String {
-        format!("up to {} of memory a run, most of it for {}", shown(self.bytes()), self.most)
+        format!("up to {} of memory per run, mostly for {}", shown(self.bytes()), self.most)
     }
 
-    /// What does the same with less; empty: nothing that is known.
+    /// An alternative that needs less memory; empty: none known.
     pub(crate) fn other_way(&self) -> &'static str {
         match self.most.contains("sample.flows") {
             // Whoever samples each microsecond wants to see each call.

@@ -29,7 +29,7 @@ impl SizeClass {
         if classes.len() > 1 { classes } else { Vec::new() }
     }
 
-    /// What it is called as a part of a traffic entry.
+    /// Name as a part of a traffic entry.
     pub(crate) fn subject(self, entry: &str) -> String {
         format!("{entry}/{}", self.name)
     }
@@ -39,7 +39,7 @@ impl SizeClass {
     }
 }
 
-/// What one run measured of one traffic entry or queue.
+/// Values of one run for one traffic entry or queue.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The traffic entry's name, or the link's.
@@ -47,8 +47,7 @@ pub struct Measured {
     pub kind: Kind,
     /// Values of each metric, in the order of [`Kind::metrics`]; none where it was not measured.
     pub values: Vec<(Metric, Samples)>,
-    /// Of the times of transfers and exchanges, those that waited for a retransmission timer: they are a
-    /// mode of their own.
+    /// Times of transfers and exchanges that waited for a retransmission timer, kept as a separate mode.
     pub late: Vec<(Metric, Samples)>,
     /// From here on a time is late.
     late_from: Duration,

@@ -11,21 +11,21 @@ use knee_file::{Error, Reader, keys};
 keys! {
     /// What the files of algorithms are compiled with.
     pub(crate) static MODULE: ModuleKeys = "module" {
-        /// Macros, each `NAME` or `NAME=VALUE`.
+        /// Macros: `NAME` or `NAME=VALUE`.
         define: Key<List<Text>>,
-        /// Folders of headers, as seen from the experiment's file.
+        /// Header folders, relative to the experiment's file.
         include: Key<List<Text>>,
-        /// The release of Linux whose interface they are written for, as `4.19`.
-        linux: Key<Text> = usually("6.12, or 6.1 for a file that compiles with that alone"),
-        /// Whose kernels they are written for: `linux`, or `v3`, those of google/bbr v3 and of L4S.
-        api: Key<Text> = usually("that of the names which a file uses"),
+        /// Linux release of their API, as `4.19`.
+        linux: Key<Text> = usually("6.12, or 6.1 if only that compiles"),
+        /// Their API: `linux`, or `v3` (google/bbr v3 and L4S).
+        api: Key<Text> = usually("by the names that a file uses"),
     }
 }
 
 /// Those of each experiment file that has been read. Files are read again for each run, by which time others may have been read.
 static OF_FILES: Mutex<Option<HashMap<PathBuf, Options>>> = Mutex::new(None);
 
-/// What a table says.
+/// Reads the table.
 pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
     let Some(reader) = reader else { return Ok(Options::default()) };
     let reader = reader.only(&[&MODULE])?;

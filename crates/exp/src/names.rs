@@ -16,7 +16,7 @@ pub(crate) fn expand_all(texts: &[&str]) -> Result<Vec<String>, String> {
     let counts = texts.iter().map(|text| count(text)).collect::<Result<Vec<_>, _>>()?;
     let all = counts.iter().fold(0, |all: u64, count| all.saturating_add(*count));
     if all > MAX_HOSTS {
-        return Err(format!("must name at most {MAX_HOSTS} in all, not {all}"));
+        return Err(format!("must give at most {MAX_HOSTS} hosts, not {all}"));
     }
     let mut names = Vec::with_capacity(all as usize);
     for text in texts {
@@ -66,7 +66,7 @@ fn ranges<'a>(mut first: &'a str, mut last: &'a str) -> Option<Vec<(&'a str, u32
     (!all.is_empty()).then_some(all)
 }
 
-/// What stands before the first number of a name, that number, and what follows.
+/// Splits a name at its first number: prefix, number, suffix.
 fn split_number(name: &str) -> Option<(&str, u32, &str)> {
     let start = name.find(|c: char| c.is_ascii_digit())?;
     let (prefix, rest) = name.split_at(start);

@@ -25,7 +25,7 @@ use crate::receiving;
 use crate::switches;
 use serde_json::Value as Json;
 
-/// Of a socket.
+/// Largest buffer of a socket, bytes.
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
 /// More than any kernel charges a packet beside its payload.
 const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
@@ -34,7 +34,7 @@ const MAX_FABRIC_CABLES: u64 = 50_000;
 /// The table `[network]`.
 pub(crate) static TABLE: Table = Table {
     name: "network",
-    says: "Hosts, switches, and the cables between them.",
+    says: "Hosts, switches and links.",
     shape: || {
         let keys = |&(word, topology)| (word, entries(&keys_of(topology)));
         Shape::By("topology", TOPOLOGIES.iter().map(keys).collect())
@@ -44,7 +44,7 @@ pub(crate) static TABLE: Table = Table {
 keys! {
     /// A network of any kind.
     static ANY: AnyKeys = "any" {
-        /// What it looks like, and so what its hosts are called.
+        /// Shape of the network; gives the names of hosts.
         topology: Choice<Topology> = of(TOPOLOGIES).needed("many-to-one"),
     }
 }
@@ -52,25 +52,25 @@ keys! {
 keys! {
     /// Hosts `s1`.. and `r`.
     static MANY_TO_ONE: ManyToOneKeys = "many-to-one" {
-        /// Hosts that send, `s1` and so on.
+        /// Senders `s1`, `s2`, ...
         senders: Key<u64> = or(1).within(1, MAX_HOSTS),
-        /// The cable from each sender to the switch.
+        /// Sender to switch.
         access: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable from the switch to `r`.
+        /// Switch to `r`.
         bottleneck: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable from the switch to each sender.
-        r#return: Below = table(&CableKeys::TABLE).usually("no rate and no delay"),
+        /// Switch to sender.
+        r#return: Below = table(&CableKeys::TABLE).usually("infinite rate, no delay"),
     }
 }
 
 keys! {
     /// Hosts `h1`.. around `switch`.
     static STAR: StarKeys = "star" {
-        /// Hosts, `h1` and so on.
+        /// Hosts `h1`, `h2`, ...
         hosts: Key<u64> = or(2).within(2, MAX_HOSTS),
-        /// The cable from each host to its switch.
+        /// Host to switch.
         up: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable from the switch to each host.
+        /// Switch to host.
         down: Below = table(&CableKeys::TABLE).needed(),
     }
 }
@@ -78,17 +78,17 @@ keys! {
 keys! {
     /// Hosts `s1`.. and `r1`.. on either side of `left` and `right`.
     static DUMBBELL: DumbbellKeys = "dumbbell" {
-        /// Hosts on the left, `s1` and so on.
+        /// Left hosts `s1`, `s2`, ...
         senders: Key<u64> = or(1).within(1, MAX_HOSTS),
-        /// Hosts on the right, `r1` and so on.
+        /// Right hosts `r1`, `r2`, ...
         receivers: Key<u64> = usually("`senders`").within(1, MAX_HOSTS),
-        /// The cable between hosts and their switch, both ways.
+        /// Host and switch, both ways.
         access: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable between the switches, left to right.
+        /// Between switches, left to right.
         bottleneck: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable between the switches, right to left.
+        /// Between switches, right to left.
         back: Below = table(&CableKeys::TABLE).usually("`bottleneck`, without its losses"),
-        /// The cable of hosts on the right, both ways.
+        /// Right host and switch, both ways.
         receiver_access: Below = table(&CableKeys::TABLE).usually("`access`"),
     }
 }
@@ -96,17 +96,17 @@ keys! {
 keys! {
     /// Hosts `h0.0`.. (leaf, host) below `leaf0`.. and `spine0`...
     static LEAF_SPINE: LeafSpineKeys = "leaf-spine" {
-        /// Switches with hosts, `leaf0` and so on.
+        /// Switches `leaf0`, `leaf1`, ...
         leaves: Key<u64> = or(2).within(1, 1000),
-        /// Switches above them, `spine0` and so on.
+        /// Switches `spine0`, `spine1`, ...
         spines: Key<u64> = or(2).within(1, 1000),
-        /// Hosts of each leaf.
+        /// Hosts per leaf.
         hosts_per_leaf: Key<u64> = or(2).within(1, 1000),
-        /// The cable from each host to its switch.
+        /// Host to switch.
         up: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable from the switch to each host.
+        /// Switch to host.
         down: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable between leaves and spines, either way.
+        /// Leaf and spine, both ways.
         fabric: Below = table(&CableKeys::TABLE).needed(),
     }
 }
@@ -116,20 +116,20 @@ keys! {
     static PARKING_LOT: ParkingLotKeys = "parking-lot" {
         /// Bottlenecks in a row.
         hops: Key<u64> = or(2).within(1, 1000),
-        /// Hosts at either end, `s1` and `r1` and so on.
+        /// Hosts per end: `s1`, ... and `r1`, ...
         through: Key<u64> = or(1).within(1, MAX_HOSTS),
-        /// Hosts on either side of each hop, `x1.1` and `y1.1` and so on.
+        /// Hosts per side of each hop: `x1.1`, ... and `y1.1`, ...
         cross: Key<u64> = or(1).within(0, MAX_HOSTS),
-        /// The cable between hosts and their switch, both ways.
+        /// Host and switch, both ways.
         access: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable of each hop, from `switch1` to `switch2` and so on.
+        /// Each hop, forward.
         bottleneck: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable of each hop, the other way.
+        /// Each hop, backward.
         back: Below = table(&CableKeys::TABLE).usually("`bottleneck`, without its losses"),
     }
 }
 
-/// Which keys `[network]` has, in the order in which messages list them.
+/// Keys of `[network]`, in the order of messages.
 fn keys_of(topology: Topology) -> [&'static dyn Keys; 3] {
     let own: &dyn Keys = match topology {
         Topology::ManyToOne => &MANY_TO_ONE,
@@ -302,12 +302,14 @@ impl NetworkSpec {
         let links = &self.network.links;
         let rate = |link: &Link| {
             let name = &link.name;
-            link.rate.map(Rate::bps).ok_or_else(|| format!("must have a rate, and {name} has none"))
+            link.rate
+                .map(Rate::bps)
+                .ok_or_else(|| format!("must name links with a rate: {name} has none"))
         };
         if let Some(link) = links.iter().find(|link| link.name == text) {
             return rate(link);
         }
-        let hosts = self.hosts_named(text).map_err(|why| format!("{why}; a link will do too"))?;
+        let hosts = self.hosts_named(text).map_err(|why| format!("{why}, or a link"))?;
         links.iter().filter(|link| hosts.contains(&link.to)).map(rate).sum()
     }
 
@@ -321,7 +323,7 @@ impl NetworkSpec {
             };
             let shown: String = name.chars().take(40).collect();
             format!(
-                "must name hosts of this network ({}), and there is no \"{shown}\"",
+                "must name hosts of this network ({}): \"{shown}\" does not exist",
                 named.join(", ")
             )
         })
@@ -331,69 +333,69 @@ impl NetworkSpec {
 // ---- hosts ----
 
 keys! {
-    /// What TCP of a host is.
+    /// TCP settings of a host.
     static HOST: HostKeys = "host" {
-        /// The Linux whose TCP it is.
+        /// Linux version of the TCP.
         linux: Choice<LinuxVersion> = of(&LinuxVersion::NAMED).or("6.1"),
-        /// Ticks of its clock in a second: 100, 250, 300 or 1000.
+        /// Ticks per second: 100, 250, 300 or 1000.
         hz: Key<u32> = within(100, 1000),
-        /// Its clock when the run begins, in ticks.
+        /// Jiffies at the start of a run.
         jiffies_at_start: Key<u64> = within(0, u32::MAX as u64).only_on("sim, lab"),
-        /// Whether it speaks IPv6; all hosts do, or none.
+        /// Use IPv6, on all hosts or none.
         ipv6: Key<bool> = only_on("sim, lab"),
-        /// The sysctl: 0: no ECN; 1: asked for and granted; 2: granted.
+        /// Sysctl. 0: no ECN; 1: request and accept; 2: accept.
         tcp_ecn: Key<u32> = within(0, 2),
-        /// Whether its routes have the feature ecn_low, of kernels with BBR version 3: marks mean a shallow threshold. For modules of the API v3.
+        /// Route feature ecn_low of kernels with BBRv3, for modules of API v3.
         ecn_low: Key<bool> = only_on("sim"),
-        /// The sysctl: whether it connects without ECN once its SYN with it is lost.
+        /// Sysctl: retry a lost ECN SYN without ECN.
         tcp_ecn_fallback: Key<bool>,
-        /// Whether SYNs and SYN-ACKs of algorithms that need ECN carry ECT; before Linux 3.18 they did not.
+        /// ECT on SYN and SYN-ACK if the algorithm needs ECN; `false` before Linux 3.18.
         syn_ect: Key<bool>,
-        /// The largest IP packet; the same on all hosts.
+        /// Largest IP packet; the same on all hosts.
         mtu: Key<Size> = at_least("576 B").at_most("65535 B").like("1500 B"),
-        /// The window that a connection begins with.
+        /// Initial window.
         initial_cwnd: Key<Pkts>,
-        /// The least retransmission timeout.
+        /// Minimum retransmission timeout.
         rto_min: Key<Duration> = at_least("1 us").like("200 ms"),
-        /// The sysctl: whether the window shrinks while nothing is sent.
+        /// Sysctl: reduce cwnd after idle time.
         slow_start_after_idle: Key<bool>,
-        /// The sysctl: selective acknowledgements.
+        /// Sysctl: selective acknowledgements.
         sack: Key<bool>,
-        /// Segments that the device cuts of one packet; 1: offloads off.
+        /// Segments per TSO packet; 1: offloads off.
         gso_max_segs: Key<u32> = within(1, 65_535),
-        /// Packets of a flow that arrive within this merge.
+        /// GRO merges packets of a flow within this time.
         gro_window: Key<Duration> = only_on("sim, lab"),
-        /// What a socket may have below it, of TCP small queues: from 4 packets of the MTU to 1 GiB.
+        /// Limit of TCP small queues: 4 MTU to 1 GiB.
         limit_output: Key<Size>,
-        /// What the kernel charges a packet beside its payload, at most 64 KiB.
+        /// truesize of a packet minus payload, at most 64 KiB.
         skb_overhead: Key<Size>,
-        /// What the kernel keeps for headers when it plans a receive buffer.
+        /// The kernel's MAX_TCP_HEADER.
         max_tcp_header: Key<Size> = at_least("128 B").at_most("512 B").like("320 B"),
-        /// The RTT without queues, told to algorithms that ask for it.
-        base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("they are told none"),
-        /// Whether an fq paces, in the place of TCP's own timer.
+        /// RTT without queues, for algorithms that use it.
+        base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("none"),
+        /// Pace with fq instead of TCP's timer.
         fq: Key<bool>,
-        /// Whether this fq counts headers when it paces, as before Linux 4.20.
+        /// fq counts headers, as before Linux 4.20.
         fq_counts_headers: Key<bool> = only_on("sim"),
-        /// The sysctl: bursts grow on paths whose RTT is below 2^this us; 0: not.
+        /// Sysctl: larger bursts below an RTT of 2^this us; 0: off.
         tso_rtt_log: Key<u32> = within(0, 31),
-        /// The receive buffer at first: this, and the four sizes below, from 4 packets of the MTU to 1 GiB.
+        /// Initial receive buffer. All four sizes: 4 MTU to 1 GiB.
         rcvbuf_initial: Key<Size>,
-        /// What it may grow to.
+        /// Its maximum.
         rcvbuf_max: Key<Size>,
-        /// The send buffer at first.
+        /// Initial send buffer.
         sndbuf_initial: Key<Size>,
-        /// What it may grow to.
+        /// Its maximum.
         sndbuf_max: Key<Size> = usually("no limit"),
-        /// Defects of older kernels that it has: docs/tcp.md.
+        /// Defects of older kernels: docs/tcp.md.
         defects: Special = takes(defects).usually("none").only_on("sim"),
     }
 }
 
 keys! {
-    /// Which hosts a `[[host]]` is of; the rest is as in `[hosts]`, which says what it leaves out.
+    /// Hosts of a `[[host]]`; missing keys are as in `[hosts]`.
     static SOME: SomeKeys = "some" {
-        /// The hosts: a name, or a range as `s1..s3`.
+        /// A host, or a range as `s1..s3`.
         hosts: Key<Text> = needed("r"),
     }
 }
@@ -401,7 +403,7 @@ keys! {
 /// The table `[hosts]`, with what its keys are of Linux 6.1 where it does not say.
 pub(crate) static HOSTS_TABLE: Table = Table {
     name: "hosts",
-    says: "What every host is. Defaults are those of `linux = \"6.1\"`.",
+    says: "Settings of all hosts. Defaults are those of `linux = \"6.1\"`.",
     shape: || {
         let entries = entries(&[&HOST, &receiving::KEYS]);
         Shape::Keys(with_defaults(entries, &Node::nothing(), Hosts::read_table))
@@ -411,7 +413,7 @@ pub(crate) static HOSTS_TABLE: Table = Table {
 /// Each table `[[host]]`.
 pub(crate) static HOST_TABLE: Table = Table {
     name: "host",
-    says: "What some hosts are, where they differ from `[hosts]`.",
+    says: "Settings of some hosts that differ from `[hosts]`.",
     shape: || {
         let mut entries = entries(&[&SOME, &HOST, &receiving::KEYS]);
         entries.iter_mut().skip(1).for_each(|entry| entry.default = "as in `hosts`".to_owned());
@@ -514,7 +516,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         skb_overhead_bytes: match bytes(&HOST.skb_overhead, base.skb_overhead_bytes)? {
             overhead @ ..=MAX_OVERHEAD_BYTES => overhead,
             _ => {
-                let why = "must be at most 64 KiB, as in \"1216 B\": it is beside the payload";
+                let why = "must be at most 64 KiB, as in \"1216 B\": payload does not count";
                 return Err(reader.error(&HOST.skb_overhead, why));
             }
         },
@@ -540,9 +542,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
 /// Only where there is an fq.
 fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Error> {
     if reader.has(&HOST.fq_counts_headers) && !reader.get_or(&HOST.fq, base.fq)? {
-        return Err(
-            reader.error(&HOST.fq_counts_headers, "has no effect without fq = true beside it")
-        );
+        return Err(reader.error(&HOST.fq_counts_headers, "needs fq = true"));
     }
     reader.get_or(&HOST.fq_counts_headers, base.fq_counts_headers)
 }
@@ -594,27 +594,26 @@ struct Cables<'r, 'a> {
 }
 
 keys! {
-    /// What joins two nodes, one way, with the queue of its sending end.
+    /// A link in one direction, with the sender's queue.
     pub(crate) static CABLE: CableKeys = "cable" {
-        /// What it carries in a second. Without it there is neither serialisation nor queue, only the delay.
+        /// Rate. Without it: only delay, no queue.
         rate: Key<Rate>,
-        /// Makes it a token bucket of this depth, as Linux's tbf; packets are full ones.
-        burst: Key<Burst> = usually("a packet arrives when its last bit has"),
-        /// Bytes beside each frame that take time and no room in the queue, of full and small packets alike: `24 B` is Ethernet's
-        /// preamble, FCS and gap.
+        /// Depth of a token bucket, as tbf, in full packets.
+        burst: Key<Burst> = usually("none"),
+        /// Bytes per frame on the wire, not in the queue: `24 B` is Ethernet's preamble, FCS and gap.
         overhead: Key<Overhead> = usually("none").only_on("sim, lab, vkernel"),
-        /// Propagation.
+        /// Propagation delay.
         delay: Key<Duration> = or(Duration::ZERO),
-        /// More delay, drawn for each packet from 0 to this; may reorder.
+        /// Random extra delay per packet, 0 to this; may reorder.
         jitter: Key<Duration> = or(Duration::ZERO),
-        /// Packets lost at random, before the queue.
+        /// Random loss before the queue.
         loss: Key<Share> = or(Share(0.0)),
-        /// What each draw loses: a packet, or all segments that a socket handed down at once.
+        /// Unit of loss: a packet, or a burst of one socket.
         loss_per: Choice<bool> = of(&[("packet", false), ("burst", true)]).or("packet"),
-        /// The queue of its sending end; a switch must have one.
-        queue: Below = table(&crate::queues::TABLE).usually("of a host: all waits"),
-        /// Whether results have its queue.
-        record: Key<bool> = usually("of the bottleneck, and of ports to hosts that receive"),
+        /// Queue of the sending end.
+        queue: Below = table(&crate::queues::TABLE).usually("unlimited at hosts; required at switches"),
+        /// Record the queue.
+        record: Key<bool> = usually("true for the bottleneck and ports to receivers"),
     }
 }
 
@@ -649,7 +648,7 @@ impl Cables<'_, '_> {
                 CABLE.record.as_ref(),
             ] {
                 if reader.has(key) {
-                    return Err(reader.error(key, "has no meaning without a rate beside it"));
+                    return Err(reader.error(key, "needs a rate"));
                 }
             }
         }
@@ -689,7 +688,7 @@ impl Cables<'_, '_> {
         if burst_bytes < self.frame_bytes {
             return Err(reader.error(
                 &CABLE.burst,
-                format!("must hold one full packet ({} B), or none ever passes", self.frame_bytes),
+                format!("must hold one full packet ({} B)", self.frame_bytes),
             ));
         }
         Ok(Serialisation::TokenBucket { burst_bytes })
@@ -699,7 +698,7 @@ impl Cables<'_, '_> {
 /// Whether losses take whole bursts; only where there are any.
 fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
     if reader.has(&CABLE.loss_per) && !reader.has(&CABLE.loss) {
-        return Err(reader.error(&CABLE.loss_per, "has no effect without loss beside it"));
+        return Err(reader.error(&CABLE.loss_per, "needs loss"));
     }
     reader.choose(&CABLE.loss_per)
 }
@@ -803,12 +802,12 @@ fn leaf_spine(
     let per_leaf = reader.read(&LEAF_SPINE.hosts_per_leaf)?;
     if leaves * per_leaf > MAX_HOSTS {
         let message =
-            format!("must leave at most {MAX_HOSTS} hosts in all, not {}", leaves * per_leaf);
+            format!("must give at most {MAX_HOSTS} hosts in all, not {}", leaves * per_leaf);
         return Err(reader.error(&LEAF_SPINE.hosts_per_leaf, message));
     }
     if leaves * spines > MAX_FABRIC_CABLES {
         let message = format!(
-            "must leave at most {MAX_FABRIC_CABLES} cables between leaves and spines, not {}",
+            "must give at most {MAX_FABRIC_CABLES} links between leaves and spines, not {}",
             leaves * spines
         );
         return Err(reader.error(&LEAF_SPINE.spines, message));
@@ -840,7 +839,7 @@ fn parking_lot(
     let cross = reader.read(&PARKING_LOT.cross)?;
     let count = 2 * (through + hops * cross);
     if count > MAX_HOSTS {
-        let message = format!("must leave at most {MAX_HOSTS} hosts in all, not {count}");
+        let message = format!("gives {count} hosts, but at most {MAX_HOSTS} are allowed");
         return Err(reader.error(&PARKING_LOT.cross, message));
     }
     let access = cables.need(&PARKING_LOT.access, End::Host, false)?;

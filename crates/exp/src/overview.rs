@@ -2,21 +2,21 @@
 
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
-use crate::swept::{Subject, Summaries, Swept};
+use crate::sweep_result::{Subject, Summaries, SweepResult};
 use crate::table::{self, Align, Grid, Scale, Varied};
 
 /// With more rows than these the tables of each traffic entry and queue do not stand on a screen any more.
 const MOST_ROWS: usize = 24;
-/// What a line has room for beside the varied values.
+/// Columns per line besides the varied values.
 const MOST_COLUMNS: usize = 9;
-/// Of one traffic entry or queue.
+/// Columns of one traffic entry or queue.
 const MOST_OF_ONE: usize = 4;
 
 /// Notes on single rows below a table of many.
 const MOST_NOTES: usize = 6;
 
 /// Everything, as [`table::render`] has it; of many rows one table in all, a line for each row.
-pub fn render(experiment: &Experiment, swept: &Swept) -> String {
+pub fn render(experiment: &Experiment, swept: &SweepResult) -> String {
     match swept.tables.len() > MOST_ROWS {
         false => table::render(experiment, swept),
         true => table::around(experiment, swept, &means(experiment, swept), MOST_NOTES),
@@ -30,7 +30,7 @@ struct Column {
 }
 
 /// The table, with a sentence on what it leaves out.
-fn means(experiment: &Experiment, swept: &Swept) -> String {
+fn means(experiment: &Experiment, swept: &SweepResult) -> String {
     let (columns, left_out) = columns(experiment, swept);
     let varied = Varied::of(experiment);
     let mut grid = Grid::default();
@@ -60,8 +60,8 @@ fn means(experiment: &Experiment, swept: &Swept) -> String {
     }
     let more = match left_out {
         0 => String::new(),
-        1 => " and a metric more".to_owned(),
-        n => format!(" and {n} metrics more"),
+        1 => " and one more metric".to_owned(),
+        n => format!(" and {n} more metrics"),
     };
     format!(
         "\nmeans of {} rows; spread, percentiles{more}: --tables all, summary.csv\n\n{}\n",
@@ -74,8 +74,8 @@ fn named<'a>(summaries: &'a Summaries, name: &str) -> Option<&'a Subject> {
     summaries.subjects.iter().find(|subject| subject.name == name)
 }
 
-/// What the lines show, and how many metrics of the tables they have no room for.
-fn columns(experiment: &Experiment, swept: &Swept) -> (Vec<Column>, usize) {
+/// Columns of the lines, and the number of metrics without room.
+fn columns(experiment: &Experiment, swept: &SweepResult) -> (Vec<Column>, usize) {
     let mut columns = Vec::new();
     let mut left_out = 0;
     let (queues, traffic): (Vec<_>, Vec<_>) = table::subjects(swept)

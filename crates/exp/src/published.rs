@@ -13,9 +13,9 @@ use crate::stats::Summary;
 pub struct Published {
     /// Traffic entry or link.
     pub subject: String,
-    /// What was measured.
+    /// Metric of the figure.
     pub metric: Metric,
-    /// Which statistic of it.
+    /// Statistic of the metric.
     pub stat: Stat,
     /// Cases that it stands beside.
     pub cases: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Published {
     pub value: f64,
     /// As it was printed.
     pub text: String,
-    /// What to know of it.
+    /// A note.
     pub note: Option<String>,
     /// Where it was written.
     pub(crate) origin: Origin,
@@ -84,31 +84,28 @@ impl Stat {
 }
 
 keys! {
-    /// A figure that somebody else reported, shown beside ours.
+    /// A published figure, compared with ours.
     pub(crate) static KEYS: PublishedKeys = "published" {
         /// A traffic entry or a link.
         subject: Key<Text> = needed("short"),
-        /// What was measured of it: docs/results.md.
+        /// Its metric: docs/results.md.
         metric: Key<Text> = needed("completion"),
-        /// Which statistic of that.
+        /// Statistic of the metric.
         stat: Choice<Stat> = of(STATS).or("mean"),
-        /// Cases that it stands beside.
+        /// Cases to compare it with.
         case: Key<List<Text>> = needed("dctcp"),
-        /// Varied values that it belongs to.
+        /// Its varied values.
         at: Below = table(&AT),
-        /// The figure, with its unit.
+        /// The figure, with unit.
         value: Key<Text> = needed("33.7 ms"),
-        /// What to know of it.
+        /// A note.
         note: Key<Text>,
     }
 }
 
 /// Values of varied keys.
-pub(crate) static AT: Table = Table {
-    name: "at",
-    says: "Values of varied keys.",
-    shape: || Shape::Any("paths that `[vary]` has"),
-};
+pub(crate) static AT: Table =
+    Table { name: "at", says: "Values of varied keys.", shape: || Shape::Any("paths of `[vary]`") };
 
 pub(crate) fn read_published(
     root: &Reader<'_>,
@@ -139,7 +136,7 @@ fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Publis
     if let Some(table) = reader.child(&KEYS.at)? {
         for (path, node) in table.entries() {
             let Some(axis) = axes.iter().find(|axis| axis.path == path) else {
-                return Err(table.error(path, "must be a key that [vary] varies"));
+                return Err(table.error(path, "must be a key of [vary]"));
             };
             let (value, labels) = (node.label(), axis.labels());
             if !labels.contains(&value) {

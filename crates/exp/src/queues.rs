@@ -14,7 +14,7 @@ use knee_queue::{
 use crate::classes::MAX_DSCP;
 use crate::names::expand_all;
 
-/// Of a class or a weight: more is a mistake.
+/// Limits of classes and weights.
 const MAX_CLASSES: usize = 64;
 const MAX_WEIGHT: u32 = 1_000_000;
 /// Inputs of a port's second buffer: each port of a network has a list of its own.
@@ -27,7 +27,8 @@ const SHOWN_RATE: &str = "1 Gbps";
 /// A table `queue`.
 pub(crate) static TABLE: Table = Table {
     name: "queue",
-    says: "A discipline and its settings: docs/queues.md. Defaults are those at 1 Gbps with an MTU of 1500.",
+    says: "A queue discipline and its settings: docs/queues.md. Defaults are for 1 Gbps and an MTU \
+        of 1500.",
     shape: || {
         let rate = Rate::parse(SHOWN_RATE).ok();
         let place = rate.map(|rate| PortProperties {
@@ -38,7 +39,7 @@ pub(crate) static TABLE: Table = Table {
         let all = place.map(QueueConfig::each).unwrap_or_default();
         let kinds: Vec<&'static str> = all.iter().map(QueueConfig::kind).collect();
         let variants = all.iter().map(|queue| {
-            let kind = Entry::new("kind", "The discipline.", keys::words(kinds.iter().copied()));
+            let kind = Entry::new("kind", "Discipline.", keys::words(kinds.iter().copied()));
             (queue.kind(), std::iter::once(kind.needed()).chain(described(queue)).collect())
         });
         Shape::By("kind", variants.collect())
@@ -73,7 +74,7 @@ pub(crate) fn read_queue(reader: &Reader<'_>, place: PortProperties) -> Result<Q
 struct Read<'a, 'r> {
     reader: &'a Reader<'r>,
     place: PortProperties,
-    /// Of the key that was needed last.
+    /// Example of the last required key.
     example: &'static str,
     failed: Option<Error>,
 }
@@ -167,7 +168,7 @@ impl Read<'_, '_> {
     fn holds_a_packet(&self, key: &str, bytes: u64) -> Result<(), Error> {
         let full = self.place.frame_bytes;
         if bytes < u64::from(full) {
-            let why = format!("must hold one full packet ({full} B), or none ever passes");
+            let why = format!("must hold one full packet ({full} B)");
             return Err(self.reader.error(key, why));
         }
         Ok(())
@@ -183,7 +184,7 @@ fn sizes(allowed: &RangeInclusive<u32>) -> String {
     format!("must be {sizes}, as in \"1514 B\"")
 }
 
-/// What schema and page say of the keys of a queue.
+/// Schema entries of a queue's keys.
 fn described(queue: &QueueConfig) -> Vec<Entry> {
     let mut all = Describing::default();
     queue.clone().settings_mut().fields(&mut all);
@@ -201,7 +202,7 @@ fn described(queue: &QueueConfig) -> Vec<Entry> {
 #[derive(Default)]
 struct Describing {
     entries: Vec<Entry>,
-    /// Of the key that comes next.
+    /// Description of the next key.
     says: &'static str,
     is_needed: bool,
     /// Gives flags and words another value, so that other keys are shown.
@@ -280,7 +281,7 @@ fn read_classes(reader: &Reader<'_>, place: PortProperties) -> Result<Vec<ClassC
     for (number, reader) in (1..).zip(&readers) {
         let class = read_class(reader, number, all_strict, place)?;
         if classes.iter().any(|prior| prior.name == class.name) {
-            let message = format!("must differ from that of another class (\"{}\")", class.name);
+            let message = format!("must differ from the other classes' names (\"{}\")", class.name);
             return Err(reader.error(&CLASS.name, message));
         }
         classes.push(class);
@@ -289,19 +290,19 @@ fn read_classes(reader: &Reader<'_>, place: PortProperties) -> Result<Vec<ClassC
 }
 
 keys! {
-    /// One of the queues of `kind = "classes"`.
+    /// A queue of `kind = "classes"`.
     static CLASS: ClassKeys = "class" {
-        /// What results call it.
+        /// Name in results.
         name: Key<Name> = usually("its number, from 1").like("ect"),
-        /// Packets with one of these DSCPs.
+        /// Packets with these DSCPs.
         dscp: Key<List<u64>> = within(0, MAX_DSCP).usually("any"),
-        /// Of them, only pure ACKs.
+        /// Only pure ACKs.
         acks: Key<bool> = or(false),
-        /// Of them, only packets of up to this length.
+        /// Only packets up to this length.
         up_to: Key<Size> = usually("any"),
-        /// Its share beside other classes with weights.
+        /// DRR weight.
         weight: Key<u32> = or(1).within(1, MAX_WEIGHT as u64),
-        /// Whether it goes before all that come after it.
+        /// Strict priority over later classes.
         strict: Key<bool> = or(false),
         /// Its queue.
         queue: Below = table(&TABLE).needed(),
@@ -324,12 +325,13 @@ fn read_class(
     let dscps = dscps.map(|dscps| Condition::set_of(dscps.into_iter().map(|dscp| dscp as u8)));
     let acks = reader.has(&CLASS.acks) && reader.read(&CLASS.acks)?;
     if all_strict && reader.has(&CLASS.strict) {
-        let message = "has no meaning beside service = \"strict\", which says it of all classes";
+        let message =
+            "conflicts with service = \"strict\", which applies to all classes: leave one out";
         return Err(reader.error(&CLASS.strict, message));
     }
     let is_strict = all_strict || (reader.has(&CLASS.strict) && reader.read(&CLASS.strict)?);
     if is_strict && reader.has(&CLASS.weight) {
-        let message = "has no meaning for a class that is served strictly";
+        let message = "conflicts with strict priority: leave one out";
         return Err(reader.error(&CLASS.weight, message));
     }
     let service = match is_strict {

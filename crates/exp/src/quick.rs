@@ -11,9 +11,9 @@ use crate::published::AT;
 pub struct Quick {
     /// In place of `run.repeat`.
     pub repeat: Option<u32>,
-    /// Of the cases, these; empty: all.
+    /// Cases of the quick set; empty: all.
     pub cases: Vec<String>,
-    /// Of the values of these axes, these; the others keep theirs.
+    /// Values of these axes; other axes keep theirs.
     pub(crate) vary: Table,
     /// Keys that have another value. It is another experiment then.
     pub(crate) set: Table,
@@ -25,22 +25,22 @@ impl Quick {
         self.set.iter().map(|(path, _)| path.as_str())
     }
 
-    /// What it sets, in the way of the command line.
+    /// Its settings, as overrides of the command line.
     pub(crate) fn overrides(&self) -> impl Iterator<Item = (String, Node)> + '_ {
         self.set.iter().chain(&self.vary).cloned()
     }
 }
 
 keys! {
-    /// What of the experiment belongs to the quick set of `knee reproduce`; without this table, nothing.
+    /// The experiment's part in the quick set of `knee reproduce`. Without this table: none.
     pub(crate) static KEYS: QuickKeys = "quick" {
-        /// In place of `run.repeat`.
+        /// Replaces `run.repeat`.
         repeat: Key<u32> = within(1, MAX_RUNS as u64),
-        /// These cases only.
+        /// Only these cases.
         case: Key<List<Text>> = usually("all"),
-        /// Some of the values of `[vary]`.
+        /// Only these values of `[vary]`.
         vary: Below = table(&AT),
-        /// Keys with another value, as a last resort: it is another experiment then.
+        /// Changed keys. A last resort, since they change the experiment.
         set: Below = table(&SET),
     }
 }
@@ -63,7 +63,7 @@ pub(crate) fn read_quick(
     if let Some(table) = reader.child(&KEYS.vary)? {
         for (path, node) in table.entries() {
             let Some(axis) = axes.iter().find(|axis| axis.path == path) else {
-                return Err(table.error(path, "must be a key that [vary] varies"));
+                return Err(table.error(path, "must be a key of [vary]"));
             };
             let labels = axis.labels();
             let values = axis_values(node).map_err(|why| table.error(path, why))?;
@@ -79,7 +79,7 @@ pub(crate) fn read_quick(
         for (path, node) in table.entries() {
             varied_path(path).map_err(|why| table.error(path, why))?;
             if axes.iter().any(|axis| axis.path == path) {
-                return Err(table.error(path, "is varied: choose of its values in quick.vary"));
+                return Err(table.error(path, "is a varied key: choose its values in quick.vary"));
             }
             set.push((path.to_owned(), node.clone()));
         }

@@ -18,43 +18,43 @@ const MAX_RATE: u64 = 1_000_000_000;
 keys! {
     /// How a host receives: docs/receiving.md.
     pub(crate) static KEYS: ReceivingKeys = "receiving" {
-        /// When interrupts come.
+        /// Interrupt coalescing.
         coalesce: Below = table(&COALESCE_TABLE).usually("at once").only_on("sim"),
-        /// Queues of its NIC, each with its own interrupt.
+        /// NIC queues, one interrupt each.
         receive_queues: Key<u32> = within(1, MAX_RECEIVE_QUEUES as u64).usually("1").only_on("sim"),
-        /// Whether packets of one interrupt merge.
+        /// GRO merges packets of one interrupt.
         gro: Key<bool> = usually("`false`").only_on("sim"),
-        /// An account of CPU time: what each thing costs.
+        /// CPU time per operation.
         cpu: Below = table(&CPU_TABLE).usually("none").only_on("sim"),
     }
 }
 
 keys! {
-    /// When interrupts come.
+    /// Interrupt coalescing.
     static COALESCE: CoalesceKeys = "coalesce" {
-        /// When so many packets wait.
-        frames: Key<u64> = within(1, MAX_FRAMES).usually("`time` alone decides"),
-        /// So long after the first packet, at the latest.
+        /// Interrupt at this number of packets.
+        frames: Key<u64> = within(1, MAX_FRAMES).usually("only `time` counts"),
+        /// Maximum delay after the first packet.
         time: Key<Duration> = needed("50 us"),
-        /// Whether the time follows the packet rate.
+        /// Adapt `time` to the packet rate.
         adaptive: Key<bool> = or(false),
-        /// Packets per second up to which an interrupt comes at once.
+        /// No delay up to this rate, packets/s.
         rate_low: Key<u64> = within(1, MAX_RATE),
-        /// Packets per second from which on it comes after `time`.
+        /// Full `time` from this rate, packets/s.
         rate_high: Key<u64> = within(1, MAX_RATE),
-        /// The rate is that of the last such time.
+        /// Period of the rate measurement.
         interval: Key<Duration> = at_least("1 us").like("250 ms"),
     }
 }
 
-/// Of a host.
+/// Interrupt coalescing of a host.
 static COALESCE_TABLE: Table = Table {
     name: "coalesce",
-    says: "When interrupts come.",
+    says: "Interrupt coalescing.",
     shape: || Shape::Keys(coalesce_entries()),
 };
 
-/// What schema and page say of it, of hosts and of switches.
+/// Schema entries of coalescing, for hosts and switches.
 pub(crate) fn coalesce_entries() -> Vec<Entry> {
     let example = knee_file::parse(Path::new(""), "time = \"50 us\"\nadaptive = true");
     with_defaults(entries(&[&COALESCE]), &example.unwrap_or_else(|_| Node::nothing()), |reader| {
@@ -62,10 +62,10 @@ pub(crate) fn coalesce_entries() -> Vec<Entry> {
     })
 }
 
-/// What each thing costs.
+/// CPU costs.
 static CPU_TABLE: Table = Table {
     name: "cpu",
-    says: "What each thing costs of CPU time.",
+    says: "CPU time per operation.",
     shape: || {
         let read = |reader: &Reader<'_>| read_cpu(reader, CpuCosts::default());
         Shape::Keys(with_defaults(entries(&[&CPU]), &Node::nothing(), read))
@@ -73,21 +73,21 @@ static CPU_TABLE: Table = Table {
 };
 
 keys! {
-    /// What each thing costs of CPU time.
+    /// CPU time per operation.
     static CPU: CpuKeys = "cpu" {
-        /// An interrupt, with the poll that it begins.
+        /// Interrupt and its poll.
         per_interrupt: Key<Duration>,
-        /// A packet received from the wire.
+        /// Received packet.
         per_packet: Key<Duration>,
-        /// A packet that reaches IP, merged ones being one.
+        /// Packet to IP, after GRO.
         per_merged: Key<Duration>,
-        /// A pure ACK received, with what it lets TCP send.
+        /// Received pure ACK, with the sends it allows.
         per_ack: Key<Duration>,
-        /// A pure ACK sent.
+        /// Sent pure ACK.
         per_ack_sent: Key<Duration>,
-        /// A burst handed to the device.
+        /// Burst to the device.
         per_burst: Key<Duration>,
-        /// A byte of payload received.
+        /// Received byte of payload.
         per_byte: Key<Duration>,
     }
 }
@@ -101,7 +101,7 @@ pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Err
         if reader.has(key) && host.coalesce.is_none() {
             return Err(reader.error(
                 key,
-                "has no effect without interrupts that wait: give coalesce = { frames = 64, time = \"50 us\" } beside it",
+                "needs interrupt coalescing: add coalesce = { frames = 64, time = \"50 us\" }",
             ));
         }
     }
@@ -112,7 +112,7 @@ pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Err
     if host.gro && host.gro_window > Duration::ZERO {
         return Err(reader.error(
             if reader.has(&KEYS.gro) { "gro" } else { "gro_window" },
-            "there is either gro, which merges what an interrupt brings, or gro_window: leave one out",
+            "conflicts with gro_window: leave one out",
         ));
     }
     if let Some(cpu) = reader.child(&KEYS.cpu)? {
@@ -136,9 +136,7 @@ pub(crate) fn read_coalesce(
                 [&COALESCE.rate_low as &dyn Describe, &COALESCE.rate_high, &COALESCE.interval];
             for key in unused.map(Describe::name) {
                 if reader.has(key) {
-                    return Err(
-                        reader.error(key, "has no effect without adaptive = true beside it")
-                    );
+                    return Err(reader.error(key, "needs adaptive = true"));
                 }
             }
             None

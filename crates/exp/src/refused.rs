@@ -72,5 +72,5 @@ fn which(experiment: &Experiment, rows: &[usize]) -> String {
     }
 }
 
-/// Which value of a key a row has.
+/// Returns the index of a row's value on an axis.
 type Value<'a> = Box<dyn Fn(&Configuration) -> usize + 'a>;

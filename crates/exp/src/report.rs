@@ -14,7 +14,7 @@ use crate::machine::{self, Build};
 use crate::metric::Metric;
 use crate::published::Published;
 use crate::stats::{Summary, rounded};
-use crate::swept::{self, Subject, Summaries, Swept, Verdict};
+use crate::sweep_result::{self, Subject, Summaries, SweepResult, Verdict};
 
 /// The published figure that belongs beside a metric of a configuration.
 pub(crate) fn published_for<'a>(
@@ -68,7 +68,7 @@ fn row<'a>(
 }
 
 /// The rows of `summary.csv`.
-pub(crate) fn summary_rows(experiment: &Experiment, swept: &Swept) -> String {
+pub(crate) fn summary_rows(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = String::new();
     for summaries in &swept.tables {
         let labels = point(experiment, &summaries.configuration);
@@ -107,7 +107,7 @@ fn json_of_subject(experiment: &Experiment, summaries: &Summaries, subject: &Sub
     json!({ "subject": subject.name, "metrics": metrics.collect::<Map<_, _>>() })
 }
 
-fn effort(effort: &swept::Effort) -> Effort {
+fn effort(effort: &sweep_result::Effort) -> Effort {
     Effort {
         cpu_s: Some(effort.cpu_s),
         wall_s: Some(effort.wall_s),
@@ -127,7 +127,7 @@ fn json_of_verdict(verdict: &Verdict) -> Json {
 }
 
 /// The back end: its name, the scale, and what it says of itself.
-fn back_end(experiment: &Experiment, swept: &Swept) -> BackEnd {
+fn back_end(experiment: &Experiment, swept: &SweepResult) -> BackEnd {
     BackEnd {
         name: swept.back_end.into(),
         scale: experiment.scale.share(),
@@ -136,7 +136,11 @@ fn back_end(experiment: &Experiment, swept: &Swept) -> BackEnd {
 }
 
 /// The answer of `knee run --json`: what was asked, the summary, and the block `simulator`.
-pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::path::Path>) -> Json {
+pub fn json(
+    experiment: &Experiment,
+    swept: &SweepResult,
+    results_dir: Option<&std::path::Path>,
+) -> Json {
     let summary: Vec<Json> = swept
         .tables
         .iter()
@@ -194,10 +198,10 @@ fn module(algorithm: &Algorithm) -> Option<Module> {
     })
 }
 
-/// What was run, by what, where and when.
+/// Builds the manifest of a sweep.
 pub(crate) fn manifest(
     experiment: &Experiment,
-    swept: &Swept,
+    swept: &SweepResult,
     files: &[&str],
 ) -> Result<Manifest, Error> {
     let build = Build::this();

@@ -23,12 +23,12 @@ use crate::refused;
 use crate::results::{Results, check_trusted};
 use crate::runner::sweep;
 use crate::runs::Options;
-use crate::swept::Swept;
+use crate::sweep_result::SweepResult;
 use crate::table::{Align, Grid, wrapped};
 
 const MAX_NUMBER: u32 = 99_999;
 
-/// What of the library is wanted.
+/// Selection of experiments of the library.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Experiments by name; empty: all.
@@ -56,7 +56,7 @@ pub struct Planned {
     /// Index of its section.
     pub section: usize,
     pub name: String,
-    /// What is run of it.
+    /// The experiment to run, or why it is skipped.
     pub what: Result<Arc<Experiment>, Skipped>,
 }
 
@@ -135,14 +135,14 @@ pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
         let titles: Vec<_> = library.sections.iter().map(|s| format!("\"{}\"", s.title)).collect();
         let only = wanted.only.as_deref().unwrap_or_default().escape_debug();
         return Err(wrong(format!(
-            "--only {only}: no experiment and no section is called so; sections are {}",
+            "--only {only}: no experiment or section has this name; sections are {}",
             titles.join(", ")
         )));
     }
     Ok(planned)
 }
 
-/// What `--only` asks for: a section, a pattern of names, or several with commas between them.
+/// Value of `--only`: sections or patterns of names, separated by commas.
 struct Only<'a>(Vec<&'a str>);
 
 impl<'a> Only<'a> {
@@ -177,13 +177,13 @@ fn matches(pattern: &[char], name: &[char]) -> bool {
     }
 }
 
-/// What came of one of them.
+/// Result of one experiment.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Index of its section.
     pub section: usize,
     pub name: String,
-    /// Its results directory, in that of the reproduction.
+    /// Results directory, inside that of the reproduction.
     pub dir: Option<String>,
     /// Why it was not run.
     pub skipped: Option<String>,
@@ -207,7 +207,7 @@ pub struct Reproduction {
     is_model: bool,
     started: Instant,
     cpu_before: f64,
-    /// What is done, in order.
+    /// Finished experiments, in order.
     pub done: Vec<Done>,
     /// Whether it was stopped.
     pub interrupted: bool,
@@ -228,7 +228,8 @@ impl Reproduction {
                 check_trusted(dir)?;
                 fs::create_dir_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
                 if dir.join(reproduction::Reproduction::FILE).symlink_metadata().is_ok() {
-                    let why = "it holds a reproduction already: name another directory with -o, or remove it";
+                    let why = "it already holds a reproduction: choose another directory with -o, \
+                        or remove it";
                     return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
                 }
                 dir.to_owned()
@@ -261,7 +262,7 @@ impl Reproduction {
         planned: &Planned,
         options: &Options,
         progress: &mut dyn FnMut(usize),
-    ) -> Result<Option<Swept>, Error> {
+    ) -> Result<Option<SweepResult>, Error> {
         let mut done = Done {
             section: planned.section,
             name: planned.name.clone(),
@@ -314,7 +315,7 @@ impl Reproduction {
                             .collect();
                         match swept.runs_done {
                             0 => {
-                                done.skipped = Some("stopped before a run had finished".to_owned());
+                                done.skipped = Some("stopped before a run finished".to_owned());
                                 None
                             }
                             _ => {
@@ -389,7 +390,7 @@ impl Reproduction {
         is_alike.then(|| library.blessed(name, claim)).flatten()
     }
 
-    /// What is said at the end: what was not run, what is not as it was, and last the table of verdicts by experiment and what it took.
+    /// Closing text: experiments not run, changed verdicts, then the table of verdicts and the time taken.
     pub fn table(&self, library: &Library, is_whole: bool) -> String {
         let mut out = self.remarks(library, is_whole);
         if !out.is_empty() {
@@ -442,13 +443,13 @@ impl Reproduction {
         grid.render()
     }
 
-    /// What the table does not tell: experiments that were not run, verdicts that are others than before, and how much cannot be rerun.
+    /// Remarks besides the table: experiments not run, changed verdicts, and the number of publications that cannot be re-run.
     fn remarks(&self, library: &Library, is_whole: bool) -> String {
         let mut parts: Vec<String> = Vec::new();
         if is_whole && !library.absent.is_empty() {
             let many = if library.absent.len() == 1 { "result" } else { "results" };
             parts.push(format!(
-                "what cannot be rerun: {} published {many}; knee reproduce --list says which, and why\n",
+                "not re-runnable: {} published {many}; knee reproduce --list gives the reasons\n",
                 library.absent.len()
             ));
         }
@@ -471,12 +472,12 @@ impl Reproduction {
                 let blessed = blessed.filter(|_| !done.is_part);
                 if let Some(was) = blessed.filter(|was| *was != verdict.name()) {
                     let is = verdict.name();
-                    let _ = writeln!(differ, "  {}: {claim}: {is}, and was \"{was}\"", done.name);
+                    let _ = writeln!(differ, "  {}: {claim}: {is}; it was \"{was}\"", done.name);
                 }
             }
         }
         if !differ.is_empty() {
-            parts.push(format!("not as recorded\n{differ}"));
+            parts.push(format!("changed\n{differ}"));
         }
         parts.join("\n")
     }
@@ -497,7 +498,9 @@ fn numbered(parent: &Path, name: &str) -> Result<PathBuf, Error> {
             Err(why) => return Err(Error::io(&dir, "cannot make", why)),
         }
     }
-    let why = io::Error::other(format!("there are {MAX_NUMBER} of them already"));
+    let why = io::Error::other(format!(
+        "{MAX_NUMBER} of them exist: remove some, or choose a directory with -o"
+    ));
     Err(Error::io(&parent.join(name), "cannot make", why))
 }
 

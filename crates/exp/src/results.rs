@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::flight::Recording;
 use crate::report;
-use crate::swept::Swept;
+use crate::sweep_result::SweepResult;
 
 const MANIFEST: &str = Manifest::FILE;
 /// `results/NAME`, `results/NAME-2`, ... up to this.
@@ -127,7 +127,9 @@ impl Results {
                 Err(why) => return Err(Error::io(&dir, "cannot make", why)),
             }
         }
-        let why = io::Error::other(format!("there are {MAX_NUMBER} of them already"));
+        let why = io::Error::other(format!(
+            "{MAX_NUMBER} of them exist: remove some, or choose a directory with -o"
+        ));
         Err(Error::io(&parent.join(name), "cannot make", why))
     }
 
@@ -185,7 +187,11 @@ impl Results {
     ///
     /// # Errors
     /// [`Error::Io`] if anything cannot be written; then there are no files.
-    pub fn finish(mut self, experiment: &Experiment, swept: &Swept) -> Result<PathBuf, Error> {
+    pub fn finish(
+        mut self,
+        experiment: &Experiment,
+        swept: &SweepResult,
+    ) -> Result<PathBuf, Error> {
         let summary = report::summary_rows(experiment, swept);
         self.write(ResultFile::Summary.name(), &summary, || {
             header(ResultFile::Summary, experiment)
@@ -265,7 +271,7 @@ impl Results {
     /// Takes up the captures of a run: `HOST.pcapng` of its directory becomes `HOST-run-N.pcapng` beside the other files.
     pub(crate) fn add_captures(&mut self, run: usize) -> Result<(), Error> {
         let shown = self.capture_dir().of(run);
-        let failed = |why| Error::io(&shown, "cannot take up captures", why);
+        let failed = |why| Error::io(&shown, "cannot read captures", why);
         let name = shown.file_name().unwrap_or_default();
         let dir = self.held.open_own(name).map_err(failed)?;
         for file in captures_in(&dir).map_err(failed)? {
@@ -310,7 +316,8 @@ fn partial_name(name: &str, mark: &str) -> String {
 pub(crate) fn check_trusted(dir: &Path) -> Result<(), Error> {
     trust::check(dir).map_err(|why| {
         let why = format!(
-            "root writes nothing where others can put links ({why}): name a directory with -o that is root's, in one of root's"
+            "as root, knee does not write where other users can place links ({why}): choose a \
+                directory of root's with -o"
         );
         let why = io::Error::new(ErrorKind::PermissionDenied, why);
         Error::io(dir, "cannot write here", why)
@@ -332,7 +339,7 @@ fn check_free(dir: &Path) -> Result<(), Error> {
         None => Ok(()),
         Some(name) => {
             let why = format!(
-                "it holds results already ({name}): name another directory with -o, or remove it"
+                "it already holds results ({name}): choose another directory with -o, or remove it"
             );
             Err(Error::io(dir, "cannot write here", io::Error::other(why)))
         }

@@ -17,9 +17,9 @@ use crate::experiment::Experiment;
 use crate::machine;
 use crate::metric::{Kind, Measured, Metric};
 use crate::results::Results;
-use crate::runs::{Beside, Done, Options, begin};
+use crate::runs::{Done, ExtraFiles, Options, begin};
 use crate::stats::OverRuns;
-use crate::swept::{Effort, MOST_WARNINGS, Subject, Summaries, Swept, Verdict};
+use crate::sweep_result::{Effort, MOST_WARNINGS, Subject, Summaries, SweepResult, Verdict};
 
 /// A finished run, worked up by the thread that ran it.
 struct Record {
@@ -28,7 +28,7 @@ struct Record {
     validity: Option<Validity>,
     rows: Rows,
     work: Work,
-    /// What an algorithm of a file did that none should: the first, and how many connections had such.
+    /// First fault of an algorithm from a file, and the number of connections with faults.
     warning: Option<String>,
     /// Name of its recording.
     recording: Option<String>,
@@ -53,14 +53,14 @@ impl Record {
         }
     }
 
-    /// What it takes while it waits.
+    /// Memory while it waits, bytes.
     fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|(_, rows)| rows.len()).sum();
         rows + self.measured.iter().map(Measured::bytes).sum::<usize>()
     }
 }
 
-/// What to say of a run in which algorithms of files did what none should.
+/// Warning about faults of algorithms from files in a run.
 fn warning(experiment: &Experiment, id: RunId, outcome: &Outcome) -> Option<String> {
     let flows = outcome.flows.iter().enumerate();
     let all = flows.flat_map(|(flow, got)| got.warnings.iter().map(move |found| (flow, found)));
@@ -83,7 +83,7 @@ fn warning(experiment: &Experiment, id: RunId, outcome: &Outcome) -> Option<Stri
 ///
 /// `progress` is told how many runs are done, several times a second. When [`Options::stop`] is set
 /// the call returns at once with what has finished; threads end with the run that they are at.
-/// A run that code of a file ends is left out and noted in [`Swept::failed`]; the others go on.
+/// A run that code of a file ends is left out and noted in [`SweepResult::failed`]; the others go on.
 ///
 /// # Errors
 /// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
@@ -93,21 +93,21 @@ pub fn sweep(
     options: &Options,
     results: &mut Results,
     progress: &mut dyn FnMut(usize),
-) -> Result<Swept, Error> {
+) -> Result<SweepResult, Error> {
     if options.trace.is_some() && !options.back_end.capabilities().recordings {
-        let why = "is for the simulator alone: --on sim; of real connections knee trace records";
+        let why = "works only with --on sim; knee trace records calls of a kernel";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "--trace", why));
     }
     if options.captures && !options.back_end.capabilities().captures {
         let name = options.back_end.name();
         let why = format!(
-            "--on {name} writes no captures: leave --pcap out, or use --on sim, --on lab or --on vkernel"
+            "--on {name} writes no captures: leave --pcap out, or use --on sim, lab or vkernel"
         );
         return Err(Error::input(&experiment.path, Origin::Nowhere, "--pcap", why));
     }
     let started = Instant::now();
     let cpu_before = machine::cpu_seconds();
-    let beside = Beside {
+    let beside = ExtraFiles {
         recording: options.trace.as_deref().map(|entry| results.recording(entry)),
         captures: options.captures.then(|| results.capture_dir()),
     };
@@ -151,7 +151,7 @@ pub fn sweep(
     };
     let (back_end, about) = (options.back_end.name(), about(experiment, &*options.back_end)?);
     let is_model = options.back_end.capabilities().is_model;
-    Ok(Swept {
+    Ok(SweepResult {
         tables,
         runs_done,
         interrupted,
@@ -179,7 +179,7 @@ impl Failed {
     }
 }
 
-/// What a back end says of itself, and in what runs of this experiment differ there from the simulator's.
+/// Description of a back end, and differences of its runs from the simulator's.
 fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, Json>, Error> {
     let mut about = back_end.about();
     // The simulator is what the others differ from.
@@ -260,7 +260,7 @@ struct Row {
     index: usize,
     runs: usize,
     verdict: Option<Verdict>,
-    /// Of the valid ones, or of all while none is.
+    /// Values of valid runs, or of all while no run is valid.
     subjects: Vec<SubjectOverRuns>,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration as WallTime;
 use knee_file::Origin;
 use knee_run::outcome::Validity;
 use knee_run::spec::Run;
-use knee_run::{Ask, BackEnd, Ran};
+use knee_run::{BackEnd, RunOptions, RunResult};
 
 use crate::cases::RunId;
 use crate::error::Error;
@@ -26,7 +26,7 @@ use crate::metric::Measured;
 use crate::results::{CaptureDir, empty_captures};
 use crate::scenario::Scenario;
 
-/// What was made of finished runs and waits for a run before them: beyond this nobody begins another but the one waited for.
+/// Memory for results that wait for an earlier run, bytes. Above it, threads start only that earlier run.
 const MOST_WAITING_BYTES: usize = 64 << 20;
 /// And so far ahead of it nobody begins another.
 const MOST_AHEAD_RUNS: usize = 1000;
@@ -38,13 +38,13 @@ pub struct Options {
     pub threads: usize,
     /// Set to stop: finished runs are kept, those under way are given up.
     pub stop: Arc<AtomicBool>,
-    /// What carries out the runs.
+    /// Back end of the runs.
     pub back_end: Arc<dyn BackEnd>,
     /// How often a run is tried, at least once, until it is valid; the last counts.
     pub attempts: u32,
     /// A traffic entry: every call of its algorithm is recorded, in the first run of each row.
     pub trace: Option<String>,
-    /// What hosts send and receive is captured, in the first run of each row; not together with `trace`.
+    /// Captures packets of hosts in the first run of each row; conflicts with `trace`.
     pub captures: bool,
 }
 
@@ -67,7 +67,7 @@ impl Options {
 pub struct Done {
     pub id: RunId,
     pub run: Run,
-    pub ran: Ran,
+    pub ran: RunResult,
     /// How often it was tried.
     pub attempts: u32,
     pub(crate) scenario: Scenario,
@@ -78,15 +78,15 @@ pub struct Done {
 }
 
 impl Done {
-    /// What its outcome says of each traffic entry and recorded queue.
+    /// Measures each traffic entry and recorded queue.
     pub fn measure(&self) -> Vec<Measured> {
         measure(&self.scenario, &self.run, &self.ran.outcome)
     }
 }
 
-/// What is to be written of runs beside their results.
+/// Additional files of runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ExtraFiles {
     pub(crate) recording: Option<Recording>,
     pub(crate) captures: Option<CaptureDir>,
 }
@@ -149,12 +149,12 @@ pub fn runs<T: Send + 'static>(
         let why = "recordings and captures want a directory: knee_exp::runner::sweep has one; here leave trace and captures out";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
-    begin((experiment, options, Beside::default()), make, bytes, |_| {})
+    begin((experiment, options, ExtraFiles::default()), make, bytes, |_| {})
 }
 
 /// The same, with files beside; `progress` is told how many runs have finished, several times a second.
 pub(crate) fn begin<'a, T: Send + 'static>(
-    (experiment, options, beside): (&Arc<Experiment>, &Options, Beside),
+    (experiment, options, beside): (&Arc<Experiment>, &Options, ExtraFiles),
     make: impl Fn(Done) -> T + Send + Sync + 'static,
     bytes: fn(&T) -> usize,
     progress: impl FnMut(usize) + 'a,
@@ -193,20 +193,20 @@ pub(crate) fn begin<'a, T: Send + 'static>(
 pub struct Runs<'a, T> {
     work: Arc<Work<T>>,
     records: mpsc::Receiver<Result<(usize, Made<T>), Error>>,
-    /// What waits for a run before it.
+    /// Results that wait for an earlier run.
     early: BTreeMap<usize, Made<T>>,
     finished: usize,
     state: State,
     progress: Box<dyn FnMut(usize) + 'a>,
 }
 
-/// What was made of a run, or why it alone has failed.
+/// Result of a run, or its error.
 type Made<T> = Result<T, Error>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Going,
-    /// What has finished is given, and no more.
+    /// Stopped: only finished runs are returned.
     Stopped,
     Failed,
 }
@@ -254,7 +254,7 @@ impl<T> Runs<'_, T> {
                 let by_make = self.work.make_panicked.load(Ordering::Relaxed);
                 let name = self.work.options.back_end.name();
                 let who = if by_make { "what is made of runs here" } else { name };
-                let why = format!("{who} panicked, which is a bug in it");
+                let why = format!("{who} panicked: this is a bug");
                 return Err(Error::Simulation {
                     file: self.work.experiment.path.clone(),
                     run: format!("run {}", self.work.next.load(Ordering::Relaxed)),
@@ -305,11 +305,11 @@ impl<T> Drop for Runs<'_, T> {
     }
 }
 
-/// What the threads share.
+/// State that threads share.
 struct Work<T> {
     experiment: Arc<Experiment>,
     options: Options,
-    beside: Beside,
+    beside: ExtraFiles,
     make: Box<dyn Fn(Done) -> T + Send + Sync>,
     bytes: fn(&T) -> usize,
     /// Nobody takes what they do any more.
@@ -318,7 +318,7 @@ struct Work<T> {
     make_panicked: Arc<AtomicBool>,
     /// Runs that somebody has begun.
     handed_out: AtomicUsize,
-    /// What has finished and is not taken yet.
+    /// Memory of finished results not taken yet, bytes.
     waiting_bytes: AtomicUsize,
     /// The run that all others wait for.
     next: AtomicUsize,
@@ -351,7 +351,7 @@ impl<T> Work<T> {
         run <= next || (run < next + MOST_AHEAD_RUNS && has_room)
     }
 
-    /// What one thread does.
+    /// Loop of one thread.
     fn run_all(&self, sender: &mpsc::SyncSender<Result<(usize, Made<T>), Error>>) {
         // All threads end where one panics, so that none waits for its run.
         let _ends = OnPanic(self.quit.clone());
@@ -413,10 +413,10 @@ fn attempt(
     options: &Options,
     run: &Run,
     captures: Option<&Path>,
-) -> Result<(Ran, u32), knee_run::Error> {
+) -> Result<(RunResult, u32), knee_run::Error> {
     let mut attempts = 1;
     loop {
-        let ask = Ask { captures, ..Ask::outcome(&options.stop) };
+        let ask = RunOptions { captures, ..RunOptions::outcome(&options.stop) };
         let ran = options.back_end.run(run, &ask)?;
         let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
         if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
@@ -435,7 +435,7 @@ fn is_captured(id: RunId) -> bool {
     id.repeat == 0
 }
 
-/// Of the memory that programs could still take, what runs are begun for, in per cent: others want some, too.
+/// Share of free memory for runs, in per cent; the rest is for other programs.
 const SHARE_PCT: u64 = 75;
 
 /// How many runs go on at once: as many as asked for (0: as there are cores), or as many as fit into memory where nobody asked.
@@ -469,7 +469,7 @@ fn threads_in(
         return Ok(fit.min(wanted));
     }
     let why = format!(
-        "{}; {SHARE_PCT} % of the {} that is free is enough for {fit} at once",
+        "{}; {SHARE_PCT} % of the free {} is enough for {fit} at once",
         memory.words(),
         shown(free)
     );

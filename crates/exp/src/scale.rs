@@ -79,16 +79,14 @@ impl Scale {
     pub(crate) fn check(self, run: &Run) -> Result<(), String> {
         let share = self.share();
         if self.time(run.end.since(Time::ZERO)) > LONGEST {
-            return Err(format!("{share} would make runs longer than 7 days"));
+            return Err(format!("{share} makes runs longer than 7 days"));
         }
         let slow = |link: &&Link| {
             let scaled = link.rate.map(|rate| (rate.bps() as f64 * share) as u64);
             scaled.is_some_and(|bps| bps < SLOWEST_BPS)
         };
         match run.network.links.iter().find(slow) {
-            Some(link) => {
-                Err(format!("{share} would make the link {} slower than 1 kbps", link.name))
-            }
+            Some(link) => Err(format!("{share} makes the link {} slower than 1 kbps", link.name)),
             None => Ok(()),
         }
     }

@@ -20,7 +20,7 @@ use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::traffic::{self, Converged, TrafficSpec};
 
-pub(crate) use amounts::Asked;
+pub(crate) use amounts::MemoryInputs;
 
 /// How often goodput is sampled if times of convergence need it and the file does not say.
 const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
@@ -34,9 +34,9 @@ pub(crate) struct Scenario {
     until_done: bool,
     sampling: Sampling,
     measure: Option<Window>,
-    /// What a report is to draw of connections.
+    /// Additional plots of connections.
     pub(crate) plot: Vec<String>,
-    /// What a run takes.
+    /// Memory of a run.
     pub(crate) memory: Memory,
     /// How runs and the window differ from all this.
     pub(crate) scale: Scale,
@@ -45,34 +45,33 @@ pub(crate) struct Scenario {
 }
 
 keys! {
-    /// How long and how often.
+    /// Duration and repeats.
     pub(crate) static RUN: RunKeys = "run" {
-        /// How long a run is.
+        /// Length of a run.
         duration: Key<Duration> = needed("2 s").above("0 s"),
-        /// Whether it ends when all that can complete has.
+        /// End when all finite traffic is complete.
         until_done: Key<bool> = or(false),
-        /// Goodput, queue lengths, exchanges and pings count from here.
+        /// Start of measurement, for goodput, queues, exchanges and pings.
         measure_from: Key<Duration> = usually("the beginning"),
-        /// And until here.
+        /// End of measurement.
         measure_until: Key<Duration> = usually("the end"),
-        /// Runs of each case at each value.
+        /// Runs per case and value.
         repeat: Key<u32> = or(1).within(1, MAX_RUNS as u64),
-        /// Of the first repeat; the others follow from it.
+        /// Seed of the first run; later seeds follow from it.
         seed: Key<u64> = or(1).within(0, i64::MAX as u64),
     }
 }
 
 keys! {
-    /// Periods of the time series that results have.
+    /// Sampling periods of time series.
     pub(crate) static SAMPLE: SampleKeys = "sample" {
-        /// Of connections.
+        /// Connections.
         flows: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
-        /// Of recorded queues.
+        /// Recorded queues.
         queues: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
-        /// Of goodput.
-        goodput: Key<Duration> = at_least("1 us").like("1 ms").usually("none; 10 ms where `converged` needs it"),
-        /// What of connections a report draws beside cwnd and RTT: values that an algorithm shows (`knee algorithms NAME`), or columns of
-        /// `series-flows.csv`.
+        /// Goodput.
+        goodput: Key<Duration> = at_least("1 us").like("1 ms").usually("none; 10 ms for `converged`"),
+        /// Plots besides cwnd and RTT: internal values (`knee algorithms NAME`), or columns of `series-flows.csv`.
         plot: Key<List<Text>> = like("velocity").usually("none"),
     }
 }
@@ -83,7 +82,7 @@ impl Scenario {
         file: &Path,
         root: &Node,
         cc: Option<&Cc>,
-        asked: Asked,
+        asked: MemoryInputs,
     ) -> Result<Scenario, Error> {
         let resolved = RefCell::default();
         let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), cc, asked)?;
@@ -91,7 +90,11 @@ impl Scenario {
         Ok(scenario)
     }
 
-    fn read_with(root: &Reader<'_>, cc: Option<&Cc>, asked: Asked) -> Result<Scenario, Error> {
+    fn read_with(
+        root: &Reader<'_>,
+        cc: Option<&Cc>,
+        asked: MemoryInputs,
+    ) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
         let traffic = traffic::read(root, &network, cc)?;
         if let Err(why) = network.check_ways(traffic.iter().flat_map(TrafficSpec::ways)) {
@@ -176,7 +179,7 @@ impl Scenario {
             .collect()
     }
 
-    /// What is measured of a traffic entry or a recorded link; `None`: there is nothing of this name.
+    /// Metrics of a traffic entry or a recorded link; `None`: unknown name.
     pub(crate) fn measured_of(&self, subject: &str) -> Option<Vec<Metric>> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
         let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
@@ -197,7 +200,7 @@ impl Scenario {
         smallest.zip(largest).map_or_else(Vec::new, |(small, large)| SizeClass::of(small, large))
     }
 
-    /// What the table shows of a traffic entry.
+    /// Metrics of a traffic entry in the table.
     pub(crate) fn shown(&self, subject: &str) -> Option<&[Metric]> {
         self.traffic.iter().find(|entry| entry.name == subject).map(|entry| entry.show.as_slice())
     }
@@ -208,8 +211,8 @@ impl Scenario {
         entries.map(TrafficSpec::rounds).sum::<u64>().max(1) as usize
     }
 
-    /// Of rounds of entries of this name: whether each host that is sent to has rounds of its own, and whether the share of rounds
-    /// with a timeout is told.
+    /// For rounds of entries of this name: whether each receiver has its own rounds, and whether the share of rounds with a
+    /// timeout is measured.
     pub(crate) fn rounds_are(&self, subject: &str) -> (bool, bool) {
         let entries = || self.traffic.iter().filter(|entry| entry.name == subject);
         let is_per_target = entries().any(TrafficSpec::is_all_to_all);
@@ -275,9 +278,7 @@ fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
         return Err(run.error(&RUN.measure_until, "must not be later than run.duration"));
     }
     if from >= until {
-        return Err(
-            run.error(&RUN.measure_from, "must be earlier than the end of what is measured")
-        );
+        return Err(run.error(&RUN.measure_from, "must be earlier than run.measure_until"));
     }
     Ok(Some(Window { from, until }))
 }
@@ -298,7 +299,7 @@ fn read_sampling(
     let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);
     if let Some(rule) = rules.iter().find(|rule| !rule.fits(period)) {
         let message = format!(
-            "must fit a whole number of times into {:?} and {:?}, over and hold of \"converged\"; it is {:?}",
+            "must divide {:?} and {:?}, over and hold of \"converged\"; it is {:?}",
             knee_file::units::Quantity::show(&rule.over),
             knee_file::units::Quantity::show(&rule.hold),
             knee_file::units::Quantity::show(&period)
@@ -315,10 +316,11 @@ fn read_sampling(
             let period = knee_file::units::Quantity::show(&period);
             let message = match sample.has(&SAMPLE.goodput) {
                 true => format!(
-                    "must be a multiple of the goodput sampling period, sample.goodput = {period:?}; a window needs no series: leave that out"
+                    "must be a multiple of sample.goodput = {period:?}, or leave sample.goodput \
+                        out"
                 ),
                 false => {
-                    format!("must be a multiple of {period}, in which \"converged\" is counted")
+                    format!("must be a multiple of {period}, the sampling period of \"converged\"")
                 }
             };
             return Err(run.error(key, message));
@@ -338,12 +340,12 @@ fn read_sampling(
     Ok(Sampling { goodput, window: Some(MeasuredWindow { from, until, period }), ..sampling })
 }
 
-/// What is to be drawn of connections, of which there must be samples.
+/// Reads `plot`, which needs samples of connections.
 fn read_plot(root: &Reader<'_>) -> Result<Vec<String>, Error> {
     let sample = root.child_or_empty("sample")?;
     let plot = sample.texts(&SAMPLE.plot)?.unwrap_or_default();
     if !plot.is_empty() && !sample.has(&SAMPLE.flows) {
-        let why = "draws samples of connections: it needs sample.flows, as flows = \"1 ms\"";
+        let why = "needs sample.flows, as flows = \"1 ms\"";
         return Err(sample.error(&SAMPLE.plot, why));
     }
     Ok(plot.into_iter().map(str::to_owned).collect())

@@ -46,13 +46,13 @@ const DATA_MINING: Points = &[
     (1_000_000_000, 1.0),
 ];
 
-/// What such a key takes, in words and as JSON Schema.
+/// Values of the key, in words and as JSON Schema.
 pub(crate) fn takes() -> (String, Json) {
     let (size, pattern) = Size::written();
     let (names, named) = keys::words(NAMED.iter().map(|(name, _)| *name));
     let one = json!({ "type": "string", "pattern": pattern });
     let pairs = json!({ "type": "array", "minItems": 1, "items": { "type": "array", "items": { "type": "string" } } });
-    let words = format!("{names}, {size}, or list of pairs of a size and a share");
+    let words = format!("{names}, {size}, or list of pairs of size and share");
     (words, json!({ "anyOf": [named, one, pairs] }))
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// What the key says.
+    /// Reads the key.
     pub(crate) fn read(reader: &Reader<'_>, key: &Special) -> Result<Sizes, Error> {
         let Some(node) = reader.node(key) else {
             return Err(reader.missing(key, "\"web-search\""));
@@ -124,7 +124,7 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
         Err(_) => {
             let names = NAMED.iter().map(|(name, _)| *name);
             Err(format!(
-                "{}, or a size, as in \"20 kB\", or a list of sizes with the share that is no larger, as in \
+                "{}, or a size, as in \"20 kB\", or a list of sizes with cumulative shares, as in \
                  [[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]]",
                 one_of(text, names)
             ))
@@ -151,7 +151,7 @@ fn listed(items: &[Node]) -> Result<Vec<(u64, f64)>, String> {
             Share::parse(share.text().unwrap_or(""))?.0,
         );
         if points.last().is_some_and(|last| last.0 > point.0 || last.1 > point.1) {
-            return Err("must rise from pair to pair, sizes and shares both".into());
+            return Err("must increase from pair to pair, both sizes and shares".into());
         }
         points.push(point);
     }

@@ -223,7 +223,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these numbers.
+    /// Spread of numbers.
     pub fn of(numbers: &[f64]) -> Spread {
         let n = numbers.len() as f64;
         if numbers.is_empty() {

@@ -22,35 +22,35 @@ use serde_json::{Value as Json, json};
 const MAX_STOPPED: usize = 8;
 
 keys! {
-    /// What switches have, whatever the network looks like.
+    /// Settings of switches, for every topology.
     pub(crate) static KEYS: SwitchKeys = "switches" {
-        /// Memory that the queues of each switch share: docs/queues.md.
-        buffer: Below = table(&BufferKeys::TABLE).usually("each queue has its own").only_on("sim, vkernel"),
-        /// The same for some switches.
+        /// Shared packet memory of each switch: docs/queues.md.
+        buffer: Below = table(&BufferKeys::TABLE).usually("none").only_on("sim, vkernel"),
+        /// Shared memory of some switches.
         buffers: Below = list(&BUFFERS_TABLE).only_on("sim, vkernel"),
-        /// Pauses of IEEE 802.3x or 802.1Qbb.
+        /// IEEE 802.3x or 802.1Qbb.
         flow_control: Below = table(&FLOW_CONTROL_TABLE).usually("none").only_on("sim"),
-        /// Switches are software routers: when their interrupts come.
-        coalesce: Below = table(&COALESCE_TABLE).usually("they are not").only_on("sim, lab"),
+        /// Makes switches software routers with interrupt coalescing.
+        coalesce: Below = table(&COALESCE_TABLE).usually("no coalescing").only_on("sim, lab"),
     }
 }
 
 keys! {
-    /// Memory that the queues of a switch share, by dynamic thresholds.
+    /// Shared packet memory of a switch, with dynamic thresholds.
     static BUFFER: BufferKeys = "buffer" {
-        /// All of it.
+        /// Total size.
         size: Key<Size> = needed("4 MB"),
-        /// What a queue may have of what is free, a number or a fraction.
+        /// Threshold of a queue, as a multiple of free memory.
         alpha: Special = takes(alphas).usually("`1`"),
-        /// What each port has for itself.
+        /// Reserved per port.
         reserved: Key<Size> = usually("nothing"),
-        /// Whether results have its occupancy.
+        /// Record the occupancy.
         record: Key<bool> = or(true),
     }
 }
 
 keys! {
-    /// Which switches a table is of.
+    /// Switches of a table.
     static SWITCHES: SwitchesKeys = "some-switches" {
         /// Names, or ranges as `leaf0..leaf3`.
         switches: Key<List<Text>> = needed("leaf0..leaf3"),
@@ -59,13 +59,13 @@ keys! {
 
 static BUFFERS_TABLE: Table = Table {
     name: "buffers",
-    says: "Memory that the queues of some switches share, instead of what `buffer` says.",
+    says: "Shared packet memory of some switches, instead of `buffer`.",
     shape: || Shape::Keys(entries(&[&SWITCHES, &BUFFER])),
 };
 
 static COALESCE_TABLE: Table = Table {
     name: "coalesce-of-switches",
-    says: "When interrupts of software routers come.",
+    says: "Interrupt coalescing of software routers.",
     shape: || {
         let own = entries(&[&ROUTERS]);
         Shape::Keys(receiving::coalesce_entries().into_iter().chain(own).collect())
@@ -73,11 +73,11 @@ static COALESCE_TABLE: Table = Table {
 };
 
 keys! {
-    /// Which ports are those of software routers.
+    /// Ports of software routers.
     static ROUTERS: RouterKeys = "routers" {
-        /// The switches that are.
+        /// Software routers.
         switches: Key<List<Text>> = usually("all"),
-        /// Only their ports to these hosts or switches.
+        /// Only ports to these hosts or switches.
         from: Key<List<Text>> = usually("all"),
     }
 }
@@ -86,7 +86,7 @@ const FLOW_CONTROL: &[(&str, bool)] = &[("pause", false), ("pfc", true)];
 
 static FLOW_CONTROL_TABLE: Table = Table {
     name: "flow_control",
-    says: "When switches stop those that send to them.",
+    says: "Link-level flow control of switches.",
     shape: || {
         let keys = |&(word, of_classes)| (word, entries(&flow_control_keys(of_classes)));
         Shape::By("kind", FLOW_CONTROL.iter().map(keys).collect())
@@ -102,7 +102,7 @@ fn flow_control_keys(of_classes: bool) -> [&'static dyn Keys; 3] {
 keys! {
     /// Flow control of either kind.
     static PAUSE_KIND: PauseKindKeys = "pause-kind" {
-        /// What stops: whole links (802.3x), or classes of their queues (802.1Qbb).
+        /// 802.3x (whole links) or 802.1Qbb (classes).
         kind: Choice<bool> = of(FLOW_CONTROL).needed("pause"),
     }
 }
@@ -110,9 +110,9 @@ keys! {
 keys! {
     /// Bytes of an input that wait in a switch.
     static THRESHOLDS: ThresholdKeys = "thresholds" {
-        /// Above this it is stopped.
+        /// Pause above this.
         xoff: Key<Size> = needed("100 kB"),
-        /// At this it may go on.
+        /// Resume at this.
         xon: Key<Size> = usually("half of `xoff`"),
     }
 }
@@ -120,21 +120,21 @@ keys! {
 keys! {
     /// Classes that are stopped each by itself.
     static STOPPED: StoppedKeys = "stopped" {
-        /// Those of the queues that stop.
+        /// Classes that pause.
         class: Below = list(&STOPPED_TABLE).needed(),
     }
 }
 
 static STOPPED_TABLE: Table = Table {
     name: "stopped-class",
-    says: "A class of queues that is stopped by itself.",
+    says: "A priority class with flow control.",
     shape: || Shape::Keys(entries(&[&CLASS_NAME, &THRESHOLDS])),
 };
 
 keys! {
-    /// Which class it is.
+    /// Name of the class.
     static CLASS_NAME: ClassNameKeys = "class-name" {
-        /// As the queues name it.
+        /// Name in the queues.
         name: Key<Text> = needed("storage"),
     }
 }
@@ -142,13 +142,13 @@ keys! {
 keys! {
     /// How pauses act.
     static PAUSE: PauseKeys = "pauses" {
-        /// From when a pause arrives until the sender stops.
+        /// Reaction time of a paused sender.
         reaction: Key<Duration> = or(Duration::from_us(1)),
-        /// How long a pause lasts, in 512 bit times.
+        /// Pause time, in units of 512 bit times.
         quanta: Key<u64> = or(u16::MAX as u64).within(1, u16::MAX as u64),
-        /// Whether buffers are refused that may lose a packet all the same.
+        /// Refuse buffers that may still lose packets.
         lossless: Key<bool> = or(true),
-        /// The switches that pause.
+        /// Switches that pause.
         switches: Key<List<Text>> = usually("all"),
     }
 }
@@ -234,12 +234,11 @@ fn read_buffer(
     match law.shared_bytes(ports) {
         None => {
             let message =
-                format!("must leave something to share: {name} has {ports} ports with a queue");
+                format!("must leave memory to share: {name} has {ports} ports with a queue");
             return Err(reader.error(&BUFFER.reserved, message));
         }
         Some(shared) if shared.max(reserved_bytes) < u64::from(frame_bytes) => {
-            let message =
-                format!("must hold one full packet ({frame_bytes} B), or none ever passes");
+            let message = format!("must hold one full packet ({frame_bytes} B)");
             return Err(reader.error(&BUFFER.size, message));
         }
         Some(_) => {}
@@ -254,7 +253,7 @@ fn alphas() -> (String, Json) {
     (words.to_owned(), json!({ "anyOf": [{ "type": "number" }, fraction] }))
 }
 
-/// What a queue may have of what is free: a number, or a fraction as text.
+/// Reads alpha: a number, or a fraction as text.
 fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
     let Some(node) = reader.node(&BUFFER.alpha) else {
         reader.note(&BUFFER.alpha, 1);
@@ -311,7 +310,7 @@ fn read_ports(
             all.extend(of_neighbour.get(name.as_str()).ok_or_else(|| {
                 let shown: String = name.chars().take(40).collect();
                 let message = format!(
-                    "must name hosts or switches with a cable to such a switch, and \"{shown}\" has none"
+                    "must name hosts or switches linked to such a switch: \"{shown}\" is not"
                 );
                 reader.error(&ROUTERS.from, message)
             })?);
@@ -322,7 +321,7 @@ fn read_ports(
     Ok(all.into_iter().map(|link| CoalescingPort { link, coalesce }).collect())
 }
 
-/// What switches do beside queueing, in words: which of them stop links, and whose interrupts wait.
+/// Flow control and interrupt coalescing of switches, in words.
 pub(crate) fn words(network: &Network) -> Vec<String> {
     let name = |id: NodeId| network.nodes[id as usize].name.clone();
     let mut words = Vec::new();
@@ -337,9 +336,11 @@ pub(crate) fn words(network: &Network) -> Vec<String> {
         };
         match &spec.stops {
             Stops::Links(at) => words.push(stops("links stop".to_owned(), *at)),
-            Stops::Classes(classes) => words.extend(classes.iter().map(|class| {
-                stops(format!("the class {} of links stops", class.name), class.thresholds)
-            })),
+            Stops::Classes(classes) => words.extend(
+                classes
+                    .iter()
+                    .map(|class| stops(format!("class {} pauses", class.name), class.thresholds)),
+            ),
         }
     }
     let Some(CoalescingPort { coalesce, .. }) = network.ports.first() else { return words };
@@ -367,7 +368,7 @@ pub(crate) fn words(network: &Network) -> Vec<String> {
     };
     let frames =
         coalesce.frames.map_or_else(String::new, |frames| format!(" or for {frames} frames"));
-    words.push(format!("interrupts of {ports} of {} wait {time}{frames}", few(&routers)));
+    words.push(format!("interrupts of {ports} of {} are delayed {time}{frames}", few(&routers)));
     words
 }
 
@@ -386,8 +387,8 @@ fn read_flow_control(
         true => {
             let of_links = [&THRESHOLDS.xoff, &THRESHOLDS.xon];
             if let Some(key) = of_links.into_iter().find(|key| reader.has(key)) {
-                let message = "belongs to each class here, as in \
-                               class = [{ name = \"storage\", xoff = \"100 kB\" }]";
+                let message = "belongs to each class, as in class = [{ name = \"storage\", xoff = \
+                               \"100 kB\" }]";
                 return Err(reader.error(key, message));
             }
             reader.check(&flow_control_keys(of_classes))?;
@@ -430,8 +431,8 @@ fn read_stopped(reader: &Reader<'_>, network: &Network) -> Result<Vec<StoppedCla
         }
     }
     if known.is_empty() {
-        let message = "needs queues of kind \"classes\" at all links with a rate, and there are none: \
-                       use kind = \"pause\", which stops whole links";
+        let message = "needs queues of kind \"classes\" at all links with a rate: use them, or \
+                       kind = \"pause\" for whole links";
         return Err(reader.error(&PAUSE_KIND.kind, message));
     }
     let mut stopped: Vec<StoppedClass> = Vec::with_capacity(readers.len());

@@ -10,20 +10,20 @@ use crate::metric::{Kind, Metric};
 use crate::published::Stat;
 use crate::report::published_for;
 use crate::stats::Summary;
-use crate::swept::{Subject, Summaries, Swept, Verdict};
+use crate::sweep_result::{Subject, Summaries, SweepResult, Verdict};
 
 /// Queues beyond this many are left to the files.
 const MAX_QUEUES: usize = 8;
 
 /// Everything: what was asked, a table for each traffic entry and queue, what was not finished.
-pub fn render(experiment: &Experiment, swept: &Swept) -> String {
+pub fn render(experiment: &Experiment, swept: &SweepResult) -> String {
     around(experiment, swept, &all_tables(experiment, swept), usize::MAX)
 }
 
 /// These tables with what was asked, and so many notes on single rows.
 pub(crate) fn around(
     experiment: &Experiment,
-    swept: &Swept,
+    swept: &SweepResult,
     tables: &str,
     most_notes: usize,
 ) -> String {
@@ -42,7 +42,7 @@ pub(crate) fn around(
         let scale = experiment.scale.share();
         let _ = writeln!(
             out,
-            "  SCALE {scale}: every rate is {scale} of the file's and every time {} times as long",
+            "  SCALE {scale}: every rate is multiplied by {scale}, every time by {}",
             (1000.0 / scale).round() / 1000.0
         );
     }
@@ -55,7 +55,7 @@ pub(crate) fn around(
     out
 }
 
-fn all_tables(experiment: &Experiment, swept: &Swept) -> String {
+fn all_tables(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = String::new();
     let (queues, traffic): (Vec<_>, Vec<_>) = subjects(swept)
         .into_iter()
@@ -74,7 +74,7 @@ fn all_tables(experiment: &Experiment, swept: &Swept) -> String {
 }
 
 /// One line for each claim: the verdict, and what it says.
-fn claims(experiment: &Experiment, swept: &Swept) -> String {
+fn claims(experiment: &Experiment, swept: &SweepResult) -> String {
     let widest = ClaimVerdict::ALL.iter().map(|verdict| verdict.name().len()).max().unwrap_or(0);
     let lines = experiment.claims.iter().map(|claim| {
         let verdict = claim.judge(experiment, swept).verdict;
@@ -100,7 +100,7 @@ pub fn wrapped(text: &str, indent: &str) -> String {
 }
 
 /// Traffic entries and queues of all configurations, each once, in the order of the file.
-pub(crate) fn subjects(swept: &Swept) -> Vec<(String, Kind)> {
+pub(crate) fn subjects(swept: &SweepResult) -> Vec<(String, Kind)> {
     let mut all: Vec<(String, Kind)> = Vec::new();
     for subject in swept.tables.iter().flat_map(|summaries| &summaries.subjects) {
         if !all.iter().any(|(name, _)| *name == subject.name) {
@@ -111,7 +111,7 @@ pub(crate) fn subjects(swept: &Swept) -> Vec<(String, Kind)> {
 }
 
 /// One table for each distribution that is shown; counts stand in the first.
-fn tables_of(experiment: &Experiment, swept: &Swept, names: &[String], kind: Kind) -> String {
+fn tables_of(experiment: &Experiment, swept: &SweepResult, names: &[String], kind: Kind) -> String {
     let shown = shown(experiment, swept, &names[0], kind);
     let measured = |metric: &Metric| rows(swept, names).any(|(_, s)| s.metric(*metric).is_some());
     let (distributions, counts): (Vec<Metric>, Vec<Metric>) =
@@ -128,7 +128,12 @@ fn tables_of(experiment: &Experiment, swept: &Swept, names: &[String], kind: Kin
     tables.into_iter().map(|table| format!("\n{table}\n")).collect()
 }
 
-pub(crate) fn shown(experiment: &Experiment, swept: &Swept, name: &str, kind: Kind) -> Vec<Metric> {
+pub(crate) fn shown(
+    experiment: &Experiment,
+    swept: &SweepResult,
+    name: &str,
+    kind: Kind,
+) -> Vec<Metric> {
     let first = swept.tables.first().map(|summaries| &summaries.configuration);
     let scenario = first.and_then(|first| experiment.scenario(first).ok());
     let of_file = scenario.as_ref().and_then(|scenario| scenario.shown(name));
@@ -137,7 +142,7 @@ pub(crate) fn shown(experiment: &Experiment, swept: &Swept, name: &str, kind: Ki
 
 /// Rows of a table: these subjects of each configuration.
 fn rows<'a>(
-    swept: &'a Swept,
+    swept: &'a SweepResult,
     names: &'a [String],
 ) -> impl Iterator<Item = (&'a Summaries, &'a Subject)> + 'a {
     swept.tables.iter().flat_map(move |summaries| {
@@ -148,7 +153,7 @@ fn rows<'a>(
 
 fn table(
     experiment: &Experiment,
-    swept: &Swept,
+    swept: &SweepResult,
     names: &[String],
     distribution: Option<Metric>,
     counts: &[Metric],
@@ -233,7 +238,7 @@ fn table(
     format!("{title}\n{}", grid.render())
 }
 
-/// What a host decided of a row, in words.
+/// Validity of a row, in words.
 pub(crate) fn verdict(summaries: &Summaries) -> String {
     match limited(summaries) {
         None => "valid".into(),
@@ -307,7 +312,7 @@ impl Scale {
         Scale::of_unit(metric.unit(), largest)
     }
 
-    /// Of the unit of a metric.
+    /// Scale for the unit of a metric.
     pub(crate) fn of_unit(unit: &str, largest: f64) -> Scale {
         let steps: &[(f64, &str)] = match unit {
             "s" => &[(10.0, "s"), (1e-3, "ms"), (0.0, "us")],
@@ -358,26 +363,26 @@ impl Scale {
     }
 }
 
-/// What the numbers leave out; of notes on single rows so many.
-fn footnotes(experiment: &Experiment, swept: &Swept, most: usize) -> String {
+/// Footnotes of the tables, with at most `most` notes on single rows.
+fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> String {
     let notes = notes(experiment, swept);
     let mut out = String::from("\n");
     out.extend(notes.iter().take(most).map(String::as_str));
     if let Some(more @ 1..) = notes.len().checked_sub(most) {
-        let _ = writeln!(out, "and {more} rows more of which this is so: --tables all names them");
+        let _ = writeln!(out, "and {more} more such rows: --tables all lists them");
     }
     let first = experiment.configurations.first();
     let scenario = first.and_then(|first| experiment.scenario(first).ok());
     if scenario.is_some_and(|scenario| scenario.window(Time::MAX).is_some()) {
         out.push_str(
-            "goodput, queue lengths, exchanges and pings are of the measured window, all else of the \
-             whole run\n",
+            "goodput, queue lengths, exchanges and pings: measured window; everything else: whole \
+             run\n",
         );
     }
     if swept.interrupted {
         let _ = writeln!(
             out,
-            "stopped after {} of {} runs: the last row shown may rest on fewer runs than the others",
+            "stopped after {} of {} runs: the last row may have fewer runs",
             swept.runs_done,
             experiment.runs()
         );
@@ -389,7 +394,7 @@ fn footnotes(experiment: &Experiment, swept: &Swept, most: usize) -> String {
         out.push_str(&wrapped(&format!("notes: {notes}"), ""));
     }
     if !experiment.published.is_empty() && !experiment.scale.is_one() {
-        out.push_str("published figures are left out: they are of the experiment as written\n");
+        out.push_str("published figures are left out, because the experiment was changed\n");
         return out;
     }
     for published in &experiment.published {
@@ -400,8 +405,8 @@ fn footnotes(experiment: &Experiment, swept: &Swept, most: usize) -> String {
     out
 }
 
-/// What is to be known of single rows.
-fn notes(experiment: &Experiment, swept: &Swept) -> Vec<String> {
+/// Notes on single rows.
+fn notes(experiment: &Experiment, swept: &SweepResult) -> Vec<String> {
     let mut notes = Vec::new();
     for summaries in &swept.tables {
         if let Some(verdict) = limited(summaries) {
@@ -413,13 +418,13 @@ fn notes(experiment: &Experiment, swept: &Swept) -> Vec<String> {
                 verdict.reason,
                 match verdict.is_limited() {
                     true => "; the row shows the host, not the algorithm",
-                    false => "; the row is of the others",
+                    false => "; the row shows the other runs",
                 }
             ));
         }
         for subject in summaries.subjects.iter().filter(|subject| subject.unfinished > 0) {
             notes.push(format!(
-                "{}: {} of \"{}\" did not finish before the run ended, and are in no average\n",
+                "{}: {} of \"{}\" did not finish during the run; averages leave them out\n",
                 experiment.describe(&summaries.configuration),
                 subject.unfinished,
                 subject.name

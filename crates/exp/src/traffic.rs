@@ -36,7 +36,7 @@ const IPV6_EXTRA_BYTES: u64 = 20;
 /// Each table `[[traffic]]`.
 pub(crate) static TABLE: Table = Table {
     name: "traffic",
-    says: "Who sends what to whom, and when. Entries of one name are reported together.",
+    says: "Senders, receivers, sizes and times. Results combine entries with the same name.",
     shape: || {
         let keys = |&(word, kind)| (word, entries(&keys_of(kind)));
         Shape::By("kind", KINDS.iter().map(keys).collect())
@@ -54,7 +54,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("attempts", Kind::Attempts),
 ];
 
-/// Which keys an entry has, in the order in which messages list them.
+/// Keys of an entry, in the order of messages.
 fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
     let own: &dyn Keys = match kind {
         Kind::Incast => &INCAST,
@@ -77,27 +77,27 @@ fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
 keys! {
     /// Traffic of any kind.
     static COMMON: CommonKeys = "any-traffic" {
-        /// What results call it.
+        /// Name in results.
         name: Key<Name> = needed("short"),
-        /// What is sent.
+        /// Kind of traffic.
         kind: Choice<Kind> = of(KINDS).needed("bulk"),
-        /// Hosts that begin connections: names, or ranges as `s1..s10`.
+        /// Connecting hosts: names, or ranges as `s1..s10`.
         from: Key<List<Text>> = needed("s1..s10"),
-        /// Hosts that they go to: one, all from one, or pair by pair.
+        /// Listening hosts: one, all from one, or pair by pair.
         to: Key<List<Text>> = needed("s1..s10"),
-        /// When it begins.
+        /// Start time.
         start: Key<Duration> = or(Duration::ZERO),
-        /// Metrics that the table shows.
-        show: Key<List<Text>> = usually("those of its kind"),
-        /// The DSCP of all that the connecting side sends.
+        /// Metrics in the table.
+        show: Key<List<Text>> = usually("by kind"),
+        /// DSCP of the connecting side.
         dscp: Key<u64> = or(0).within(0, MAX_DSCP),
     }
 }
 
 keys! {
-    /// What starts when the file says; arrivals draw their own times.
+    /// Traffic with start times from the file; arrivals draw their own.
     static TIMED: TimedKeys = "timed" {
-        /// Each starts later by a draw from 0 to this.
+        /// Random extra delay per flow, 0 to this.
         start_jitter: Key<Duration> = or(Duration::ZERO),
     }
 }
@@ -105,13 +105,13 @@ keys! {
 keys! {
     /// Connections that start when the file says.
     static TIMED_CONNECTIONS: TimedConnectionKeys = "timed-connections" {
-        /// Connections of each pair.
+        /// Connections per pair.
         flows: Key<u64> = or(1).within(0, MAX_FLOWS),
-        /// The whole entry is moved by a draw from minus to plus this.
+        /// Random shift of the whole entry, plus or minus this.
         start_shift: Key<Duration> = or(Duration::ZERO),
-        /// Each starts this much after the one before.
+        /// Time between starts.
         stagger: Key<Duration> = or(Duration::ZERO),
-        /// Whether the entry holds for each host of `from` by itself.
+        /// Repeat the entry for each host of `from`.
         each: Key<bool> = or(false),
     }
 }
@@ -119,23 +119,23 @@ keys! {
 keys! {
     /// TCP connections.
     static CONNECTIONS: ConnectionKeys = "connections" {
-        /// Their algorithm.
+        /// Algorithm.
         cc: Key<Text> = usually("the case's"),
-        /// Parameters of it.
+        /// Its parameters.
         params: Below = table(&PARAMS),
-        /// The algorithm of the listening side.
+        /// Algorithm of the listening side.
         peer_cc: Key<Text> = usually("`cc`"),
-        /// Parameters of that.
+        /// Its parameters.
         peer_params: Below = table(&PARAMS),
-        /// The receiver reads when this much is there.
+        /// The receiver reads at this amount.
         read_at: Key<Size> = or(Size(65_536)),
-        /// The RTT without queues that both ends are told.
-        base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("what their hosts say"),
+        /// RTT without queues, for both ends.
+        base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("as their hosts"),
         /// `SO_MAX_PACING_RATE` of both ends.
         max_pacing_rate: Key<Rate> = usually("no limit"),
-        /// Whether `sample.flows` includes them.
+        /// Include in `sample.flows`.
         sample: Key<bool> = or(true),
-        /// The DSCP of the listening side.
+        /// DSCP of the listening side.
         peer_dscp: Key<u64> = or(0).within(0, MAX_DSCP),
     }
 }
@@ -143,13 +143,13 @@ keys! {
 keys! {
     /// Transfers.
     static BULK: BulkKeys = "bulk" {
-        /// Bytes of each transfer; of a list, flow by flow.
+        /// Transfer size, or one per flow.
         size: Key<List<Size>> = usually("without end"),
-        /// When it is stopped, if it has no end.
-        stop: Key<Duration> = usually("at the end of the run"),
-        /// Each is stopped this much after the one before.
+        /// Stop time, for transfers without size.
+        stop: Key<Duration> = usually("end of the run"),
+        /// Time between stops.
         stop_stagger: Key<Duration> = or(Duration::ZERO),
-        /// When transfers without end count as sharing fairly.
+        /// Criterion for fair sharing of endless transfers.
         converged: Below = table(&converged::ConvergedKeys::TABLE),
     }
 }
@@ -157,13 +157,13 @@ keys! {
 keys! {
     /// Transfers at once, in rounds.
     static INCAST: IncastKeys = "incast" {
-        /// Bytes of each transfer; of a list, flow by flow.
+        /// Transfer size, or one per flow.
         size: Key<List<Size>> = needed("10 kB"),
-        /// How often, on new connections.
+        /// Rounds, on new connections.
         rounds: Key<u64> = or(1).within(1, MAX_FLOWS),
-        /// Each round begins this much after the one before.
-        every: Key<Duration> = usually("when the one before is done"),
-        /// Whether each of `from` sends to each other of `to`.
+        /// Time between rounds.
+        every: Key<Duration> = usually("after the previous one"),
+        /// Each of `from` sends to each other of `to`.
         all_to_all: Key<bool> = or(false),
     }
 }
@@ -171,15 +171,15 @@ keys! {
 keys! {
     /// Requests and answers, one after the other.
     static RPC: RpcKeys = "rpc" {
-        /// Bytes of a request; of a list, flow by flow.
+        /// Request size, or one per flow.
         request: Key<List<Size>> = usually("`100 B`"),
-        /// Bytes of an answer; of a list, flow by flow.
+        /// Response size, or one per flow.
         response: Key<List<Size>> = usually("`100 B`"),
-        /// Exchanges of each connection.
+        /// Exchanges per connection.
         count: Key<u64> = within(1, 1_000_000_000).usually("without end"),
-        /// When they are stopped.
-        stop: Key<Duration> = usually("at the end of the run"),
-        /// Each is stopped this much after the one before.
+        /// Stop time.
+        stop: Key<Duration> = usually("end of the run"),
+        /// Time between stops.
         stop_stagger: Key<Duration> = or(Duration::ZERO),
     }
 }
@@ -187,11 +187,11 @@ keys! {
 keys! {
     /// Small packets back and forth.
     static PING: PingKeys = "ping" {
-        /// From one to the next.
+        /// Time between pings.
         interval: Key<Duration> = needed("1 ms").at_least("1 us"),
-        /// Payload of each.
+        /// Payload.
         size: Key<Size> = or(Size(64)).at_most("1400 B").like("64 B"),
-        /// The ECN field of each.
+        /// ECN field.
         ecn: Choice<Ecn> = of(ECN).or("not-ect"),
     }
 }
@@ -203,23 +203,23 @@ type FromTo = (Vec<NodeId>, Vec<NodeId>);
 /// One traffic entry, ready to be turned into the flows of any repeat.
 #[derive(Clone, Debug)]
 pub(crate) struct TrafficSpec {
-    /// Which `[[traffic]]` of the file it is of.
+    /// Index of its `[[traffic]]` in the file.
     pub(crate) table: usize,
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// What the table shows of it.
+    /// Metrics in the table.
     pub(crate) show: Vec<Metric>,
     /// Sending and receiving host, one for each connection of a round.
     pairs: Vec<(NodeId, NodeId)>,
     start: Duration,
     start_jitter: Duration,
-    what: What,
+    what: EntryKind,
     /// When its transfers count as sharing fairly.
     converged: Option<Converged>,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum EntryKind {
     Connections(Box<Connections>),
     Ping { interval: Duration, wire_bytes: u32, ecn: Ecn, dscp: u8 },
 }
@@ -238,7 +238,7 @@ struct Connections {
     arrivals: Option<Arrivals>,
     /// Connections that only ask for one.
     attempts: Option<Attempts>,
-    /// Which of them wait for which others.
+    /// Dependencies between its flows.
     waiting: Option<Waiting>,
     /// Whether every host of `from` sends to every one of `to`.
     all_to_all: bool,
@@ -264,7 +264,7 @@ pub(crate) fn read(
         entries.extend(of_table.map(|entry| TrafficSpec { table, ..entry }));
     }
     if entries.is_empty() {
-        return Err(root.error("traffic", "missing: there must be at least one [[traffic]] entry"));
+        return Err(root.error("traffic", "missing: give at least one [[traffic]] entry"));
     }
     let flows: u64 = entries.iter().map(TrafficSpec::flows).fold(0, u64::saturating_add);
     if flows > MAX_FLOWS {
@@ -300,7 +300,7 @@ fn read_entry(
         kind = Kind::Endless;
     } else if kind == Kind::Bulk && reader.has(&BULK.converged) {
         return Err(
-            reader.error(&BULK.converged, "is for transfers without end: leave \"size\" out")
+            reader.error(&BULK.converged, "is only for transfers without size: leave \"size\" out")
         );
     }
     let hosts = read_hosts(reader, network)?;
@@ -313,22 +313,22 @@ fn read_entry(
             let pairs = all_pairs(reader, hosts)?;
             let connections = read_connections(reader, kind, cc)?;
             let what = waiting::read(reader, kind, &pairs, connections)?;
-            (pairs, What::Connections(Box::new(what)))
+            (pairs, EntryKind::Connections(Box::new(what)))
         }
         Kind::Attempts => {
             let mut connections = read_connections(reader, kind, cc)?;
             connections.attempts = Some(Attempts::read(reader, start)?);
-            (pair_up(reader, network, hosts)?, What::Connections(Box::new(connections)))
+            (pair_up(reader, network, hosts)?, EntryKind::Connections(Box::new(connections)))
         }
         Kind::Incast if reader.read(&INCAST.all_to_all)? => {
             let pairs = repeat_pairs(reader, &all_pairs(reader, hosts)?)?;
             let mut connections = read_connections(reader, kind, cc)?;
             connections.all_to_all = true;
-            (pairs, What::Connections(Box::new(connections)))
+            (pairs, EntryKind::Connections(Box::new(connections)))
         }
         _ => {
             let pairs = repeat_pairs(reader, &pair_up(reader, network, hosts)?)?;
-            (pairs, What::Connections(Box::new(read_connections(reader, kind, cc)?)))
+            (pairs, EntryKind::Connections(Box::new(read_connections(reader, kind, cc)?)))
         }
     };
     let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts);
@@ -348,10 +348,9 @@ fn read_entry(
         return Ok(vec![entry]);
     }
     if reader.has(&INCAST.all_to_all) {
-        return Err(reader.error(
-            &TIMED_CONNECTIONS.each,
-            "has no meaning beside \"all_to_all\": leave one out",
-        ));
+        return Err(
+            reader.error(&TIMED_CONNECTIONS.each, "conflicts with \"all_to_all\": leave one out")
+        );
     }
     Ok(entry.of_each(senders))
 }
@@ -381,7 +380,7 @@ fn pair_up(
             return Err(reader.error(
                 &COMMON.to,
                 format!(
-                    "must name one host, or as many as \"from\" does ({}), not {}",
+                    "must name one host, or as many as \"from\" ({}), not {}",
                     from.len(),
                     to.len()
                 ),
@@ -391,7 +390,7 @@ fn pair_up(
     match pairs.iter().find(|(from, to)| from == to) {
         Some((host, _)) => {
             let message =
-                format!("must differ from \"from\", which names {} too", network.name(*host));
+                format!("must not name {}, which is in \"from\" too", network.name(*host));
             Err(reader.error(&COMMON.to, message))
         }
         None => Ok(pairs),
@@ -401,13 +400,13 @@ fn pair_up(
 /// Every host of `from` with every other of `to`.
 fn all_pairs(reader: &Reader<'_>, (from, to): FromTo) -> Result<Vec<(NodeId, NodeId)>, Error> {
     if (from.len() as u64).saturating_mul(to.len() as u64) > 2 * MAX_FLOWS {
-        let message = format!("must leave at most {MAX_FLOWS} flows in all, from each to each");
+        let message = format!("must give at most {MAX_FLOWS} flows in all, from each to each");
         return Err(reader.error(&COMMON.to, message));
     }
     let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
     let pairs: Vec<_> = pairs.filter(|(from, to)| from != to).collect();
     if pairs.is_empty() {
-        return Err(reader.error(&COMMON.to, "must name a host that \"from\" does not name"));
+        return Err(reader.error(&COMMON.to, "must name a host that is not in \"from\""));
     }
     Ok(pairs)
 }
@@ -419,8 +418,7 @@ fn repeat_pairs(
 ) -> Result<Vec<(NodeId, NodeId)>, Error> {
     let flows = reader.read(&TIMED_CONNECTIONS.flows)?;
     if flows.saturating_mul(pairs.len() as u64) > MAX_FLOWS {
-        let message =
-            format!("must leave at most {MAX_FLOWS} flows in all ({} pairs)", pairs.len());
+        let message = format!("must give at most {MAX_FLOWS} flows in all ({} pairs)", pairs.len());
         return Err(reader.error(&TIMED_CONNECTIONS.flows, message));
     }
     Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
@@ -432,18 +430,18 @@ fn read_poisson(
     network: &NetworkSpec,
     (hosts, start): (FromTo, Duration),
     cc: Option<&Cc>,
-) -> Result<What, Error> {
+) -> Result<EntryKind, Error> {
     let arrivals = Arrivals::read(reader, network, hosts, (start, MAX_FLOWS))?;
     let mut connections = read_connections(reader, Kind::Poisson, cc)?;
     connections.arrivals = Some(arrivals);
-    Ok(What::Connections(Box::new(connections)))
+    Ok(EntryKind::Connections(Box::new(connections)))
 }
 
-fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<What, Error> {
+fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<EntryKind, Error> {
     let interval = reader.read(&PING.interval)?;
     let size = reader.read(&PING.size)?.0;
     let headers = PING_HEADER_BYTES + if network.ipv6() { IPV6_EXTRA_BYTES } else { 0 };
-    Ok(What::Ping {
+    Ok(EntryKind::Ping {
         interval,
         wire_bytes: (size + headers) as u32,
         ecn: reader.choose(&PING.ecn)?,
@@ -466,9 +464,7 @@ fn read_connections(
     let read_at = reader.read(&CONNECTIONS.read_at)?;
     let stop = reader.get(&BULK.stop)?;
     if stop.is_some() && reader.has(&BULK.size) {
-        return Err(
-            reader.error(&BULK.stop, "has no meaning beside \"size\": the transfer ends by itself")
-        );
+        return Err(reader.error(&BULK.stop, "conflicts with \"size\": leave one out"));
     }
     let rounds = match kind {
         Kind::Incast | Kind::Shuffle => reader.read(&INCAST.rounds)?,
@@ -555,12 +551,12 @@ impl TrafficSpec {
     /// Connections that it makes in a run, at most.
     pub(crate) fn flows(&self) -> u64 {
         match &self.what {
-            What::Connections(c) => match (&c.arrivals, &c.attempts) {
+            EntryKind::Connections(c) => match (&c.arrivals, &c.attempts) {
                 (Some(arrivals), _) => arrivals.most(),
                 (None, Some(attempts)) => attempts.count,
                 (None, None) => (self.pairs.len() as u64).saturating_mul(c.rounds),
             },
-            What::Ping { .. } => 0,
+            EntryKind::Ping { .. } => 0,
         }
     }
 
@@ -570,11 +566,11 @@ impl TrafficSpec {
         self.pairs.len() + self.arrivals().map_or(0, drawn)
     }
 
-    /// What each of its connections asks for again and again, and between whom; `None`: they do not.
+    /// Exchanges of each connection, with their hosts; `None`: no exchanges.
     pub(crate) fn exchanges(
         &self,
     ) -> Option<impl Iterator<Item = ((NodeId, NodeId), Traffic)> + '_> {
-        let What::Connections(connections) = &self.what else { return None };
+        let EntryKind::Connections(connections) = &self.what else { return None };
         let of = &connections.traffic[..];
         let exchanges = matches!(self.kind, Kind::Rpc | Kind::Query) && !of.is_empty();
         exchanges.then(|| self.pairs.iter().copied().zip(of.iter().copied().cycle()))
@@ -582,7 +578,7 @@ impl TrafficSpec {
 
     /// The most bytes that one of its connections has to send at a time; `None`: no end of them.
     pub(crate) fn largest_transfer(&self) -> Option<u64> {
-        let What::Connections(connections) = &self.what else { return Some(0) };
+        let EntryKind::Connections(connections) = &self.what else { return Some(0) };
         if let Some((_, largest)) = self.drawn_sizes() {
             return Some(largest);
         }
@@ -601,8 +597,8 @@ impl TrafficSpec {
     /// Pings that it sends until `end`.
     pub(crate) fn pings(&self, end: Time) -> u64 {
         match &self.what {
-            What::Connections(_) => 0,
-            What::Ping { interval, .. } => {
+            EntryKind::Connections(_) => 0,
+            EntryKind::Ping { interval, .. } => {
                 (end.ps() / interval.ps()).saturating_mul(self.pairs.len() as u64)
             }
         }
@@ -611,27 +607,27 @@ impl TrafficSpec {
     /// Ping streams that it has.
     pub(crate) fn ping_streams(&self) -> usize {
         match &self.what {
-            What::Connections(_) => 0,
-            What::Ping { .. } => self.pairs.len(),
+            EntryKind::Connections(_) => 0,
+            EntryKind::Ping { .. } => self.pairs.len(),
         }
     }
 
     /// Rounds of connections.
     pub(crate) fn rounds(&self) -> u64 {
         match &self.what {
-            What::Connections(connections) => connections.rounds,
-            What::Ping { .. } => 1,
+            EntryKind::Connections(connections) => connections.rounds,
+            EntryKind::Ping { .. } => 1,
         }
     }
 
     /// Whether rounds are told apart by whom they are sent to.
     pub(crate) fn is_all_to_all(&self) -> bool {
-        matches!(&self.what, What::Connections(connections) if connections.all_to_all)
+        matches!(&self.what, EntryKind::Connections(connections) if connections.all_to_all)
     }
 
     /// Whether a round begins when the one before is done.
     pub(crate) fn is_one_by_one(&self) -> bool {
-        matches!(&self.what, What::Connections(c) if matches!(c.waiting, Some(Waiting::Rounds)))
+        matches!(&self.what, EntryKind::Connections(c) if matches!(c.waiting, Some(Waiting::Rounds)))
     }
 
     /// When its transfers count as sharing fairly.
@@ -639,19 +635,21 @@ impl TrafficSpec {
         self.converged
     }
 
-    /// Of the connecting side.
+    /// Algorithm of the connecting side.
     pub(crate) fn algorithm(&self) -> Option<&'static Algorithm> {
         match &self.what {
-            What::Connections(connections) => Some(connections.cc.algorithm),
-            What::Ping { .. } => None,
+            EntryKind::Connections(connections) => Some(connections.cc.algorithm),
+            EntryKind::Ping { .. } => None,
         }
     }
 
     /// The listening side's, where it has one of its own.
     pub(crate) fn peer_algorithm(&self) -> Option<&'static Algorithm> {
         match &self.what {
-            What::Connections(connections) => connections.peer_cc.as_ref().map(|cc| cc.algorithm),
-            What::Ping { .. } => None,
+            EntryKind::Connections(connections) => {
+                connections.peer_cc.as_ref().map(|cc| cc.algorithm)
+            }
+            EntryKind::Ping { .. } => None,
         }
     }
 
@@ -663,7 +661,7 @@ impl TrafficSpec {
     /// Connections that are sampled.
     pub(crate) fn sampled_flows(&self) -> u64 {
         match &self.what {
-            What::Connections(connections) if connections.sampled => self.flows(),
+            EntryKind::Connections(connections) if connections.sampled => self.flows(),
             _ => 0,
         }
     }
@@ -696,8 +694,8 @@ impl TrafficSpec {
 
     fn arrivals(&self) -> Option<&Arrivals> {
         match &self.what {
-            What::Connections(connections) => connections.arrivals.as_ref(),
-            What::Ping { .. } => None,
+            EntryKind::Connections(connections) => connections.arrivals.as_ref(),
+            EntryKind::Ping { .. } => None,
         }
     }
 
@@ -718,7 +716,7 @@ impl TrafficSpec {
         let mut jitter = Random::new(seed, &[entry as u64, 1]);
         let start = Time::ZERO + self.start;
         match &self.what {
-            What::Ping { interval, wire_bytes, ecn, dscp } => {
+            EntryKind::Ping { interval, wire_bytes, ecn, dscp } => {
                 pings.extend(self.pairs.iter().map(|&(from, to)| Ping {
                     from,
                     to,
@@ -729,7 +727,7 @@ impl TrafficSpec {
                     dscp: *dscp,
                 }));
             }
-            What::Connections(connections) if connections.arrivals.is_some() => {
+            EntryKind::Connections(connections) if connections.arrivals.is_some() => {
                 let arrivals = connections.arrivals.iter();
                 let drawn =
                     arrivals.flat_map(|all| all.draw(Random::new(seed, &[entry as u64, 4])));
@@ -741,7 +739,7 @@ impl TrafficSpec {
                     ..connections.flow(group)
                 }));
             }
-            What::Connections(connections) if connections.attempts.is_some() => {
+            EntryKind::Connections(connections) if connections.attempts.is_some() => {
                 let attempts = connections.attempts.iter();
                 let drawn = attempts
                     .flat_map(|all| all.draw(&self.pairs, Random::new(seed, &[entry as u64, 5])));
@@ -755,7 +753,7 @@ impl TrafficSpec {
                     ..connections.flow(group)
                 }));
             }
-            What::Connections(connections) => {
+            EntryKind::Connections(connections) => {
                 let first = flows.len();
                 let shift = connections.start_shift;
                 let both_ways = Duration::from_ps(shift.ps() * 2);
@@ -793,7 +791,7 @@ impl TrafficSpec {
 }
 
 impl Connections {
-    /// What all its flows have in common; who sends what to whom and when is still to be said.
+    /// A flow with the entry's common settings; hosts, sizes and times are still missing.
     fn flow(&self, group: u32) -> Flow {
         Flow {
             group,

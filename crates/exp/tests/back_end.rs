@@ -8,7 +8,7 @@ use knee_exp::runs::Options;
 use knee_exp::{Experiment, Overrides, refused, report, table};
 use knee_run::outcome::{FlowCounters, HostCount, Received, Validity};
 use knee_run::spec::Traffic;
-use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
+use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
 use crate::common::*;
 
@@ -65,7 +65,7 @@ impl BackEnd for Host {
         Capabilities { threads: Some(1), has_host: true, ..Capabilities::default() }
     }
 
-    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+    fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(running, Ordering::SeqCst);
         let number = self.tried.fetch_add(1, Ordering::SeqCst);
@@ -98,7 +98,7 @@ impl BackEnd for Host {
         }
         self.running.fetch_sub(1, Ordering::SeqCst);
         let measures = vec![("late_share", 0.5)];
-        Ok(Ran { outcome, validity: Some(Validity { limits, measures }) })
+        Ok(RunResult { outcome, validity: Some(Validity { limits, measures }) })
     }
 
     fn about(&self) -> serde_json::Map<String, serde_json::Value> {
@@ -123,7 +123,7 @@ impl BackEnd for Choosy {
         (self.0)(run).map_err(Error::Refused)
     }
 
-    fn run(&self, _run: &Run, _ask: &Ask<'_>) -> Result<Ran, Error> {
+    fn run(&self, _run: &Run, _ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         Err(Error::Failed("it was only to be asked".to_owned()))
     }
 }
@@ -280,7 +280,7 @@ fn recordings_are_the_simulators() {
     let (_, mut options) = options(Host::default());
     options.trace = Some("one".into());
     let error = run_into(&scratch, &two(), &options).unwrap_err().to_string();
-    assert!(error.starts_with("two.toml: --trace: is for the simulator alone"), "{error}");
+    assert!(error.starts_with("two.toml: --trace: works only with --on sim"), "{error}");
 }
 
 #[test]

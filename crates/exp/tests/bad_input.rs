@@ -191,8 +191,8 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         (
             "limit = \"500 pkts\"",
             "limit = \"100 B\"",
-            "bad.toml:12: network.bottleneck.queue.limit = \"100 B\": must hold one full packet (1514 B), or \
-             none ever passes",
+            "bad.toml:12: network.bottleneck.queue.limit = \"100 B\": must hold one full packet \
+             (1514 B)",
         ),
         (
             "k = \"10 pkts\"",
@@ -279,7 +279,8 @@ fn too_much_is_refused_before_it_eats_memory() {
         (
             "flows = 2",
             "flows = 100000",
-            "bad.toml:24: traffic.short.flows = 100000: must leave at most 100000 flows in all (3 pairs)",
+            "bad.toml:24: traffic.short.flows = 100000: must give at most 100000 flows in all (3 \
+                pairs)",
         ),
         (
             "[vary]",
@@ -301,14 +302,15 @@ fn too_much_is_refused_before_it_eats_memory() {
         (
             "repeat = 2",
             "repeat = 100000",
-            "bad.toml: asks for 200000 runs, and at most 100000 are allowed",
+            "bad.toml: has 200000 runs, but at most 100000 are allowed",
         ),
         ("repeat = 2", "repeat = 2\n[sample]\nqueues = \"1 us\"\nflows = \"1 us\"", "accepted"),
         (
             "duration = \"1 s\"\nrepeat = 2",
             "duration = \"7 min\"\n[sample]\nqueues = \"1 us\"",
-            "bad.toml:32: sample.queues = \"1 us\": gives 420000000 samples of queues, up to 73 GB of the 73 GB of \
-             memory that a run would take, and 4.3 GB is allowed: a longer period, or allow more with knee run --memory",
+            "bad.toml:32: sample.queues = \"1 us\": gives 420000000 samples of queues, up to 73 GB \
+             of the 73 GB of memory per run, but 4.3 GB is allowed: use a longer period, or allow \
+             more with knee run --memory",
         ),
         (
             "repeat = 2",
@@ -326,19 +328,19 @@ fn what_does_not_fit_together_is_said() {
         (
             "from = \"s1..s3\"",
             "from = \"s1..s4\"",
-            "bad.toml:21: traffic.short.from = \"s1..s4\": must name hosts of this network (s1, s2, s3, r), \
-             and there is no \"s4\"",
+            "bad.toml:21: traffic.short.from = \"s1..s4\": must name hosts of this network (s1, \
+             s2, s3, r): \"s4\" does not exist",
         ),
         (
             "to = \"r\"",
             "to = \"s3\"",
-            "bad.toml:22: traffic.short.to = \"s3\": must differ from \"from\", which names s3 too",
+            "bad.toml:22: traffic.short.to = \"s3\": must not name s3, which is in \"from\" too",
         ),
         (
             "to = \"r\"",
             "to = [\"r\", \"s1\"]",
-            "bad.toml:22: traffic.short.to = [\"r\", \"s1\"]: must name one host, or as many as \"from\" does \
-             (3), not 2",
+            "bad.toml:22: traffic.short.to = [\"r\", \"s1\"]: must name one host, or as many as \
+             \"from\" (3), not 2",
         ),
         (
             "cc = [\"dctcp\"]\n",
@@ -354,8 +356,8 @@ fn what_does_not_fit_together_is_said() {
         (
             "rate = \"1 Gbps\"\nqueue",
             "queue",
-            "bad.toml:11: network.bottleneck.queue = { kind = \"step\", limit = \"500 pkts\", k = \"10 pkts\" \
-             }: has no meaning without a rate beside it",
+            "bad.toml:11: network.bottleneck.queue = { kind = \"step\", limit = \"500 pkts\", k = \
+             \"10 pkts\" }: needs a rate",
         ),
         (
             "flows = 2",
@@ -365,8 +367,7 @@ fn what_does_not_fit_together_is_said() {
         (
             "flows = 2",
             "flows = 2\nstop = \"1 s\"",
-            "bad.toml:25: traffic.short.stop = \"1 s\": has no meaning beside \"size\": the transfer ends by \
-             itself",
+            "bad.toml:25: traffic.short.stop = \"1 s\": conflicts with \"size\": leave one out",
         ),
         (
             "flows = 2",
@@ -434,8 +435,7 @@ fn overrides_are_checked_like_the_file() {
 
 #[test]
 fn what_is_no_experiment_file_is_said() {
-    let says =
-        "bad.toml: says nothing: an experiment has at least [network], [[traffic]] and [run]";
+    let says = "bad.toml: is empty: an experiment needs [network], [[traffic]] and [run]";
     assert_eq!(message("", &Overrides::default()), says);
     assert_eq!(message("# only a comment\n", &Overrides::default()), says);
     let load = |path: &Path| match Experiment::load(path, &Overrides::default()) {

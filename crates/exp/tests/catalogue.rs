@@ -120,7 +120,7 @@ fn a_catalogue_that_lists_too_little_or_too_much_is_refused() {
         (
             "\"whole\", \"part\"",
             "\"whole\", \"part\", \"whole\"",
-            "lists \"whole\" again: each stands in one section",
+            "lists \"whole\" twice: list it in one section only",
         ),
         (
             "\"whole\", \"part\"",

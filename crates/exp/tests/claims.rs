@@ -7,7 +7,7 @@ use knee_exp::claim::{Bounds, CheckVerdict, ClaimVerdict, Interval, Judged};
 use knee_exp::metric::{Kind, Metric};
 use knee_exp::scale::Scale;
 use knee_exp::stats::Summary;
-use knee_exp::swept::{Effort, Subject, Summaries, Swept, Verdict};
+use knee_exp::sweep_result::{Effort, Subject, Summaries, SweepResult, Verdict};
 use knee_exp::{Experiment, Overrides};
 
 const MIX: &str = r#"question = "Who waits?"
@@ -68,7 +68,10 @@ fn refused(text: &str) -> String {
 
 /// A sweep in which the mean completion of short transfers in a configuration is as the function says, in ms: with half of
 /// its interval.
-fn swept(experiment: &Experiment, of: impl Fn(&str, &str) -> Option<(f64, Option<f64>)>) -> Swept {
+fn swept(
+    experiment: &Experiment,
+    of: impl Fn(&str, &str) -> Option<(f64, Option<f64>)>,
+) -> SweepResult {
     let tables =
         experiment.configurations.iter().enumerate().filter_map(|(index, configuration)| {
             let size = &experiment.point_labels(configuration)[0];
@@ -88,7 +91,7 @@ fn swept(experiment: &Experiment, of: impl Fn(&str, &str) -> Option<(f64, Option
             let configuration = configuration.clone();
             Some(Summaries { configuration, index, subjects: vec![short], verdict: None })
         });
-    Swept {
+    SweepResult {
         tables: tables.collect(),
         runs_done: 1,
         interrupted: false,
@@ -287,11 +290,9 @@ fn a_claim_that_cannot_be_decided_says_why_and_has_no_checks() {
     );
     assert_eq!(judged(&text, |_, _| Some((1.0, None))).verdict, ClaimVerdict::Undecided);
     let both = format!("{MIX}{}", CLAIM.replace("by = \"source\"", "cannot = \"No.\""));
-    assert!(refused(&both).contains("claim.sooner.cannot = \"No.\": stands beside checks"));
+    assert!(refused(&both).contains("claim.sooner.cannot = \"No.\": conflicts with"));
     let neither = CLAIM.split_once("[[claim.check]]").unwrap().0;
-    assert!(
-        refused(&format!("{MIX}{neither}")).contains("a claim has at least one [[claim.check]]")
-    );
+    assert!(refused(&format!("{MIX}{neither}")).contains("give at least one [[claim.check]]"));
 }
 
 #[test]
@@ -305,7 +306,7 @@ fn what_a_claim_should_not_say_is_refused_in_one_sentence() {
         (
             "case = \"cubic\", ",
             "",
-            "claim.sooner.check.1.figure.case: missing: name one, or give the check every = \"case\"",
+            "claim.sooner.check.1.figure.case: missing: give one, or every = \"case\" in the check",
         ),
         (
             "metric = \"completion\"",
@@ -315,7 +316,8 @@ fn what_a_claim_should_not_say_is_refused_in_one_sentence() {
         (
             "subject = \"short\"",
             "subject = \"long\"",
-            "claim.sooner.check.figure.subject: \"long\" is no traffic entry and no recorded link",
+            "claim.sooner.check.figure.subject: \"long\" is neither a traffic entry nor a recorded \
+                link",
         ),
         (
             "\"20 kB\" } }",
@@ -325,27 +327,32 @@ fn what_a_claim_should_not_say_is_refused_in_one_sentence() {
         (
             ", at = { \"traffic.short.size\" = \"20 kB\" }",
             "",
-            "must name a value of \"traffic.short.size\", or the check must have every = \"traffic.short.size\"",
+            "must give a value of \"traffic.short.size\", or the check needs every = \
+                \"traffic.short.size\"",
         ),
         (
             "at_least = 10",
             "at_leest = 10",
             "claim.sooner.check.1.at_leest: unknown key; did you mean \"at_least\"?",
         ),
-        ("at_least = 10", "at_least = \"10 ms\"", "must have no unit but %: it bounds a ratio"),
+        (
+            "at_least = 10",
+            "at_least = \"10 ms\"",
+            "must have no unit but %, because it bounds a ratio",
+        ),
         ("at_least = 10", "at_least = 10\nat_most = 9", "must not be above at_most"),
         ("at_least = 10", "equals = 10", "within: missing, as in within = \"20 %\""),
-        ("at_least = 10", "within = 10", "belongs to equals, which is missing"),
-        ("at_least = 10", "", "missing: a check has at_least, at_most, or equals with within"),
+        ("at_least = 10", "within = 10", "needs equals"),
+        ("at_least = 10", "", "missing: give at_least, at_most, or equals with within"),
         (
             "at_least = 10",
             "at_least = 10\nminus = { case = \"reno\" }",
-            "stands beside over: give one of the two",
+            "conflicts with over: leave one out",
         ),
         (
             "at_least = 10",
             "at_least = 10\nevery = \"case\"",
-            "goes through case, and the figure names one",
+            "covers case, but the figure gives one",
         ),
         (
             "at_least = 10",
@@ -355,7 +362,7 @@ fn what_a_claim_should_not_say_is_refused_in_one_sentence() {
         (
             "over = { case = \"dctcp\" }",
             "over = { case = \"dctcp\", metric = \"goodput\" }",
-            "goodput is measured in another unit than completion",
+            "goodput and completion have different units",
         ),
         ("over = { case = \"dctcp\" }", "over = {}", "is the same figure"),
         ("at_least = 10", "at_least = 10\nevery = [\"case\", \"case\"]", "has \"case\" twice"),
@@ -441,7 +448,11 @@ fn charts_are_read_and_checked() {
         ("traffic.short.size", true)
     );
     let cases = [
-        ("subject = \"short\"", "subject = \"web\"", "chart.subject: \"web\" is no traffic entry"),
+        (
+            "subject = \"short\"",
+            "subject = \"web\"",
+            "chart.subject: \"web\" is neither a traffic entry",
+        ),
         (
             "log = true",
             "x = \"cases\"",

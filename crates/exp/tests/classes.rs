@@ -148,10 +148,10 @@ fn what_cannot_be_is_said() {
         (classes("[1, 2]", "64"), "must be a whole number from 0 to 63, or a list"),
         (classes("[1, 2]", "[]"), "must be a whole number from 0 to 63, or a list"),
         (classes("weight = 2", "weight = 0"), "must be a whole number from 1 to 1000000"),
-        (classes("\"rest\"", "\"ect\""), "must differ from that of another class (\"ect\")"),
+        (classes("\"rest\"", "\"ect\""), "must differ from the other classes' names (\"ect\")"),
         (
             classes("strict = true", "strict = true, weight = 1"),
-            "has no meaning for a class that is served strictly",
+            "conflicts with strict priority: leave one out",
         ),
         (
             refused(
@@ -159,13 +159,13 @@ fn what_cannot_be_is_said() {
                     .replace("class =", "service = \"strict\", class =")
                     .replace("weight = 2, ", ""),
             ),
-            "has no meaning beside service = \"strict\"",
+            "conflicts with service = \"strict\"",
         ),
         (classes("class =", "quantum = \"10 B\", class ="), "the quantum at least 64 B"),
         (classes("queue = { kind = \"pie\" }", ""), "missing, as in queue = { ... }"),
         (
             refused(&TWO.replace("s2..s3", "s4")),
-            "must name hosts or switches with a cable to the switch of this port, and \"s4\" has none",
+            "must name hosts or switches linked to the switch of this port: \"s4\" is not",
         ),
         (refused(&TWO.replace("s2..s3", "r..")), "must be a host or a range of hosts"),
         (

@@ -11,7 +11,7 @@ use knee_exp::runs::Options;
 use knee_exp::scale::Scale;
 use knee_exp::{Error, Overrides};
 use knee_run::outcome::Validity;
-use knee_run::{Ask, BackEnd, Capabilities, Ran, Run};
+use knee_run::{BackEnd, Capabilities, Run, RunOptions, RunResult};
 
 use crate::common;
 use common::*;
@@ -116,7 +116,7 @@ fn another_threshold_is_refused_and_differs_when_forced() {
     let b = simulated(&scratch, &MIX.replace("k = \"20 pkts\"", "k = \"60 pkts\""));
     let why = refusal(&a, &b);
     assert!(
-        why.contains("is of another experiment than") && why.contains("queue.k (20 pkts; 60 pkts)"),
+        why.contains("is not the experiment of") && why.contains("queue.k (20 pkts; 60 pkts)"),
         "{why}"
     );
     let comparison = compared(&a, &b, true).unwrap();
@@ -191,7 +191,7 @@ impl BackEnd for Spoiled {
         vec!["probes are not told".to_owned()]
     }
 
-    fn run(&self, run: &Run, _ask: &Ask<'_>) -> Result<Ran, knee_run::Error> {
+    fn run(&self, run: &Run, _ask: &RunOptions<'_>) -> Result<RunResult, knee_run::Error> {
         let mut outcome = knee_sim::simulate(run)?;
         let limited = self.number.fetch_add(1, Ordering::SeqCst) % 5 < self.spoiled;
         for flow in &mut outcome.flows {
@@ -202,7 +202,7 @@ impl BackEnd for Spoiled {
             }
         }
         let limits = if limited { vec!["too slow".to_owned()] } else { Vec::new() };
-        Ok(Ran { outcome, validity: Some(Validity { limits, measures: Vec::new() }) })
+        Ok(RunResult { outcome, validity: Some(Validity { limits, measures: Vec::new() }) })
     }
 }
 
@@ -236,9 +236,9 @@ fn runs_that_the_host_limited_are_left_out() {
     // With no valid run at all there is nothing to compare.
     let c = run(&scratch, MIX, &Overrides::default(), &on(5));
     let why = refusal(&a, &c);
-    assert!(why.contains("has no figure that") && why.contains("5 of 5 runs"), "{why}");
+    assert!(why.contains("has no figure in common with") && why.contains("5 of 5 runs"), "{why}");
     // The way out is named, and is one, whichever side it is.
-    assert!(why.contains("or compare what the host did by --force"), "{why}");
+    assert!(why.contains("or compare them with --force"), "{why}");
     for (one, other) in [(&a, &c), (&c, &a)] {
         let forced = compared(one, other, true).unwrap();
         let goodput = forced.lines.iter().find(|line| line.metric == "goodput_sum").unwrap();
@@ -246,7 +246,7 @@ fn runs_that_the_host_limited_are_left_out() {
         let shown = render(std::slice::from_ref(&forced));
         let told = shown.lines().filter(|line| line.starts_with("FORCED: case ")).count();
         assert_eq!(told, 1, "{shown}");
-        assert!(shown.contains("5 of 5 runs in") && shown.contains("is the host's"), "{shown}");
+        assert!(shown.contains("5 of 5 runs in") && shown.contains("shows the host"), "{shown}");
         assert_eq!(json(&forced)["of_host"].as_array().map(Vec::len), Some(1));
         assert!(!forced.left_out.iter().any(|why| why.contains("host-limited")));
     }
@@ -281,10 +281,12 @@ fn broken_directories_are_one_sentence() {
     for file in ["manifest.json", "runs.csv", "measures.csv"] {
         assert!(broken(file, &|_| None).contains("cannot read: No such file"));
     }
-    assert!(broken("manifest.json", &|_| Some("{".into())).contains("is no JSON: the file is cut"));
+    assert!(
+        broken("manifest.json", &|_| Some("{".into())).contains("is not JSON: the file is cut")
+    );
     let no_word = broken("manifest.json", &|_| Some("{\"experiment\": 7}".into()));
-    assert!(no_word.contains("is no manifest of knee run: invalid type: integer"), "{no_word}");
-    assert!(broken("manifest.json", &|_| Some("{}".into())).contains("names no experiment"));
+    assert!(no_word.contains("is not a manifest of knee run: invalid type: integer"), "{no_word}");
+    assert!(broken("manifest.json", &|_| Some("{}".into())).contains("has no experiment"));
     assert!(
         broken("manifest.json", &|_| Some("{\"experiment\": \"mix\"}".into()))
             .contains("has no \"resolved\"")
@@ -292,12 +294,12 @@ fn broken_directories_are_one_sentence() {
     let old = broken("runs.csv", &|text| Some(text.replacen("verdict", "", 1)));
     assert!(
         old.contains(
-            "has no column \"verdict\": it is not of a results directory, or of another version"
+            "has no column \"verdict\": it comes from another version, or is not a results file"
         ),
         "{old}"
     );
     let short = broken("measures.csv", &|text| Some(format!("{text}1,2\n")));
-    assert!(short.contains("has 2 cells where the header has 8"), "{short}");
+    assert!(short.contains("has 2 cells, but the header has 8"), "{short}");
     let word =
         broken("measures.csv", &|text| Some(text.replacen("goodput,bps,2,", "goodput,bps,x,", 1)));
     assert!(
@@ -310,9 +312,9 @@ fn broken_directories_are_one_sentence() {
         let more: String = (0..=100_000).map(|run| format!("{run},{labels}\n")).collect();
         Some(format!("{}\n{more}", text.lines().next().unwrap()))
     });
-    assert!(many.contains("has more than 100000 runs, as no experiment has"), "{many}");
+    assert!(many.contains("has more than 100000 runs, so it was changed"), "{many}");
     let empty = broken("measures.csv", &|text| text.lines().next().map(|head| format!("{head}\n")));
-    assert!(empty.contains("has no figure that"), "{empty}");
+    assert!(empty.contains("has no figure in common with"), "{empty}");
     // Of whatever a manifest does not say it is.
     let unsaid = scratch.path().join("unsaid");
     fs::create_dir(&unsaid).unwrap();

@@ -94,7 +94,7 @@ fn what_does_not_fit_is_said() {
     for (find, replacement, expected) in [
         ("mark = \"10 %\"", "every = 0", "every = 0: must be a whole number from 1 to 4294967295"),
         ("mark = \"10 %\"", "k = \"1 pkt\"", "unknown key; known here: kind, limit, mark, every"),
-        ("cross = 3", "cross = 9000", "must leave at most 10000 hosts in all, not 36004"),
+        ("cross = 3", "cross = 9000", "gives 36004 hosts, but at most 10000 are allowed"),
         ("of = \"switch1-switch2\"", "of = \"no\"", "must name hosts of this network"),
         ("load = \"40 %\"", "load = \"0 %\"", "must be above 0 %"),
         ("load = \"40 %\"\nof = \"switch1-switch2\"", "", "load: missing, as in load = "),
@@ -105,10 +105,10 @@ fn what_does_not_fit_is_said() {
             "must name a host that",
         ),
         ("[\"2 MB\", \"100 %\"]", "[\"2 MB\", \"99 %\"]", "must end with the largest size and"),
-        ("[\"2 MB\", \"100 %\"]", "[\"2 B\", \"100 %\"]", "must rise from pair to pair"),
+        ("[\"2 MB\", \"100 %\"]", "[\"2 B\", \"100 %\"]", "must increase from pair to pair"),
         ("until = \"1 s\"", "until = \"0 s\"", "must be later than the start"),
         ("until = \"1 s\"", "until = \"1 s\"\nflows = 2", "flows: unknown key"),
-        ("until = \"1 s\"", "until = \"2000 s\"", "and at most 100000 are allowed"),
+        ("until = \"1 s\"", "until = \"2000 s\"", "but at most 100000 are allowed"),
     ] {
         assert!(LOT.contains(find), "{find}");
         let text = LOT.replacen(find, replacement, 1);

@@ -189,31 +189,31 @@ link = [
 #[test]
 fn what_cannot_be_drawn_is_said() {
     for (find, replacement, expected) in [
-        ("name = \"r1\"", "name = \"t1\"", "names t1, which is there already"),
+        ("name = \"r1\"", "name = \"t1\"", "gives t1 twice"),
         ("kind = \"host\"\ncount = 10", "kind = \"router\"", "must be one of \"host\", \"switch\""),
         (
             "from = \"t1..t2\"",
             "from = \"t1..t3\"",
-            "must name nodes of this network, and there is no \"t3\"",
+            "must name nodes of this network: \"t3\" does not exist",
         ),
-        ("to = \"scorpion\"", "to = \"t2\"", "joins t2 to itself"),
+        ("to = \"scorpion\"", "to = \"t2\"", "links t2 to itself"),
         ("to = \"t1\"", "to = \"t1..t2\"", "must name one node, or as many as"),
         (
             "back = { rate = \"1 Gbps\" }",
             "oneway = true",
-            "there is no way from r1 to s1-1: add links",
+            "there is no path from r1 to s1-1: add links",
         ),
         (
             "back = { rate = \"1 Gbps\" }",
             "oneway = true\nback = {}",
-            "has no meaning beside oneway = true",
+            "conflicts with oneway = true: leave one out",
         ),
         (
             "name = \"scorpion\"\nkind = \"switch\"",
             "name = \"scorpion\"\nkind = \"host\"",
-            "no way from s1-1 to r1 but through the host scorpion, and hosts do not forward: make it kind = \"switch\"",
+            "no path from s1-1 to r1 except through the host scorpion, which does not forward: make it kind = \"switch\"",
         ),
-        ("from = \"t1..t2\"", "from = \"t1\"", "there is no way from s1-1 to r1: add links"),
+        ("from = \"t1..t2\"", "from = \"t1\"", "there is no path from s1-1 to r1: add links"),
         (
             "queue = { kind = \"step\", limit = \"4 MB\", k = \"65 pkts\" }",
             "",
@@ -223,7 +223,7 @@ fn what_cannot_be_drawn_is_said() {
         (
             "[[network.link]]\nfrom = \"t2\"",
             "[[network.link]]\nfrom = \"t2\"\nto = \"scorpion\"\n[[network.link]]\nfrom = \"t2\"",
-            "joins t2 to scorpion a second time",
+            "links t2 to scorpion twice",
         ),
     ] {
         assert!(MULTI_HOP.contains(find), "{find}");
@@ -294,8 +294,5 @@ fn what_goes_around_frames_is_named_and_needs_a_rate() {
     );
     let text = network.replacen("rate = \"10 Gbps\", ", "", 1);
     let refused = load(&with_rest(&text, "h0.0.0", "h1.0.0")).unwrap_err();
-    assert!(
-        refused.contains("overhead = \"24 B\": has no meaning without a rate beside it"),
-        "{refused}"
-    );
+    assert!(refused.contains("overhead = \"24 B\": needs a rate"), "{refused}");
 }

@@ -181,7 +181,7 @@ fn an_entry_that_is_not_there_is_refused_and_leaves_nothing() {
     let scratch = Scratch::new();
     let refused = scratch.run(Some("bilk")).unwrap_err().to_string();
     assert!(
-        refused.ends_with("no traffic \"bilk\" to trace; there is bulk, requests"),
+        refused.ends_with("no traffic \"bilk\" to trace; the names are bulk, requests"),
         "{refused}"
     );
     assert!(!scratch.0.path().join("mix").exists());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use knee_exp::metric::Metric;
 use knee_exp::scale::Scale;
-use knee_exp::swept::Swept;
+use knee_exp::sweep_result::SweepResult;
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
 use knee_queue::{QueueConfig, Threshold};
@@ -98,7 +98,7 @@ fn rates_shrink_times_grow_and_amounts_stay() {
 #[test]
 fn a_scaled_run_measures_the_same_in_longer_time_and_says_so() {
     let scratch = Scratch::new();
-    let swept = |share: f64| -> (std::sync::Arc<Experiment>, Swept) {
+    let swept = |share: f64| -> (std::sync::Arc<Experiment>, SweepResult) {
         // Nothing random, so that the two differ by the scale alone.
         let text = TIMES.replace(", jitter = \"1 us\"", "");
         let experiment = parsed("times.toml", &text, &scaled(&text, share));
@@ -107,7 +107,7 @@ fn a_scaled_run_measures_the_same_in_longer_time_and_says_so() {
     };
     let (written, fast) = swept(1.0);
     let (experiment, slow) = swept(0.1);
-    let mean = |swept: &Swept, subject: usize, metric: Metric| {
+    let mean = |swept: &SweepResult, subject: usize, metric: Metric| {
         swept.tables[0].subjects[subject].metric(metric).unwrap().mean.unwrap()
     };
     let ratio = |subject, metric| mean(&slow, subject, metric) / mean(&fast, subject, metric);
@@ -117,7 +117,7 @@ fn a_scaled_run_measures_the_same_in_longer_time_and_says_so() {
     let rtt = ratio(1, Metric::Rtt);
     assert!((9.0..11.0).contains(&rtt), "{rtt}");
     let shown = table::render(&experiment, &slow);
-    assert!(shown.contains("SCALE 0.1: every rate is 0.1 of the file's"), "{shown}");
+    assert!(shown.contains("SCALE 0.1: every rate is multiplied by 0.1"), "{shown}");
     assert!(shown.contains("published figures are left out"), "{shown}");
     assert!(table::render(&written, &fast).contains("published"));
     assert_eq!(report::json(&experiment, &slow, None)["back_end"]["scale"], 0.1);
@@ -132,11 +132,11 @@ fn a_scale_that_leads_nowhere_is_refused() {
     let slow = TIMES.replace("\"1 Gbps\"", "\"1 Mbps\"");
     assert_eq!(
         refused(&slow, 0.000_1),
-        "times.toml: --scale: 0.0001 would make the link switch-r slower than 1 kbps"
+        "times.toml: --scale: 0.0001 makes the link switch-r slower than 1 kbps"
     );
     let long = TIMES.replace("\"60 ms\"", "\"10 min\"");
     assert_eq!(
         refused(&long, 0.000_01),
-        "times.toml: --scale: 0.00001 would make runs longer than 7 days"
+        "times.toml: --scale: 0.00001 makes runs longer than 7 days"
     );
 }

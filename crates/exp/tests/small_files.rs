@@ -66,9 +66,9 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
     vec![
         // 9,261 rows: read one after the other they would say what is wrong two minutes later.
         ("rows", with("\"s1..s10000\"", DROPS) + &vary, "hosts.rcvbuf_initial = \"wrong\""),
-        ("inputs", with("\"s1\"", &two(70_000)), "must name at most 10000 in all, not 700000000"),
+        ("inputs", with("\"s1\"", &two(70_000)), "must give at most 10000 hosts, not 700000000"),
         ("distinct-inputs", with("\"s1\"", &two(1)), "must name at most 200 inputs, not 10000"),
-        ("senders", with(&ranges(70_000), DROPS), "must name at most 10000 in all, not 700000000"),
+        ("senders", with(&ranges(70_000), DROPS), "must give at most 10000 hosts, not 700000000"),
         (
             "long-names",
             with(&format!("\"{long}1..{long}10000\""), DROPS),
@@ -118,7 +118,7 @@ fn long_records() -> Vec<(&'static str, String, &'static str)> {
         (
             "series",
             pair(&format!("{BULK}\"10 s\"\n{series}")),
-            r#"sample.flows = "1 us": gives 20000000 samples of flows, up to 8.3 GB of the 12 GB of memory that a run would take, and 4.3 GB is allowed: a longer period, or allow more with knee run --memory"#,
+            r#"sample.flows = "1 us": gives 20000000 samples of flows, up to 8.3 GB of the 12 GB of memory per run, but 4.3 GB is allowed: use a longer period, or allow more with knee run --memory"#,
         ),
         (
             "count",
@@ -152,7 +152,7 @@ fn long_records() -> Vec<(&'static str, String, &'static str)> {
         (
             "queues",
             bulk.replace(link, lists).replace("senders = 2", "senders = 2000"),
-            "network.topology = \"many-to-one\": gives 4002 links with their queues, up to",
+            "network.topology = \"many-to-one\": gives 4002 links and their queues, up to",
         ),
     ]
 }
@@ -214,7 +214,7 @@ fn a_sweep_of_200_rows_over_10000_hosts_is_read_in_a_second() {
     assert!(!experiment.is_whole());
     let explained = explain(&experiment, "knee run", &|_| None).unwrap();
     assert!(
-        explained.contains(" of 200 rows are checked; knee run --check checks all"),
+        explained.contains(" of 200 rows were checked; knee run --check checks all"),
         "{explained}"
     );
     // Nobody runs what was not looked at.
@@ -248,7 +248,7 @@ fn more_is_taken_where_somebody_allows_it() {
     let memory = parsed(13_000_000_000).unwrap().memory;
     assert_eq!(
         memory.words(),
-        "up to 12 GB of memory a run, most of it for 20000000 samples of flows (sample.flows)"
+        "up to 12 GB of memory per run, mostly for 20000000 samples of flows (sample.flows)"
     );
     assert!(parsed(11_000_000_000).is_err());
 }

@@ -12,7 +12,7 @@ use knee_exp::runner::sweep;
 use knee_exp::runs::{Done, Options, runs};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
-use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
+use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowSnapshots};
 use knee_run::spec::{Run, Traffic};
 
 use crate::common::*;
@@ -165,7 +165,7 @@ fn an_existing_directory_is_never_written_over() {
     assert_eq!(scratch.files("mix"), before);
     assert!(scratch.path().join("mix-2/manifest.json").exists());
     let error = Results::at(&scratch.path().join("mix")).unwrap_err().to_string();
-    assert!(error.contains("holds results already (runs.csv)"), "{error}");
+    assert!(error.contains("already holds results (runs.csv)"), "{error}");
 }
 
 /// Storage whose disk is full.
@@ -210,7 +210,7 @@ fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
     };
     let kept = scratch.files("both");
     let error = first.finish(&experiment, &first_swept).unwrap_err().to_string();
-    assert!(error.contains("holds results already"), "{error}");
+    assert!(error.contains("already holds results"), "{error}");
     let files = scratch.files("both");
     assert_eq!(files.keys().cloned().collect::<Vec<_>>(), whole(&kept));
     assert!(files.iter().all(|(name, text)| kept[name] == *text));
@@ -270,7 +270,7 @@ fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
     );
     assert!(short.metric(knee_exp::metric::Metric::CeShare).is_none(), "not measured is absent");
     let shown = table::render(&experiment, &swept);
-    let said = format!("{} of \"short\" did not finish before the run ended", 2 * cut_off);
+    let said = format!("{} of \"short\" did not finish during the run", 2 * cut_off);
     assert!(shown.contains(&said), "{shown}");
 }
 
@@ -331,7 +331,7 @@ fn goodput_is_taken_from_the_measurement_window() {
                 outcome.goodput_samples.push(GoodputSample { at, flow, bytes });
             }
         }
-        outcome.count_window(&run.sampling, run.flows.len(), &WindowLooks::default());
+        outcome.count_window(&run.sampling, run.flows.len(), &WindowSnapshots::default());
         Ok(outcome)
     }
     let text = MIX.replace("repeat = 4", "repeat = 4\nmeasure_from = \"10 ms\"");
@@ -425,7 +425,7 @@ fn a_run_that_panics_while_others_wait_for_it_ends_the_sweep() {
     let scratch = Scratch::new();
     let options = Options { threads: 2, back_end, ..simulated() };
     let why = run_into(&scratch, &experiment, &options).unwrap_err().to_string();
-    assert!(why.contains("panicked, which is a bug in it"), "{why}");
+    assert!(why.contains("panicked: this is a bug"), "{why}");
 }
 
 #[test]

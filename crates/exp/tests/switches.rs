@@ -142,7 +142,7 @@ fn classes_that_cannot_be_paused_are_named_with_their_key() {
     for (said, key, expected) in [
         (refused("kind = \"pfc\""), "class", "must name 1 to 8 classes, as in class = ["),
         (class(""), "class", "must name 1 to 8 classes"),
-        (refused("kind = \"pfc\", xoff = \"1 kB\""), "xoff", "belongs to each class here"),
+        (refused("kind = \"pfc\", xoff = \"1 kB\""), "xoff", "belongs to each class"),
         (class("{ name = \"storag\", xoff = \"1 kB\" }"), "name", "did you mean \"storage\"?"),
         (class("{ xoff = \"1 kB\" }"), "name", "missing"),
         (class("{ name = \"storage\" }"), "xoff", "missing"),
@@ -219,11 +219,11 @@ fn ports_that_cannot_be_are_named_with_their_key() {
     for (keys, key, expected) in [
         ("frames = 64", "time", "missing"),
         ("time = \"1 us\", frames = 0", "frames", "from 1 to 65536"),
-        ("time = \"1 us\", rate_low = 1", "rate_low", "without adaptive"),
+        ("time = \"1 us\", rate_low = 1", "rate_low", "needs adaptive"),
         ("time = \"1 us\", form = \"h0.0\"", "form", "did you mean \"from\"?"),
         ("time = \"1 us\", switches = \"leaf7\"", "switches", "(leaf0, leaf1, spine0)"),
-        ("time = \"1 us\", from = \"h7.0\"", "from", "\"h7.0\" has none"),
-        ("time = \"1 us\", from = \"h0.0\", switches = \"leaf1\"", "from", "\"h0.0\" has none"),
+        ("time = \"1 us\", from = \"h7.0\"", "from", "\"h7.0\" is not"),
+        ("time = \"1 us\", from = \"h0.0\", switches = \"leaf1\"", "from", "\"h0.0\" is not"),
     ] {
         let said = refused(keys);
         assert!(said.contains(&format!("network.coalesce.{key}")), "{said}");
@@ -248,12 +248,13 @@ fn explanations_say_what_switches_do() {
     let said = explain(&experiment, "knee run", &|_| None).unwrap();
     let stops = "flow control of leaf1: links stop above 100 kB, on at 50 kB\n";
     assert!(said.contains(stops), "{said}");
-    let waits = "interrupts of all ports of leaf0 wait 140 us or for 64 frames\n";
+    let waits = "interrupts of all ports of leaf0 are delayed 140 us or for 64 frames\n";
     assert!(said.contains(waits), "{said}");
     let text = text.replace("switches = \"leaf0\"", "from = \"h0.1..h0.2\"");
     let experiment = Experiment::parse(Path::new("f.toml"), &text, &Overrides::default()).unwrap();
     let said = explain(&experiment, "knee run", &|_| None).unwrap();
-    let waits = "interrupts of the ports to h0.1, h0.2 of leaf0 wait 140 us or for 64 frames\n";
+    let waits =
+        "interrupts of the ports to h0.1, h0.2 of leaf0 are delayed 140 us or for 64 frames\n";
     assert!(said.contains(waits), "{said}");
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use knee_exp::metric::Metric;
-use knee_exp::swept::Swept;
+use knee_exp::sweep_result::SweepResult;
 use knee_exp::{Experiment, Overrides};
 
 use crate::common::*;
@@ -42,7 +42,7 @@ impl Row {
 
 struct Done {
     experiment: Arc<Experiment>,
-    swept: Swept,
+    swept: SweepResult,
     files: BTreeMap<String, String>,
 }
 
@@ -66,7 +66,7 @@ impl Done {
 
     /// Mean and half of its interval, at a case and a varied value.
     fn mean(&self, case: &str, at: &str, subject: &str, metric: Metric) -> (f64, Option<f64>) {
-        let is_it = |row: &&knee_exp::swept::Summaries| {
+        let is_it = |row: &&knee_exp::sweep_result::Summaries| {
             let labels = self.experiment.point_labels(&row.configuration);
             self.experiment.case_name(&row.configuration) == case
                 && labels.iter().all(|label| label == at)

@@ -227,30 +227,31 @@ fn what_does_not_fit_is_said() {
         (format!("{shuffle}per = \"pair\"\n"), "must be one of \"sender\", \"receiver\""),
         (
             format!("{shuffle}rounds = 90000\n"),
-            "gives 2700000 flows, and at most 100000 are allowed",
+            "gives 2700000 flows, but at most 100000 are allowed",
         ),
         (format!("{shuffle}every = \"1 s\"\n"), "every: unknown key"),
-        (shuffle.replace("h1..h6", "h1"), "must name a host that \"from\" does not name"),
+        (shuffle.replace("h1..h6", "h1"), "must name a host that is not in \"from\""),
         (query.to_owned(), "response: missing, as in"),
-        (format!("{query}total = \"4 B\"\n"), "must be at least a byte from each of the 5 servers"),
+        (
+            format!("{query}total = \"4 B\"\n"),
+            "must be at least one byte from each of the 5 \
+            servers",
+        ),
         (
             format!("{query}total = \"1 MB\"\nresponse = \"1 kB\"\n"),
-            "has no meaning beside \"response\"",
+            "conflicts with \"response\": leave one out",
         ),
         (format!("{query}response = \"0 B\"\n"), "must be a size from 1 B"),
         (attempts.replace("count = 3\n", ""), "count: missing, as in count = 20"),
         (attempts.replace("until = \"1 s\"", "until = \"0 s\""), "must be later than the start"),
         (attempts.replace("deadline = \"1 s\"", "deadline = \"0 s\""), "must be above 0 s"),
         (format!("{bulk}converged = {{ within = \"5 %\" }}\n"), "over: missing"),
-        (
-            format!("{bulk}converged = {{ within = \"5 %\", over = \"15 ms\" }}\n"),
-            "must fit a whole number of times into",
-        ),
+        (format!("{bulk}converged = {{ within = \"5 %\", over = \"15 ms\" }}\n"), "must divide"),
         (
             format!(
                 "{bulk}size = \"1 kB\"\nconverged = {{ within = \"5 %\", over = \"10 ms\" }}\n"
             ),
-            "is for transfers without end",
+            "is only for transfers without size",
         ),
     ] {
         let said = parse(&traffic).map(|_| ()).unwrap_err();

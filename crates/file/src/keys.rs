@@ -286,7 +286,7 @@ impl Single for u32 {
 
 impl Kind for bool {
     fn takes(_about: &About) -> (String, Json) {
-        ("`true` or `false`".to_owned(), json!({ "type": "boolean" }))
+        ("boolean".to_owned(), json!({ "type": "boolean" }))
     }
 
     fn json(&self) -> Json {
@@ -329,7 +329,7 @@ impl Name {
     }
 
     /// Description of a name, with its marks in these quotes.
-    pub(crate) fn words(quote: char) -> String {
+    pub fn words(quote: char) -> String {
         let [one, two, three] = Name::MARKS.map(|mark| format!("{quote}{mark}{quote}"));
         format!("1 to {} letters, digits, {one}, {two} and {three}", Name::MOST_CHARS)
     }

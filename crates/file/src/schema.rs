@@ -7,9 +7,12 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::Error;
-use crate::keys::{Entry, Shape, Table};
+use crate::keys::{Entry, Name, Shape, Table};
 use crate::reader::Reader;
 use crate::tree::Node;
+
+/// A table of fewer keys is written out wherever its keys are.
+const FEWEST_LINKED: usize = 4;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +62,8 @@ impl File {
 
     /// Section of docs/keys.md.
     pub fn page(&self) -> String {
-        self.tables().into_iter().map(|(table, _)| part(table)).collect()
+        let tables: Vec<&Table> = self.tables().into_iter().map(|(table, _)| table).collect();
+        tables.iter().map(|table| part(table, &tables)).collect()
     }
 }
 
@@ -140,31 +144,63 @@ fn description(entry: &Entry) -> String {
     words
 }
 
-/// A table of the page.
-fn part(table: &Table) -> String {
+/// A table of the page. `tables` are all of the page: keys that another table describes are a link to it.
+fn part(table: &Table, tables: &[&Table]) -> String {
     let mut out = format!("\n## {}\n\n{}\n", table.name, table.says.trim());
     let rows = match (table.shape)() {
         Shape::Any(what) => {
             let _ = writeln!(out, "Keys are {what}.");
             return out;
         }
-        Shape::Keys(entries) => entries.into_iter().map(|entry| (entry, String::new())).collect(),
+        Shape::Keys(entries) => {
+            let (own, links) = without_linked(entries, tables);
+            out.push_str(&links);
+            own.into_iter().map(|entry| (entry, String::new())).collect()
+        }
         Shape::By(key, variants) => {
-            let _ = writeln!(out, "Which keys it has depends on `{key}`.");
+            let _ = writeln!(out, "Its keys depend on `{key}`.");
             by_word(variants)
         }
     };
     out.push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
     for (entry, whose) in rows {
-        let default = if entry.is_needed { "must be written" } else { &entry.default };
+        let default = if entry.is_needed { "required" } else { &entry.default };
         let only_on = match entry.only_on {
             "" => String::new(),
             back_ends => format!(" Only on {back_ends}."),
         };
-        let Entry { key, value, says, .. } = &entry;
+        let Entry { key, says, .. } = &entry;
+        let value = entry.value.replace("whole number from", "integer");
+        let value = value.replace(&Name::words('`'), "name");
         let _ = writeln!(out, "| `{key}` | {value} | {default} | {whose}{says}{only_on} |");
     }
     out
+}
+
+/// Entries without those that a smaller table describes in the same words, and a sentence that links to each such table.
+fn without_linked(mut entries: Vec<Entry>, tables: &[&Table]) -> (Vec<Entry>, String) {
+    let mut links = String::new();
+    for other in tables {
+        let Shape::Keys(others) = (other.shape)() else { continue };
+        let is_in = |entry: &Entry, all: &[Entry]| {
+            all.iter().any(|it| (&it.key, &it.says) == (&entry.key, &entry.says))
+        };
+        let is_part = others.iter().all(|entry| is_in(entry, &entries));
+        if others.len() < FEWEST_LINKED || others.len() >= entries.len() || !is_part {
+            continue;
+        }
+        let (linked, own): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| is_in(entry, &others));
+        entries = own;
+        let default = &linked[0].default;
+        let differ = others.iter().any(|entry| entry.default != *default);
+        let defaults = match differ && linked.iter().all(|entry| entry.default == *default) {
+            true => format!(", by default {default}"),
+            false => String::new(),
+        };
+        let _ = writeln!(links, "It has all keys of [{0}](#{0}){defaults}, and:", other.name);
+    }
+    (entries, links)
 }
 
 /// Keys of variants, those of all first, the others with whose they are.
@@ -187,8 +223,8 @@ fn by_word(variants: Vec<(&'static str, Vec<Entry>)>) -> Vec<(Entry, String)> {
         let not: Vec<&str> = all.iter().copied().filter(|word| !of.contains(word)).collect();
         match not.len() {
             0 => String::new(),
-            few if few < of.len() => format!("not of {}: ", not.join(", ")),
-            _ => format!("of {}: ", of.join(", ")),
+            few if few < of.len() => format!("not {}: ", not.join(", ")),
+            _ => format!("{}: ", of.join(", ")),
         }
     };
     let mut rows: Vec<_> =

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use knee_bpf::Embedded;
 use knee_run::back_end::Linux;
-use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
+use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 use serde_json::{Map, Value, json};
 
 use crate::calibrate::{Calibration, calibrate};
@@ -61,14 +61,14 @@ impl BackEnd for Lab {
         Plan::new(run).map(drop)
     }
 
-    fn run(&self, wanted: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+    fn run(&self, wanted: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
         let captures = ask.captures.map(ToOwned::to_owned);
         let ran = run(wanted, &LabOptions { captures, ..self.options.clone() }, ask.stop)?;
         if let Ok(mut hosts) = self.hosts.lock() {
             *hosts = ran.settings;
         }
-        Ok(Ran { outcome: ran.outcome, validity: Some(ran.validity) })
+        Ok(RunResult { outcome: ran.outcome, validity: Some(ran.validity) })
     }
 
     fn about(&self) -> Map<String, Value> {

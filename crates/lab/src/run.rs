@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use knee_linux::applications::{self, At};
+use knee_linux::applications::{self, HostAddress};
 use knee_linux::side::inits_left_out;
 use knee_linux::{Algorithms, Chosen};
 use knee_queue::time::Duration;
@@ -94,7 +94,7 @@ pub fn run(run: &Run, options: &LabOptions, stop: &AtomicBool) -> Result<LabRun,
     // Hosts have the numbers of their ports.
     let at = |node: u32| {
         let port = plan.hosts.iter().position(|host| host.node == node)?;
-        Some(At { number: Some(port as u32), address: plan.hosts[port].address })
+        Some(HostAddress { number: Some(port as u32), address: plan.hosts[port].address })
     };
     let algorithm = |flow, listens| chosen.name(flow, listens).to_owned();
     let mut program = prepare(applications::plan(run, &at, &algorithm)?, environment)?;

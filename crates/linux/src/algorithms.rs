@@ -7,7 +7,7 @@ use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, Flow};
 use knee_run::{Error, Run};
 
-/// What the names of algorithms in an experiment mean.
+/// Meaning of algorithm names in an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithms {
     /// The files of knee.
@@ -42,7 +42,7 @@ pub trait Kernel {
     fn has_own(&self, name: &str) -> Result<(), Error>;
 }
 
-/// What both ends of each flow use.
+/// Algorithms of both ends of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
     /// As the kernel calls it, by index of the flow.
@@ -64,7 +64,8 @@ impl Chosen {
             let module = cc.algorithm.module();
             if is_own && module.is_some_and(|module| !module.is_kernel_module()) {
                 return Err(Error::Refused(format!(
-                    "{own_name} is of a file on knee's contract, and no kernel has one of its own of it: leave out --algorithms kernel"
+                    "{own_name} comes from a file on knee's API, and no kernel has it: leave out \
+                        --algorithms kernel"
                 )));
             }
             // What a kernel calls the one of a Linux module is what its table is called.
@@ -73,7 +74,7 @@ impl Chosen {
                 false => kernel.bring(cc)?,
                 true if cc.params != cc.algorithm.default_params() => {
                     return Err(Error::Refused(format!(
-                        "the kernel's own {own_name} takes no parameters from an experiment: leave params out, or use \
+                        "the kernel's own {own_name} takes no parameters: leave params out, or use \
                          knee's {own_name}"
                     )));
                 }
@@ -125,7 +126,7 @@ pub fn base_rtt(run: &Run, flow: &Flow, listens: bool) -> Option<Duration> {
 pub fn check_ports(run: &Run, ports: usize) -> Result<(), Error> {
     match run.flows.len() {
         flows if flows > ports => Err(Error::Refused(format!(
-            "{flows} flows: there are ports for {ports}; leave some out, or use --on sim"
+            "{flows} flows, but ports only for {ports}: leave some out, or use --on sim"
         ))),
         _ => Ok(()),
     }

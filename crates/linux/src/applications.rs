@@ -6,7 +6,9 @@ use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::{Duration, Time};
 use knee_run::Run;
 use knee_run::addresses::listening_port;
-use knee_run::outcome::{GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, WindowLooks};
+use knee_run::outcome::{
+    GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, WindowSnapshots,
+};
 use knee_run::spec::{Flow, NodeId, Ping};
 use knee_traffic::{FlowPlan, PingPlan, TrafficPlan, TrafficReport};
 
@@ -16,10 +18,10 @@ use crate::{Error, TcpInfo};
 /// Hosts look at what has arrived no more often, unless they are asked for a series.
 const SHORTEST_LOOK: Duration = Duration::from_ms(1);
 
-/// Where a host is.
+/// A host as others reach it.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
-    /// Its number in the program that is told; `None`: it is not one of its hosts.
+pub struct HostAddress {
+    /// Number of the host in the program; `None`: it is not one of its hosts.
     pub number: Option<u32>,
     pub address: IpAddr,
 }
@@ -31,17 +33,18 @@ pub struct At {
 /// Traffic of a node that is nowhere.
 pub fn plan(
     run: &Run,
-    at: &dyn Fn(NodeId) -> Option<At>,
+    at: &dyn Fn(NodeId) -> Option<HostAddress>,
     algorithm: &dyn Fn(usize, bool) -> String,
 ) -> Result<TrafficPlan, Error> {
     let host = |node| {
-        at(node)
-            .ok_or_else(|| Error::Refused("traffic from or to a node that is no host".to_owned()))
+        at(node).ok_or_else(|| {
+            Error::Refused("traffic from or to a node that is not a host".to_owned())
+        })
     };
     if run.sampling.window.is_some_and(|window| window.period < SHORTEST_LOOK) {
         return Err(Error::Refused(
-            "the measured window begins or ends between whole milliseconds, and hosts look at whole ones: round run.measure_from and \
-             run.measure_until, or use --on sim"
+            "the measured window does not start or end at whole milliseconds: round \
+             run.measure_from and run.measure_until, or use --on sim"
                 .to_owned(),
         ));
     }
@@ -73,7 +76,7 @@ pub fn plan(
 fn flow_plan(
     index: usize,
     flow: &Flow,
-    (from, to): (At, At),
+    (from, to): (HostAddress, HostAddress),
     algorithm: &dyn Fn(usize, bool) -> String,
 ) -> FlowPlan {
     FlowPlan {
@@ -165,6 +168,6 @@ pub fn outcome(
     };
     let flows = report.window.as_ref();
     let flows = flows.map(|ends| ends.each_ref().map(|looks| counters_then(looks, is_rpc)));
-    outcome.count_window(&run.sampling, run.flows.len(), &WindowLooks { flows, queues });
+    outcome.count_window(&run.sampling, run.flows.len(), &WindowSnapshots { flows, queues });
     outcome
 }

@@ -44,7 +44,7 @@ pub fn add(mib: &mut Mib, name: &str, count: &str) {
     }
 }
 
-/// What a host's MIBs say of the time between two looks. Those without a counter of that meaning are absent.
+/// Differences of a host's MIBs between two snapshots. Counters without a MIB are absent.
 pub fn host_count(node: u32, before: &Mib, after: &Mib) -> HostCount {
     let of = |names: &[&str]| -> Option<u64> {
         let grown = |name: &&str| {

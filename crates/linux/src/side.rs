@@ -8,7 +8,7 @@ use knee_traffic::{Look, SideReport};
 
 use crate::TcpInfo;
 
-/// What both sides tell of a flow; `own_name` is what experiments call the algorithm that the kernel calls so.
+/// Outcome of a flow, from both sides. `own_name` turns the kernel's name of an algorithm into that of experiments.
 pub fn flow_outcome(
     is_rpc: bool,
     own_name: &dyn Fn(&str) -> &'static str,
@@ -36,8 +36,8 @@ pub fn flow_outcome(
     }
 }
 
-/// What connections had counted at that moment, by index of the flow. A listening side that is not there yet has counted
-/// nothing; of a connection without its other side there is nothing.
+/// Counters of connections in a snapshot, by index of the flow. A missing listening side counts as zero; a connection without its
+/// connecting side is absent.
 pub fn counters_then(looks: &[Look], is_rpc: impl Fn(u32) -> bool) -> BTreeMap<u32, FlowCounters> {
     let of_sides = |listening: bool| {
         let sides = looks.iter().filter(move |(_, listens, _)| *listens == listening);
@@ -58,7 +58,7 @@ pub fn inits_left_out<'a>(sides: impl IntoIterator<Item = &'a SideReport>) -> Op
     sides.into_iter().filter_map(left_out).reduce(|all, of_side| all + of_side)
 }
 
-/// Of the connecting side; for exchanges timeouts and retransmissions are those of both, as the simulator has them.
+/// Counters of the connecting side. For exchanges, timeouts and retransmissions are those of both sides, as in the simulator.
 fn counters(info: TcpInfo<'_>, peer: TcpInfo<'_>, is_rpc: bool) -> FlowCounters {
     let both = |of: fn(TcpInfo<'_>) -> Option<u64>| {
         if is_rpc { Some(of(info)? + of(peer)?) } else { of(info) }
@@ -80,7 +80,7 @@ fn counters(info: TcpInfo<'_>, peer: TcpInfo<'_>, is_rpc: bool) -> FlowCounters 
 #[cfg(test)]
 mod tests {
     use knee_run::Outcome;
-    use knee_run::outcome::WindowLooks;
+    use knee_run::outcome::WindowSnapshots;
     use knee_run::spec::{MeasuredWindow, Sampling};
 
     use super::*;
@@ -108,7 +108,7 @@ mod tests {
             ..Outcome::default()
         };
         let looks = looks.each_ref().map(|looks| counters_then(looks, |_| false));
-        let looks = WindowLooks { flows: Some(looks), queues: None };
+        let looks = WindowSnapshots { flows: Some(looks), queues: None };
         outcome.count_window(&sampling, flows.len(), &looks);
         let window = outcome.window.expect("it was asked for");
         assert!(window.flows.iter().all(|flow| flow.counters.fast_recoveries.is_none()));

@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_ms(1000);
 /// The least retransmission timeout (6.11): before, a route says it.
 pub const RTO_MIN: &str = "ipv4/tcp_rto_min_us";
 
-/// What the kernel is told of a configuration by sysctl.
+/// Sysctls of a host's configuration.
 pub fn wanted(config: &HostConfig) -> Vec<Setting> {
     let mut all = of_connections(config);
     let sysctls = &config.sysctls;

@@ -40,39 +40,39 @@ fields! {
     retransmits: u8 = 2;
     /// Bits of what was agreed on; [`TcpInfo::ecn`] is one of them.
     options: u8 = 5;
-    /// us.
+    /// Retransmission timeout, us.
     rto: u32 = 8;
     /// Payload of a segment, bytes.
     snd_mss: u32 = 16;
     /// Packets sent and not acked.
     unacked: u32 = 24;
-    /// Of these, reported by SACK.
+    /// Packets reported by SACK, a part of `unacked`.
     sacked: u32 = 28;
-    /// Of these, taken for lost.
+    /// Packets marked lost, a part of `unacked`.
     lost: u32 = 32;
-    /// Of these, sent again.
+    /// Retransmitted packets, a part of `unacked`.
     retrans: u32 = 36;
     /// Smoothed RTT, us; 0: never measured.
     rtt: u32 = 68;
-    /// us.
+    /// Mean deviation of the RTT, us.
     rttvar: u32 = 72;
     /// Packets; 2147483647: none yet.
     snd_ssthresh: u32 = 76;
-    /// Packets.
+    /// Congestion window, packets.
     snd_cwnd: u32 = 80;
-    /// Packets.
+    /// Reordering degree, packets.
     reordering: u32 = 88;
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     total_retrans: u32 = 100;
     /// Bytes per second; all ones: none.
     pacing_rate: u64 = 104;
-    /// So far.
+    /// Bytes acked so far.
     bytes_acked: u64 = 120;
-    /// In order, so far.
+    /// Bytes received in order so far.
     bytes_received: u64 = 128;
-    /// Of whatever kind, so far.
+    /// Segments of any kind so far.
     segs_out: u32 = 136;
-    /// Of whatever kind, so far.
+    /// Segments of any kind so far.
     segs_in: u32 = 140;
     /// Bytes written and not sent.
     notsent_bytes: u32 = 144;
@@ -86,17 +86,17 @@ fields! {
     delivery_rate: u64 = 160;
     /// Time with data outstanding or to be sent, us.
     busy_time: u64 = 168;
-    /// Of this, limited by the peer's window, us.
+    /// Time limited by the peer's window, a part of `busy_time`, us.
     rwnd_limited: u64 = 176;
-    /// Of this, limited by the send buffer, us.
+    /// Time limited by the send buffer, a part of `busy_time`, us.
     sndbuf_limited: u64 = 184;
     /// Packets delivered so far.
     delivered: u32 = 192;
-    /// Of these, acked with ECE.
+    /// Packets acked with ECE, a part of `delivered`.
     delivered_ce: u32 = 196;
-    /// Retransmissions included.
+    /// Bytes sent, retransmissions included.
     bytes_sent: u64 = 200;
-    /// So far.
+    /// Bytes retransmitted so far.
     bytes_retrans: u64 = 208;
     /// Reports of duplicates.
     dsack_dups: u32 = 216;

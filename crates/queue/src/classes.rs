@@ -94,11 +94,11 @@ impl Settings for ClassesConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         // Each class has it already.
         let mut all_strict = false;
-        v.says("How classes take turns: by weight, or strictly in order.");
+        v.says("Scheduler: DRR by weight, or strict priority.");
         v.word("service", &mut all_strict, &[("weighted", false), ("strict", true)]);
-        v.says("Bytes of a turn of a class of weight 1.");
+        v.says("DRR quantum of weight 1.");
         v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, 1..=u32::MAX));
-        v.says("The classes in order; the last has no condition.");
+        v.says("Classes in order; the last has no condition.");
         v.key("class", Setting::Parts);
         let takes_all = |class: &ClassConfig| class.condition.takes_all();
         match self.classes.split_last() {

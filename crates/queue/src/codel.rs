@@ -69,11 +69,11 @@ impl CodelParams {
     pub(crate) fn fields(&mut self, v: &mut dyn Visit) {
         v.says("Target sojourn time.");
         v.key("target", Setting::Time(&mut self.target));
-        v.says("How long the sojourn time stays above the target before the first drop or mark.");
+        v.says("Time above target before the first drop.");
         v.key("interval", Setting::Time(&mut self.interval));
-        v.says("Whether ECN-capable packets are marked instead of dropped.");
+        v.says("Mark ECN-capable packets.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Sojourn time above which every packet is marked, independent of `target`.");
+        v.says("Also mark every packet above this sojourn time.");
         v.key("ce_threshold", Setting::MaybeTime(&mut self.ce_threshold));
         match self.ce_threshold {
             Some(_) => {
@@ -123,7 +123,7 @@ impl Settings for CodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("How many packets may wait.");
+        v.says("Limit in packets.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
         self.codel.fields(v);
     }

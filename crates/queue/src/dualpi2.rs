@@ -109,23 +109,23 @@ impl Settings for DualPi2Config {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("How many packets may wait, in both queues together.");
+        v.says("Limit in packets, both queues.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Target queueing delay of queue C.");
+        v.says("Target delay of queue C.");
         v.key("target", Setting::Time(&mut self.target));
-        v.says("How often the probability is updated.");
+        v.says("Update period of the probability.");
         v.key("update_interval", Setting::Time(&mut self.update_interval));
-        v.says("The gain on the distance from the target, in millionths per second.");
+        v.says("Gain on the delay error, in 1e-6 per second.");
         v.key("alpha", Setting::Gain(&mut self.alpha_ppm, GAINS));
-        v.says("The gain on the change of the delay, in millionths per second.");
+        v.says("Gain on the delay change, in 1e-6 per second.");
         v.key("beta", Setting::Gain(&mut self.beta_ppm, GAINS));
-        v.says("k: L is marked with k times the probability of C.");
+        v.says("Coupling factor k: L marks with k times C's probability.");
         v.key("coupling", Setting::Number(&mut self.coupling_factor, 1..=255));
         let mut step = match self.step {
             StepThreshold::Sojourn(sojourn) => Threshold::Sojourn(sojourn),
             StepThreshold::Pkts(pkts) => Threshold::Pkts(pkts),
         };
-        v.says("Step threshold of L: every packet above it is marked; as a sojourn time, or as packets behind it.");
+        v.says("Marking threshold of L: sojourn time, or packets left behind.");
         v.key("step", Setting::Threshold(&mut step));
         match step {
             Threshold::Sojourn(sojourn) => self.step = StepThreshold::Sojourn(sojourn),
@@ -135,19 +135,19 @@ impl Settings for DualPi2Config {
             }
         }
         let packets = [("ect1", LowLatency::Ect1), ("any-ect", LowLatency::EctAny)];
-        v.says("Packets for L: ECT(1) and CE, or ECT(0) as well.");
+        v.says("Packets for L: ECT(1) and CE, or ECT(0) too.");
         v.word("low_latency", &mut self.low_latency, &packets);
         let mut c_weight = f64::from(self.c_weight_pct) / 100.0;
-        v.says("The share of C while both wait.");
+        v.says("Share of C while both have packets.");
         v.key("c_weight", Setting::Share(&mut c_weight));
         let c_weight_pct = (c_weight * 100.0).round();
         if (c_weight * 100.0 - c_weight_pct).abs() > 1e-6 {
             v.refuse("c_weight", "must be a whole number of percent, as in \"10 %\"");
         }
         self.c_weight_pct = c_weight_pct as u32;
-        v.says("Whether L drops as well once its probability passes 1.");
+        v.says("Drop from L on overload.");
         v.key("drop_on_overload", Setting::Flag(&mut self.drop_on_overload));
-        v.says("Whether the probability applies at enqueue instead of at dequeue.");
+        v.says("Drop on enqueue instead of dequeue.");
         v.key("drop_early", Setting::Flag(&mut self.drop_early));
         v.seed(&mut self.seed);
         if self.update_interval < Duration::from_us(1) {

@@ -67,15 +67,15 @@ impl Settings for FqCodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("How many packets may wait, of all flows together.");
+        v.says("Limit in packets, all flows.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Limit in bytes, of all flows together.");
+        v.says("Limit in bytes, all flows.");
         v.key("memory_limit", Setting::Room(&mut self.memory_limit_bytes));
-        v.says("Number of queues; a hash maps each flow to one.");
+        v.says("Number of hash queues.");
         v.key("flows", Setting::Number(&mut self.flows, 1..=FLOWS_MAX));
-        v.says("Bytes that a queue may send per round.");
+        v.says("DRR quantum.");
         v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, QUANTUM_BYTES));
-        v.says("Largest number of packets to drop at once when the queue is full.");
+        v.says("Packets to drop at once at the limit.");
         v.key("drop_batch", Setting::Pkts(&mut self.drop_batch_pkts));
         self.codel.fields(v);
         v.seed(&mut self.seed);

@@ -111,29 +111,29 @@ impl Settings for PieConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("How many packets may wait.");
+        v.says("Limit in packets.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Target queueing delay.");
+        v.says("Target sojourn time.");
         v.key("target", Setting::Time(&mut self.target));
-        v.says("How often the probability is updated.");
+        v.says("Update period of the probability.");
         v.key("update_interval", Setting::Time(&mut self.update_interval));
         v.says("Time of the first update.");
         v.key("first_update", Setting::Time(&mut self.first_update));
-        v.says("The gain on the distance from the target, in Linux's units.");
+        v.says("Gain on the delay error, in Linux's units.");
         v.key("alpha", Setting::Number(&mut self.alpha, 0..=32));
-        v.says("The gain on the change of the delay, in Linux's units.");
+        v.says("Gain on the delay change, in Linux's units.");
         v.key("beta", Setting::Number(&mut self.beta, 0..=32));
-        v.says("Length of a burst that passes without drops or marks.");
+        v.says("Burst allowance.");
         v.key("burst_allowance", Setting::Time(&mut self.burst_allowance));
-        v.says("Whether ECN-capable packets are marked instead of dropped, while the probability is at most 10 %.");
+        v.says("Mark ECN-capable packets while the probability is low.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Whether the probability grows with the packet's length.");
+        v.says("Scale the probability by packet length.");
         v.key("byte_mode", Setting::Flag(&mut self.byte_mode));
         let delays =
             [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-        v.says("Source of the delay: timestamps, or backlog by departure rate.");
+        v.says("Delay estimate.");
         v.word("delay", &mut self.delay, &delays);
-        v.says("Whether drops and marks are spaced evenly (RFC 8033 5.4).");
+        v.says("De-randomise drops and marks.");
         v.key("derandomise", Setting::Flag(&mut self.derandomise));
         v.seed(&mut self.seed);
         if self.update_interval.ps() < TICK_PS {

@@ -95,34 +95,34 @@ impl Settings for RedConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         v.limit(&mut self.limit);
         v.need("min", "20 pkts");
-        v.says("The average at which the probability begins to grow; packets are full ones.");
+        v.says("Minimum threshold of the average, in full packets or bytes.");
         v.key("min", Setting::Backlog(&mut self.min_bytes));
         v.need("max", "60 pkts");
-        v.says("Average from which on every packet is marked or dropped.");
+        v.says("Maximum threshold.");
         v.key("max", Setting::Backlog(&mut self.max_bytes));
-        v.says("The probability at `max`.");
+        v.says("Probability at `max`.");
         v.key("max_p", Setting::Share(&mut self.max_p));
-        v.says("Weight of each arrival in the average: 2^-wlog.");
+        v.says("EWMA weight 2^-wlog.");
         v.key("wlog", Setting::Number(&mut self.wlog, 0..=WLOG_MAX));
-        v.says("In idle times the average decays as if a packet had come in each of these; 0: it does not.");
+        v.says("Packet time for the decay in idle periods; 0: no decay.");
         v.key("packet_time", Setting::Time(&mut self.packet_time));
-        v.says("Whether ECN-capable packets are marked instead of dropped.");
+        v.says("Mark ECN-capable packets.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
         match self.ecn {
             true => {
-                v.says("Queue or drop packets chosen for a mark that are not ECN-capable.");
+                v.says("Action on Not-ECT packets.");
                 v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
-                v.says("Whether ECN-capable packets are dropped as well from `max` on.");
+                v.says("Drop ECN-capable packets above `max`.");
                 v.key("harddrop", Setting::Flag(&mut self.harddrop));
             }
             false => ["not_ect", "harddrop"].into_iter().for_each(|key| {
                 v.without(key, "has no meaning without ecn: then all are dropped");
             }),
         }
-        v.says("Whether the probability grows from `max_p` to 1 between `max` and twice `max`.");
+        v.says("Gentle mode: probability rises to 1 at twice `max`.");
         v.key("gentle", Setting::Flag(&mut self.gentle));
         let mut adaptive = self.adapt_interval.is_some();
-        v.says("Whether `max_p` adapts so that the average stays between `min` and `max`.");
+        v.says("Adaptive RED.");
         v.key("adaptive", Setting::Flag(&mut adaptive));
         let mut interval = self.adapt_interval.unwrap_or(ADAPT_INTERVAL);
         v.time(&mut interval);

@@ -133,7 +133,7 @@ pub trait Visit {
 impl dyn Visit + '_ {
     /// How much may wait, where there is no default.
     pub fn limit(&mut self, limit: &mut Limit) {
-        self.says("Limit of the queue: packets or bytes.");
+        self.says("Limit in packets or bytes.");
         self.need("limit", "500 pkts");
         self.key("limit", Setting::Limit(limit));
     }

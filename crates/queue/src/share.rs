@@ -44,9 +44,9 @@ impl Settings for ShareConfig {
             MarkShare::Probability(share) => (Some(share), None),
             MarkShare::Every(every) => (None, Some(every)),
         };
-        v.says("Share of packets to mark, chosen at random.");
+        v.says("Random share of packets to mark.");
         v.key("mark", Setting::MaybeShare(&mut share));
-        v.says("Alternative to `mark`: mark every n-th packet.");
+        v.says("Mark every n-th packet instead.");
         v.key("every", Setting::MaybeNumber(&mut every, 1..=u32::MAX));
         match (share, every) {
             (Some(share), None) => self.mark = MarkShare::Probability(share),

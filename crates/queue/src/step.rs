@@ -84,14 +84,14 @@ impl Settings for StepConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         v.limit(&mut self.limit);
         v.need("k", "65 pkts");
-        v.says("Marking threshold: packets, bytes, or sojourn time.");
+        v.says("Threshold: packets, bytes or sojourn time.");
         v.key("k", Setting::Threshold(&mut self.threshold));
-        v.says("Whether a value equal to the threshold is marked.");
+        v.says("Mark at or above the threshold.");
         v.word("mark_at", &mut self.mark_at, &[(">=", MarkAt::AtLeast), (">", MarkAt::Above)]);
         let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
-        v.says("Mark at enqueue by the backlog, or at dequeue by the backlog behind or the sojourn time.");
+        v.says("Mark on enqueue by backlog, or on dequeue by backlog or sojourn time.");
         v.word("mark_when", &mut self.when, &mark_when);
-        v.says("Above the threshold: queue or drop packets that are not ECN-capable.");
+        v.says("Action on Not-ECT packets above the threshold.");
         v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
         if matches!((self.threshold, self.when), (Threshold::Sojourn(_), MarkWhen::Enqueue)) {
             v.refuse(

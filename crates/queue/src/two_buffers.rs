@@ -61,15 +61,15 @@ impl Settings for TwoBuffersConfig {
 
     fn fields(&mut self, v: &mut dyn Visit) {
         v.need("second", "s3");
-        v.says("Hosts and switches whose packets go to the second buffer.");
+        v.says("Inputs of the second buffer: hosts and switches.");
         v.key("second", Setting::Names(&mut self.second_names));
         let alternate = [("packets", Alternate::Packets), ("bytes", Alternate::Bytes)];
-        v.says("Whether the buffers take turns by packets or by bytes.");
+        v.says("Alternate by packets or bytes.");
         v.word("alternate", &mut self.alternate, &alternate);
         let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
-        v.says("Whether each buffer has the limit, or both together.");
+        v.says("Limit per buffer, or of both together.");
         v.word("limit_per", &mut self.limit_per, &limit_per);
-        v.says("The discipline of each buffer.");
+        v.says("Queue of each buffer.");
         v.key("queue", Setting::Parts);
         if self.limit_per == LimitPer::Port && self.queue.admission().is_none() {
             v.refuse(

@@ -27,9 +27,9 @@ pub(crate) const KINDS: [&str; 6] = [
     "out-of-order",
 ];
 
-/// What a directory holds.
+/// Contents of a capture directory.
 pub(crate) struct Capture {
-    /// What findings.json says.
+    /// Contents of findings.json.
     pub(crate) about: Value,
     /// The larger direction of the largest flows, the largest first; views of other points are left out.
     pub(crate) flows: Vec<Flow>,
@@ -216,7 +216,7 @@ pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What findings.json says.
+/// Contents of findings.json.
 pub(crate) fn about(path: &Path) -> Result<Value, Error> {
     let about: Value = read_json(path, "list of findings", "run knee pcap again")?;
     match about["findings"].is_array() {

@@ -23,7 +23,7 @@ pub type Analyse<'a> = dyn FnMut(&[PathBuf], &Path) -> Result<Vec<String>, Strin
 
 /// The page of a run's captures.
 const PAGE: &str = "report.html";
-/// What a run's directory holds, by which one of ours is known.
+/// Files that identify a directory of knee.
 const FILES: [&str; 5] = ["flows.csv", "rounds.csv", "events.csv", FINDINGS, PAGE];
 /// Findings of a run that are seen at once; the others open by a click.
 const SHOWN: usize = 5;
@@ -31,7 +31,7 @@ const SHOWN: usize = 5;
 /// The captures of a results directory.
 pub(crate) struct Captured {
     runs: Vec<Run>,
-    /// What was written; empty if no capture could be read.
+    /// Written pages; empty if no capture could be read.
     pub(crate) pages: Fresh,
 }
 
@@ -47,11 +47,11 @@ struct Run {
     files: Vec<PathBuf>,
     /// Why files could not be read, each in a sentence.
     unread: Vec<String>,
-    found: Option<Found>,
+    found: Option<CaptureFindings>,
 }
 
-/// What the captures of a run show.
-struct Found {
+/// Findings in the captures of a run.
+struct CaptureFindings {
     /// The address of their page.
     link: String,
     files: usize,
@@ -85,7 +85,7 @@ impl Captured {
                 run.unread.extend(analyse(&run.files, &dir).map_err(crate::Error::Analysis)?);
             }
             match dir.join(FINDINGS).is_file() {
-                true => run.found = Some(Found::read(&dir, link(&name, &of_run))?),
+                true => run.found = Some(CaptureFindings::read(&dir, link(&name, &of_run))?),
                 false => {
                     fs::remove_dir(&dir).map_err(|why| Error::io(&dir, "cannot remove", why))?;
                 }
@@ -98,10 +98,13 @@ impl Captured {
     /// The part of an experiment's section.
     pub(crate) fn html(&self) -> String {
         let mut out = String::from(
-            "<h3>Captures</h3><p class=\"small\">What is found in what hosts sent and received, in the first run of each row. A run's number leads to \
-             its flows, and to the packets that show what was found. A packet is counted at each place where it was captured.</p>\
-             <table class=\"flows captures\"><thead><tr><th class=\"n\">Run</th><th>Case</th><th>Where</th><th class=\"n\">Repeat</th><th class=\"n\">Seed</th>\
-             <th class=\"n\">Files</th><th class=\"n\">Packets</th><th class=\"n\">Flows</th><th>Findings</th></tr></thead><tbody>",
+            "<h3>Captures</h3><p class=\"small\">Packets that hosts sent and received in the first \
+             run of each row. A run's number links to its flows and to packets that show each \
+             finding. Each capture of a packet counts.</p><table class=\"flows \
+             captures\"><thead><tr><th class=\"n\">Run</th><th>Case</th><th>At</th><th \
+             class=\"n\">Repeat</th><th class=\"n\">Seed</th><th class=\"n\">Files</th><th \
+             class=\"n\">Packets</th><th \
+             class=\"n\">Flows</th><th>Findings</th></tr></thead><tbody>",
         );
         self.runs.iter().for_each(|run| out.push_str(&run.html()));
         out + "</tbody></table>"
@@ -117,9 +120,12 @@ impl Run {
         let count = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), digits);
         let found = self.found.as_ref();
         format!(
-            "<tr><td class=\"n\" data-label=\"Run\">{number}</td><td data-label=\"Case\">{}</td><td data-label=\"Where\">{}</td>\
-             <td class=\"n\" data-label=\"Repeat\">{}</td><td class=\"n\" data-label=\"Seed\">{}</td><td class=\"n\" data-label=\"Files\">{}</td>\
-             <td class=\"n\" data-label=\"Packets\">{}</td><td class=\"n\" data-label=\"Flows\">{}</td><td>{}</td></tr>",
+            "<tr><td class=\"n\" data-label=\"Run\">{number}</td><td \
+             data-label=\"Case\">{}</td><td data-label=\"At\">{}</td><td class=\"n\" \
+             data-label=\"Repeat\">{}</td><td class=\"n\" data-label=\"Seed\">{}</td><td \
+             class=\"n\" data-label=\"Files\">{}</td><td class=\"n\" \
+             data-label=\"Packets\">{}</td><td class=\"n\" \
+             data-label=\"Flows\">{}</td><td>{}</td></tr>",
             escaped(&self.case),
             escaped(&self.at),
             escaped(&self.repeat),
@@ -139,7 +145,7 @@ impl Run {
         }
         let Some(found) = &self.found else { return out };
         if found.findings.is_empty() {
-            return out + "Nothing that looks like one of the known pathologies.";
+            return out + "No known problem found.";
         }
         let item = |finding: &Value| {
             let text = |key: &str| finding[key].as_str().unwrap_or("");
@@ -166,15 +172,15 @@ impl Run {
     }
 }
 
-impl Found {
-    fn read(dir: &Path, link: String) -> Result<Found, Error> {
+impl CaptureFindings {
+    fn read(dir: &Path, link: String) -> Result<CaptureFindings, Error> {
         let about = about(&dir.join(FINDINGS))?;
         let files = list(&about["files"]);
         let broken = files.iter().filter_map(|file| {
             let (name, why) = (file["name"].as_str()?, file["unread"]["broken"].as_str()?);
-            Some(format!("{name}: what follows could not be read: {why}."))
+            Some(format!("{name}: cannot read: {why}."))
         });
-        Ok(Found {
+        Ok(CaptureFindings {
             link,
             files: files.len(),
             packets: files.iter().filter_map(|file| file["packets"].as_f64()).sum(),
@@ -238,7 +244,7 @@ fn runs(m: &Manifest) -> Result<Vec<Run>, Error> {
 pub(crate) struct Fresh {
     /// Where both names are, held.
     parent: Dir,
-    /// Its name until it is whole.
+    /// Temporary name until it is complete.
     name: OsString,
     /// The same, held: what is put in the place of its name is not written into.
     held: Dir,
@@ -251,7 +257,7 @@ impl Fresh {
     /// One that will be there under this name, in the place of one that an earlier report left.
     fn make(target: PathBuf) -> Result<Fresh, Error> {
         if !is_free(&target).map_err(|why| Error::io(&target, "cannot read", why))? {
-            let why = "is not of an earlier report: move it away, or name another report with -o";
+            let why = "is not part of an earlier report: move it, or choose another report with -o";
             return Err(Error::input(&target, 0, why));
         }
         let failed = |why| Error::io(&target, "cannot make", why);
@@ -359,7 +365,7 @@ mod tests {
         (runs, manifest, dir.join("it's <new>.html"))
     }
 
-    /// What an analysis would leave.
+    /// Names of the files of an analysis.
     fn found(files: &[PathBuf], dir: &Path) -> Result<Vec<String>, String> {
         let findings: Vec<Value> = (0..7)
             .map(|i| {
@@ -401,12 +407,12 @@ mod tests {
             "<h3>Captures</h3>",
             "href=\"it%27s%20%3Cnew%3E-captures/run-0/report.html\">0</a>",
             "data-label=\"Run\">1</td>",
-            "&lt;i&gt;</td><td data-label=\"Where\">size 2 kB</td>",
+            "&lt;i&gt;</td><td data-label=\"At\">size 2 kB</td>",
             "data-label=\"Repeat\">1</td><td class=\"n\" data-label=\"Seed\">8</td>",
             "data-label=\"Files\">2</td><td class=\"n\" data-label=\"Packets\">20</td><td class=\"n\" data-label=\"Flows\">3</td>",
             "severe</span> <strong>tail loss</strong>: &lt;b&gt;0&lt;/b&gt; lost. <span class=\"small\">flows 1, 2</span>",
             "<summary>2 more</summary>",
-            "<p class=\"warn\">r-run-0.pcapng: what follows could not be read: it ends.</p>",
+            "<p class=\"warn\">r-run-0.pcapng: cannot read: it ends.</p>",
             "<p class=\"warn\">r-run-1.pcapng: it is &lt;empty&gt;</p>",
         ] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
@@ -440,7 +446,7 @@ mod tests {
         again().expect("is made").keep().expect("is named");
         fs::write(kept.join("run-0/notes.txt"), "mine").expect("is written");
         let said = again().err().expect("is refused").to_string();
-        assert!(said.contains("is not of an earlier report"), "{said}");
+        assert!(said.contains("is not part of an earlier report"), "{said}");
         assert_eq!(names(&kept.join("run-0")), [FINDINGS, "notes.txt", PAGE]);
         // Pages that no report leads to do not stay.
         fs::remove_file(kept.join("run-0/notes.txt")).expect("is removed");

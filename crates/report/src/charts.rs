@@ -15,7 +15,7 @@ use crate::text::{self, Unit, short_path, slug};
 pub(crate) const MOST_PANELS: usize = 24;
 /// A log axis where none is asked for: the largest is so many times the least.
 const FAR: f64 = 40.0;
-/// What is charted where the experiment names no charts, and as what.
+/// Default charts: metrics and titles.
 const METRICS: [(Metric, &str); 12] = [
     (Metric::Completion, "mean"),
     (Metric::Last, "mean"),
@@ -108,10 +108,10 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     }
     let mut captions: Vec<String> = Vec::new();
     if chart.log && rows.iter().filter_map(|row| drawn.point(row)).any(|point| point.low <= 0.0) {
-        captions.push("An axis by ratio has no 0: what reaches it ends at the edge.".into());
+        captions.push("A logarithmic axis has no 0: such values end at the edge.".into());
     }
     if left_out > 0 {
-        captions.push(format!("{left_out} more panels are left out; summary.csv has them."));
+        captions.push(format!("{left_out} more panels are left out; see summary.csv."));
     }
     let title = match chart.title.is_empty() {
         true => format!("{}: {}", chart.subject, text::metric(&chart.metric)),
@@ -215,7 +215,7 @@ fn places(values: &[String]) -> Vec<f64> {
     if closest(&ratio) > closest(&linear) { ratio } else { linear }
 }
 
-/// What all panels of a chart share.
+/// Settings that all panels of a chart share.
 struct Drawn<'a> {
     manifest: &'a Manifest,
     styles: &'a [Style],

@@ -23,7 +23,7 @@ pub(crate) fn chip(verdict: ClaimVerdict) -> String {
     format!("<span class=\"chip {}\">{}{}</span>", class(verdict), icon(verdict), verdict.name())
 }
 
-/// Its class in the page.
+/// CSS class of a verdict.
 pub(crate) fn class(verdict: ClaimVerdict) -> &'static str {
     match verdict {
         ClaimVerdict::Stands => "stands",
@@ -69,7 +69,7 @@ pub(crate) fn deciding(claim: &Claim) -> Option<&Check> {
         .or_else(|| claim.checks.first())
 }
 
-/// Of the rows of a check the one that is farthest on the wrong side, or nearest to it, with its number.
+/// The row of a check that fails by most, or else passes by least, with its number.
 fn worst(check: &Check) -> Option<(usize, &CheckRow)> {
     let margin = |row: &CheckRow| {
         let value = row.value?;
@@ -108,7 +108,7 @@ fn shown(check: &Check, value: f64) -> String {
     format!("{}{}", Unit::alone(&check.unit, value), times(check))
 }
 
-/// What was measured, with its interval.
+/// Measured value with its interval.
 fn value(check: &Check, row: &CheckRow) -> String {
     let Some(value) = row.value else { return "not measured".into() };
     let shown = shown(check, value);
@@ -132,7 +132,7 @@ fn bounds(check: &Check) -> String {
     }
 }
 
-/// What was published of what a check compares, at its row of this number.
+/// Published value for a row of a check.
 fn published_for(m: &Manifest, check: &Check, row: usize) -> Option<f64> {
     let value = |term: &Term| {
         let is_of = |p: &&Published| {
@@ -156,23 +156,25 @@ fn published_for(m: &Manifest, check: &Check, row: usize) -> Option<f64> {
 
 /// A claim in the overview: what its deciding check found.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct ClaimValues {
     pub(crate) ours: String,
     pub(crate) wanted: String,
     pub(crate) published: String,
     pub(crate) strip: String,
 }
 
-/// What was found for a claim.
-pub(crate) fn found(m: &Manifest, claim: &Claim) -> Found {
-    let Some(check) = deciding(claim) else { return Found::default() };
+/// Measured, expected and published values of a claim.
+pub(crate) fn found(m: &Manifest, claim: &Claim) -> ClaimValues {
+    let Some(check) = deciding(claim) else { return ClaimValues::default() };
     let wanted = bounds(check);
-    let Some((i, row)) = worst(check) else { return Found { wanted, ..Found::default() } };
+    let Some((i, row)) = worst(check) else {
+        return ClaimValues { wanted, ..ClaimValues::default() };
+    };
     let of = match check.rows.len() {
         1 => String::new(),
         n => format!(", worst of {n}"),
     };
-    Found {
+    ClaimValues {
         ours: value(check, row) + &of,
         wanted,
         published: published_for(m, check, i).map_or_else(String::new, |p| shown(check, p)),
@@ -299,7 +301,7 @@ pub(crate) fn html(
             let _ = write!(out, "<p class=\"why\"><b>{label}</b> {}</p>", escaped(text));
         }
     };
-    say(if m.quick { "Why, in the full set:" } else { "Why:" }, claim.cause());
+    say(if m.quick { "Cause, in the full set:" } else { "Why:" }, claim.cause());
     say("Cannot be decided here:", claim.cannot.as_ref());
     if let Some(see) = &claim.see {
         let shown = escaped(see);
@@ -332,7 +334,7 @@ fn check_html(m: &Manifest, check: &Check) -> String {
     };
     match check.rows.as_slice() {
         [] => {
-            let _ = write!(out, "not in the quick set; wanted {}</p>", escaped(&bounds(check)));
+            let _ = write!(out, "not in the quick set; expected {}</p>", escaped(&bounds(check)));
         }
         [only] => {
             let _ = write!(out, "{}, wanted {}</p>", one(0, only), escaped(&bounds(check)));
@@ -349,15 +351,15 @@ fn check_html(m: &Manifest, check: &Check) -> String {
             };
             let _ = write!(
                 out,
-                "<b>{}</b> in {} cases, wanted {} in every one",
+                "<b>{}</b> in {} cases, expected {} in each",
                 escaped(&ours),
                 rows.len(),
                 escaped(&bounds(check))
             );
             if let Some((_, row)) = worst(check).filter(|_| outside > 0) {
-                let _ = write!(out, "; outside in {outside}, most at {}", escaped(&row.at));
+                let _ = write!(out, "; outside in {outside}, farthest at {}", escaped(&row.at));
             }
-            out.push_str("</p><details><summary>Each of them</summary><ul>");
+            out.push_str("</p><details><summary>All values</summary><ul>");
             for (i, row) in rows.iter().enumerate() {
                 let _ = write!(out, "<li>{}: {}</li>", escaped(&row.at), one(i, row));
             }
@@ -480,7 +482,8 @@ mod tests {
         };
         let html = check_html(&m, &check);
         for wanted in [
-            "<b>2 to 5\u{a0}×</b> in 2 cases, wanted ≥ 3\u{a0}× in every one; outside in 1, most at size 1 MB",
+            "<b>2 to 5\u{a0}×</b> in 2 cases, expected ≥ 3\u{a0}× in each; outside in 1, farthest \
+                at size 1 MB",
             "<li>size 10 kB: <b>5\u{a0}×</b><small> = 10 ms over 2 ms</small>, published 4\u{a0}×</li>",
             "<li>size 1 MB: <b>2\u{a0}×</b><small> = 500 ms over 250 ms</small></li>",
         ] {

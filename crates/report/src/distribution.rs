@@ -21,7 +21,7 @@ const MANY: u64 = 1000;
 /// Cases at varied values.
 const MOST_CURVES: usize = 4096;
 
-/// What has distributions: file, columns of the traffic entry and of the values, and what they are.
+/// Sources of distributions: file, columns of traffic entry and values, metric.
 const SOURCES: [(ResultFile, &str, &str, Metric); 3] = [
     (ResultFile::Flow, Flow::traffic, Flow::completion_s, Metric::Completion),
     (ResultFile::Rpc, Rpc::traffic, Rpc::latency_s, Metric::Latency),
@@ -194,7 +194,7 @@ fn figure(
     }
     let cases = manifest.cases.iter().zip(styles).zip(shown).filter(|(_, shown)| *shown);
     let mut caption = format!(
-        "All values of all runs, to {} %; what did not finish is not among them.",
+        "All values of all runs, up to {} %; unfinished transfers are left out.",
         RESOLUTION * 100.0
     );
     if !is_shared {
@@ -264,7 +264,8 @@ impl Steps<'_> {
         }
         let _ = write!(
             out,
-            "<text class=\"m\" x=\"2\" y=\"{:.1}\">share at most as large</text><path class=\"a\" d=\"M{left} {bottom}H{right}\"/>",
+            "<text class=\"m\" x=\"2\" y=\"{:.1}\">cumulative share</text><path class=\"a\" \
+                d=\"M{left} {bottom}H{right}\"/>",
             top - 8.0
         );
         for (style, curve) in self.curves {

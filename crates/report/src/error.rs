@@ -7,7 +7,7 @@ use knee_files::write_as_text;
 /// Why a report could not be written.
 #[derive(Debug)]
 pub enum Error {
-    /// What it is of could not be read, or it could not be written.
+    /// The results cannot be read, or the report cannot be written.
     Results(knee_results::Error),
     /// Captures could not be analysed; why, in a sentence.
     Analysis(String),

@@ -18,10 +18,10 @@ pub(crate) struct Piece {
 
 /// A figure with its numbers.
 pub(crate) struct Figure {
-    /// Of the file, and in the page: unique there.
+    /// Name of the file, and unique id in the page.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// What the drawing cannot say.
+    /// Caption below the drawing.
     pub(crate) caption: String,
     pub(crate) legend: Vec<Piece>,
     pub(crate) pieces: Vec<Piece>,

@@ -19,10 +19,10 @@ pub(crate) fn title(capture: &Capture) -> String {
         list(&capture.about["files"]).iter().filter_map(|file| file["name"].as_str()).collect();
     let short = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
     match files.as_slice() {
-        [] => "What happened in a capture".into(),
-        [one] => format!("What happened in {}", short(one)),
+        [] => "Analysis of a capture".into(),
+        [one] => format!("Analysis of {}", short(one)),
         [first, others @ ..] => {
-            format!("What happened in {} and {} more", short(first), others.len())
+            format!("Analysis of {} and {} more", short(first), others.len())
         }
     }
 }
@@ -60,9 +60,9 @@ fn files(capture: &Capture) -> String {
         );
         let unread = &file["unread"];
         let reasons = [
-            ("unknown_link", "of a link layer that is not known"),
-            ("cut_options", "with TCP options that are cut or broken"),
-            ("back_in_time", "with a time more than a second before that of one in front of them"),
+            ("unknown_link", "with an unknown link layer"),
+            ("cut_options", "with cut or invalid TCP options"),
+            ("back_in_time", "with a time over a second earlier than a preceding packet"),
         ];
         let reasons = reasons.iter().filter(|(key, _)| count(&unread[*key]) > 0.0);
         let mut warnings: Vec<String> = reasons
@@ -119,11 +119,12 @@ fn findings(capture: &Capture) -> String {
     let all = list(&capture.about["findings"]);
     let mut out = String::from("<section class=\"part\"><h2>Findings</h2>");
     if all.is_empty() {
-        out += "<p>Nothing was found that looks like one of the known pathologies.</p></section>";
+        out += "<p>No known problem found.</p></section>";
         return out;
     }
     let linked: HashSet<u64> = capture.drawn.iter().map(|one| one.flow.id).collect();
-    out += "<table class=\"flows findings\"><thead><tr><th>Costs</th><th>What was seen</th><th>Usually</th><th>Try</th><th>Packets that show it</th></tr></thead><tbody>";
+    out += "<table class=\"flows findings\"><thead><tr><th>Cost</th><th>Finding</th><th>Usual \
+        cause</th><th>Try</th><th>Evidence (packets)</th></tr></thead><tbody>";
     for finding in all {
         let text = |key: &str| escaped(finding[key].as_str().unwrap_or(""));
         let items: Vec<String> = list(&finding["evidence"])
@@ -149,9 +150,9 @@ fn findings(capture: &Capture) -> String {
         }
         let _ = write!(
             out,
-            "<tr><td>{}</td>\
-             <td><strong>{}</strong><br>{}<br><span class=\"small\">{}, {} % sure</span></td>\
-             <td data-label=\"Usually\">{}</td><td data-label=\"Try\">{}</td><td>{evidence}</td></tr>",
+            "<tr><td>{}</td><td><strong>{}</strong><br>{}<br><span class=\"small\">{}, {} % \
+             sure</span></td><td data-label=\"Usual cause\">{}</td><td \
+             data-label=\"Try\">{}</td><td>{evidence}</td></tr>",
             chip(finding),
             escaped(&finding["kind"].as_str().unwrap_or("").replace('-', " ")),
             text("summary"),
@@ -168,7 +169,7 @@ fn seconds(ns: Option<f64>) -> String {
     ns.map_or("–".into(), |ns| Unit::alone("s", ns / 1e9))
 }
 
-/// What was retransmitted, by kind.
+/// Retransmissions by kind.
 fn again(flow: &Flow) -> String {
     let kinds = [
         ("fast", "fast"),
@@ -205,7 +206,8 @@ fn marked(flow: &Flow) -> String {
 
 fn flows(capture: &Capture) -> String {
     let mut out = format!(
-        "<section class=\"part\"><h2>Flows</h2><p class=\"hint\">{}The larger direction of each.</p>",
+        "<section class=\"part\"><h2>Flows</h2><p class=\"hint\">{}Each row shows the larger \
+            direction.</p>",
         match capture.flows.len() as u64 {
             shown if shown < capture.count =>
                 format!("The largest {shown} of {}. ", digits(capture.count as f64)),
@@ -227,7 +229,10 @@ fn flows(capture: &Capture) -> String {
 
 fn table(capture: &Capture, flows: &[Flow]) -> String {
     let mut out = String::from(
-        "<table class=\"flows\"><thead><tr><th class=\"n\">Flow</th><th>From, to</th><th class=\"n\">Bytes</th><th class=\"n\">Goodput</th><th class=\"n\">RTT, median</th><th class=\"n\">99th</th><th>Sent again</th><th class=\"n\">Late</th><th class=\"n\">Marked</th><th>Looks like</th></tr></thead><tbody>",
+        "<table class=\"flows\"><thead><tr><th class=\"n\">Flow</th><th>From, to</th><th \
+            class=\"n\">Bytes</th><th class=\"n\">Goodput</th><th class=\"n\">RTT, median</th><th \
+            class=\"n\">99th</th><th>Retransmitted</th><th class=\"n\">Out of order</th><th \
+            class=\"n\">Marked</th><th>Looks like</th></tr></thead><tbody>",
     );
     for flow in flows {
         let id = match capture.drawn.iter().any(|one| one.flow.id == flow.id) {
@@ -241,9 +246,12 @@ fn table(capture: &Capture, flows: &[Flow]) -> String {
         };
         let _ = write!(
             out,
-            "<tr><td class=\"n\" data-label=\"Flow\">{id}</td><td>{} → {}</td><td class=\"n\" data-label=\"Bytes\">{}</td><td class=\"n\" data-label=\"Goodput\">{}</td>\
-             <td class=\"n\" data-label=\"RTT, median\">{}</td><td class=\"n\" data-label=\"99th\">{}</td><td data-label=\"Sent again\">{}</td><td class=\"n\" data-label=\"Late\">{}</td>\
-             <td class=\"n\" data-label=\"Marked\">{}</td><td data-label=\"Looks like\">{family}</td></tr>",
+            "<tr><td class=\"n\" data-label=\"Flow\">{id}</td><td>{} → {}</td><td class=\"n\" \
+             data-label=\"Bytes\">{}</td><td class=\"n\" data-label=\"Goodput\">{}</td><td \
+             class=\"n\" data-label=\"RTT, median\">{}</td><td class=\"n\" \
+             data-label=\"99th\">{}</td><td data-label=\"Retransmitted\">{}</td><td class=\"n\" \
+             data-label=\"Out of order\">{}</td><td class=\"n\" data-label=\"Marked\">{}</td><td \
+             data-label=\"Looks like\">{family}</td></tr>",
             escaped(&flow.from),
             escaped(&flow.to),
             Unit::alone("B", flow.bytes()),
@@ -263,26 +271,23 @@ fn drawn(capture: &Capture) -> String {
         return String::new();
     }
     let (shown, all) = (capture.drawn.len() as u64, capture.count);
-    let mut out =
-        String::from("<section class=\"part\"><h2>Packet by packet</h2><p class=\"hint\">");
+    let mut out = String::from("<section class=\"part\"><h2>Packets</h2><p class=\"hint\">");
     if shown < all {
-        let _ = write!(out, "{shown} of {} flows are drawn. ", digits(all as f64));
+        let _ = write!(out, "Plots show {shown} of {} flows. ", digits(all as f64));
     }
     out += match capture.has_packets {
         true => {
-            "Dragging zooms all plots of a flow, down to single packets; a double click resets. The number of a packet above leads to it."
+            "Drag to zoom all plots of a flow, down to single packets; double-click to reset. A \
+                packet number above links to the packet."
         }
         false => {
-            "The directory has no packets, so that plots have values of round trips only: knee pcap FILE --report OUT.html has the packets too."
+            "The directory has no packets, so plots show only round trips. knee pcap FILE --report \
+                OUT.html shows packets too."
         }
     };
     let not_kept = count(&capture.about["packets_not_kept"]) + capture.not_read as f64;
     if not_kept > 0.0 {
-        let _ = write!(
-            out,
-            " {} later packets of these flows were too many to be listed.",
-            digits(not_kept)
-        );
+        let _ = write!(out, " {} later packets of these flows are not listed.", digits(not_kept));
     }
     out += "</p>";
     for one in &capture.drawn {
@@ -306,7 +311,8 @@ fn section(capture: &Capture, one: &Drawn) -> String {
     }
     if one.len() < one.whole {
         meta.push(format!(
-            "{} of {} packets are drawn: of each short period the ends and the extremes, and all that was retransmitted or came late",
+            "{} of {} packets are drawn: all retransmitted or reordered ones, and ends and \
+                extremes of each short period",
             digits(one.len() as f64),
             digits(one.whole as f64)
         ));
@@ -341,7 +347,7 @@ fn floats(values: impl Iterator<Item = f64>) -> String {
     base64(&values.flat_map(|value| (value as f32).to_le_bytes()).collect::<Vec<u8>>())
 }
 
-/// What the plots are drawn from. Times are ns since the first packet of all flows that are drawn; below 2^53 each is exact.
+/// Data of the plots. Times are ns since the first packet of all drawn flows; below 2^53 they are exact.
 fn data(capture: &Capture, one: &Drawn) -> Value {
     let at = |ns: u64| ns.saturating_sub(capture.begin_ns) as f64;
     let (data, acks, rounds) = (&one.data, &one.acks, &one.rounds);

@@ -13,17 +13,17 @@ const MOST_CASES: usize = 12;
 /// A reason is a sentence; what is longer is cut.
 const LONGEST_REASON: usize = 1000;
 
-/// By case.
+/// Host-limited runs by case.
 #[derive(Default)]
 pub(crate) struct Limited {
-    cases: BTreeMap<String, OfCase>,
+    cases: BTreeMap<String, LimitedCase>,
 }
 
 #[derive(Default)]
-struct OfCase {
+struct LimitedCase {
     runs: u64,
     limited: u64,
-    /// Of the first that was.
+    /// Reason of the first limited run.
     reason: String,
 }
 
@@ -57,8 +57,8 @@ impl Limited {
             return String::new();
         }
         let mut out = String::from(
-            "<div class=\"warn\"><p>The host limited runs. Figures are of the others; where there are no others, they are of the host and not of \
-             algorithms and queues.</p><ul>",
+            "<div class=\"warn\"><p>The host limited some runs. Figures leave these out. Without \
+             other runs, figures show the host, not algorithms and queues.</p><ul>",
         );
         for (case, of_case) in self.cases.iter().take(MOST_CASES) {
             let _ = write!(

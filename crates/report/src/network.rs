@@ -92,9 +92,9 @@ pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
         id: format!("{}-network", slug(&manifest.experiment)),
         title: "The network".into(),
         caption: format!(
-            "RTT: both directions of a link together. The queue drawn is one that is recorded.{}",
+            "RTT: both directions of a link together. The picture shows a recorded queue.{}",
             if manifest.axes.iter().any(|axis| axis.values.len() > 1) {
-                " What varies is as in the first case."
+                " Varied values are those of the first case."
             } else {
                 ""
             }
@@ -109,7 +109,10 @@ pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
 pub(crate) fn not_drawn(manifest: &Manifest) -> Option<String> {
     let all = manifest.network.as_ref()?.nodes.len();
     (all > MOST_BOXES).then(|| {
-        format!("The network of {all} hosts and switches is not drawn: nobody could read more than {MOST_BOXES} that differ.")
+        format!(
+            "The network of {all} hosts and switches is too large to draw: a drawing has at \
+            most {MOST_BOXES} different ones."
+        )
     })
 }
 
@@ -178,7 +181,7 @@ fn draw(network: &Network) -> Option<Piece> {
         for (words, count) in kinds.iter().take(4) {
             height += 16.0;
             let text = crate::plot::fitted(
-                &format!("between switches, {count} cables of {words}"),
+                &format!("between switches: {count} links of {words}"),
                 size.0 - 8.0,
             );
             let _ =

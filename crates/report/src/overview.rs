@@ -35,24 +35,26 @@ pub(crate) fn overview(
     reproduction: &Reproduction,
     manifests: &BTreeMap<String, Manifest>,
 ) -> String {
-    let set = if reproduction.full {
-        "all of each experiment"
-    } else {
-        "the quick set, a part of each experiment"
-    };
+    let set =
+        if reproduction.full { "the full set" } else { "the quick set: part of each experiment" };
     let mut out = format!(
-        "<header class=\"top\"><h1>What was published on data-center congestion control, run again</h1>\
-         <p class=\"lead\">Experiments that others have published run here on knee's simulated Linux TCP, and what was claimed of them is \
-         checked figure by figure. This report is of {set}; every row leads to the experiment, its figures and the command that repeats it.</p>\
-         <p>A small drawing shades the values with which a claim stands. A filled mark is ours, with its 95 % interval; a hollow diamond is what was published. \
-         Beside a verdict stands how many of its checks this set runs, and \"one run\" where a figure was measured once; a claim that is \
-         none of its source's own words is said to be derived by us.</p></header>"
+        "<header class=\"top\"><h1>Published experiments on data-center congestion control, \
+         re-run</h1><p class=\"lead\">knee re-runs published experiments on its simulated Linux \
+         TCP and checks their claims, figure by figure. This report covers {set}. Every row links \
+         to the experiment, its figures and the command that repeats it.</p><p>In a small \
+         drawing, the shaded part holds the values with which a claim stands. A filled mark is \
+         our figure, with its 95 % confidence interval. A hollow diamond is the published figure. \
+         A verdict gives the number of checks in this set, and \"one run\" for a figure measured \
+         once. \"Derived by us\" marks claims that we derived from the source's \
+         figures.</p></header>"
     );
     if manifests.values().any(|m| !m.back_end.is_simulated()) {
         out = out.replace("knee's simulated Linux TCP", "real Linux TCP");
     }
     if reproduction.interrupted {
-        out.push_str("<p class=\"warn\">Stopped before the end: what follows rests on what had finished.</p>");
+        out.push_str(
+            "<p class=\"warn\">Stopped before the end: this report covers the finished runs.</p>",
+        );
     }
     out.push_str(&glance(reproduction, manifests));
     for (i, part) in reproduction.sections.iter().enumerate() {
@@ -65,7 +67,8 @@ pub(crate) fn overview(
         let of_part = || part.experiments.iter().filter_map(|entry| manifests.get(&entry.name));
         if of_part().any(|m| !m.claims.is_empty()) {
             out.push_str(
-                "<table class=\"claims flows\"><thead><tr><th>Verdict</th><th>Claim</th><th>Ours</th><th>Wanted</th><th>Published</th><th></th></tr></thead>",
+                "<table class=\"claims \
+                    flows\"><thead><tr><th>Verdict</th><th>Claim</th><th>Ours</th><th>Expected</th><th>Published</th><th></th></tr></thead>",
             );
             of_part().filter(|m| !m.claims.is_empty()).for_each(|m| out.push_str(&rows(m)));
             out.push_str("</table>");
@@ -94,9 +97,7 @@ pub(crate) fn overview(
         out.push_str("</section>");
     }
     if !reproduction.absent.is_empty() {
-        out.push_str(
-            "<section class=\"part\"><h2>What cannot be run again</h2><dl class=\"absent\">",
-        );
+        out.push_str("<section class=\"part\"><h2>Not re-runnable</h2><dl class=\"absent\">");
         for absent in &reproduction.absent {
             let _ = write!(
                 out,
@@ -171,12 +172,13 @@ fn rows(m: &Manifest) -> String {
     if let Some(notes) = &m.about.notes {
         let _ = write!(
             out,
-            "<details class=\"more\"><summary>What was not stated, and what was chosen</summary>{}</details>",
+            "<details class=\"more\"><summary>Not stated in the source, and chosen \
+                here</summary>{}</details>",
             paragraphs(notes)
         );
     }
     out.push_str("</th></tr>");
-    let label = if m.quick { "Why, in the full set" } else { "Why" };
+    let label = if m.quick { "Cause, in the full set" } else { "Why" };
     for claim in &m.claims {
         let found = claims::found(m, claim);
         let by = if claim.by == "us" { " <small>(derived by us)</small>" } else { "" };
@@ -189,8 +191,9 @@ fn rows(m: &Manifest) -> String {
             });
         let _ = write!(
             out,
-            "<tr class=\"{}\"><td>{}</td><td><a href=\"#{id}-claim-{}\">{}</a>{by}{because}</td>\
-             <td data-label=\"Ours\">{}</td><td data-label=\"Wanted\">{}</td><td data-label=\"Published\">{}</td><td>{}</td></tr>",
+            "<tr class=\"{}\"><td>{}</td><td><a \
+             href=\"#{id}-claim-{}\">{}</a>{by}{because}</td><td data-label=\"Ours\">{}</td><td \
+             data-label=\"Expected\">{}</td><td data-label=\"Published\">{}</td><td>{}</td></tr>",
             claims::class(claim.verdict),
             claims::chip_of(claim),
             slug(&claim.name),
@@ -205,19 +208,19 @@ fn rows(m: &Manifest) -> String {
     out
 }
 
-/// What each experiment took, and how to run all again.
+/// Time per experiment, and commands to re-run all.
 fn costs(reproduction: &Reproduction) -> String {
-    let mut out =
-        String::from("<section class=\"part\"><h2>What it took, and how to run it again</h2>");
+    let mut out = String::from("<section class=\"part\"><h2>Time taken, and how to re-run</h2>");
     if let (Some(wall), Some(cpu)) = (reproduction.wall_s, reproduction.cpu_s) {
-        let _ = write!(out, "<p>All of it took {} ({} of CPU time). ", took(wall), took(cpu));
+        let _ = write!(out, "<p>All runs took {} ({} of CPU time). ", took(wall), took(cpu));
     } else {
         out.push_str("<p>");
     }
     let flags = if reproduction.full { " --full" } else { "" };
     let _ = write!(
         out,
-        "The same again: <code>knee reproduce{flags}</code>; one experiment: <code>knee reproduce NAME{flags}</code>.</p>"
+        "Re-run all: <code>knee reproduce{flags}</code>; re-run one: <code>knee reproduce \
+            NAME{flags}</code>.</p>"
     );
     let entries: Vec<&Entry> = reproduction
         .sections
@@ -227,7 +230,11 @@ fn costs(reproduction: &Reproduction) -> String {
         .collect();
     let most = entries.iter().filter_map(|entry| entry.cpu_s).fold(0.0, f64::max);
     if most > 0.0 {
-        out.push_str("<details><summary>Each experiment's share</summary><table class=\"costs\"><thead><tr><th>Experiment</th><th class=\"n\">took</th><th class=\"n\">CPU</th><th></th></tr></thead><tbody>");
+        out.push_str(
+            "<details><summary>Per experiment</summary><table \
+            class=\"costs\"><thead><tr><th>Experiment</th><th class=\"n\">took</th><th \
+            class=\"n\">CPU</th><th></th></tr></thead><tbody>",
+        );
         for entry in entries {
             let (wall, cpu) =
                 (entry.wall_s.map_or_else(String::new, took), entry.cpu_s.unwrap_or(0.0));

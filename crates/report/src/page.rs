@@ -20,7 +20,7 @@ use crate::palette;
 use crate::section::{Limits, Section};
 use crate::text::{escaped, slug};
 
-/// Of a single directory's series; a reproduction's experiments share the second.
+/// Size limits of series, bytes: of a single directory, and of all experiments of a reproduction.
 const SERIES_BYTES: usize = 5_000_000;
 const ALL_SERIES_BYTES: usize = 6_000_000;
 
@@ -55,7 +55,8 @@ fn sets(dir: &Path) -> Result<Vec<(String, PathBuf)>, results::Error> {
         true => {
             let some: Vec<&str> = sets.iter().take(3).map(|(name, _)| name.as_str()).collect();
             let why = format!(
-                "holds results of {} experiments ({}, ...), and a report is of {MOST_SETS} at most: name one of them",
+                "holds results of {} experiments ({}, ...), but a report takes at most \
+                    {MOST_SETS}: choose one of them",
                 sets.len(),
                 some.join(", ")
             );
@@ -79,11 +80,10 @@ fn find(dir: &Path) -> Result<Found, results::Error> {
             if !sets.is_empty() {
                 return Ok((None, sets));
             }
-            "holds no manifest.json, no reproduce.json and no findings.json: name a directory that knee run, knee reproduce or knee pcap --csv has written"
+            "holds no manifest.json, reproduce.json or findings.json: choose a directory of knee \
+                run, knee reproduce or knee pcap --csv"
         }
-        false => {
-            "is no directory: name one that knee run, knee reproduce or knee pcap --csv has written"
-        }
+        false => "is not a directory: choose one of knee run, knee reproduce or knee pcap --csv",
     };
     Err(results::Error::input(dir, 0, why))
 }
@@ -135,7 +135,7 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
         let title = match (&reproduction, manifests.values().next()) {
             (None, Some(only)) if is_one => format!("{}: {}", only.experiment, only.question),
             (None, _) => ids.keys().cloned().collect::<Vec<_>>().join(", "),
-            _ => "What was published on data-center congestion control, run again".to_owned(),
+            _ => "Published experiments on data-center congestion control, re-run".to_owned(),
         };
         put(&head(&title))?;
         let mut pages = None;
@@ -172,8 +172,8 @@ fn read(name: &str, dir: &Path) -> Result<Manifest, results::Error> {
 /// Where several experiments are on the page.
 fn contents<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> String {
     let mut out = String::from(
-        "<header class=\"top\"><h1>Several experiments</h1><p class=\"lead\">Each was run by itself: compare figures of two only where \
-         network and traffic are the same.</p><ul>",
+        "<header class=\"top\"><h1>Several experiments</h1><p class=\"lead\">They ran separately: \
+         compare figures only if network and traffic are the same.</p><ul>",
     );
     for m in manifests {
         let (id, name) = (slug(&m.experiment), escaped(&m.experiment));
@@ -200,14 +200,16 @@ fn not_of_results(
     let Ok(target) = fs::canonicalize(html) else { return Ok(()) };
     let is_target = |path: PathBuf| fs::canonicalize(path).is_ok_and(|path| path == target);
     match files.iter().any(|file| is_target(dir.join(file))) {
-        true => {
-            Err(results::Error::input(html, 0, "is one of the results: name another file with -o"))
-        }
+        true => Err(results::Error::input(
+            html,
+            0,
+            "is one of the results: choose another file with -o",
+        )),
         false => Ok(()),
     }
 }
 
-/// What is called with each part of a file.
+/// Receives each part of a file.
 type Put<'a> = dyn FnMut(&str) -> Result<(), Error> + 'a;
 
 /// Writes a file part by part; what was there before stays if that fails. What the parts lead to gets its name when they are written.
@@ -216,7 +218,7 @@ fn save(
     parts: impl FnOnce(&mut Put<'_>) -> Result<Option<Fresh>, Error>,
 ) -> Result<(), Error> {
     if html.is_dir() {
-        return Err(results::Error::input(html, 0, "is a directory: name a file in it").into());
+        return Err(results::Error::input(html, 0, "is a directory: give a file in it").into());
     }
     let failed = |why| Error::from(results::Error::io(html, "cannot write", why));
     let mut out = BufWriter::new(NewFile::create(html).map_err(failed)?);
@@ -239,7 +241,8 @@ fn limits(directories: usize) -> Limits {
 /// [`Error`] as of [`write()`].
 pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
     if is_capture(dir) {
-        let why = "holds captures, whose plots are saved by the buttons of their report: leave out --figures";
+        let why =
+            "holds captures: leave out --figures, and save plots with the buttons of the report";
         return Err(results::Error::input(dir, 0, why).into());
     }
     let (_, dirs) = find(dir)?;
@@ -308,9 +311,11 @@ fn head(title: &str) -> String {
 /// The end of the document, with what its own plots need besides.
 fn tail(scripts: &str) -> String {
     format!(
-        "<footer><p>Made by knee. This file needs no other one and asks nobody for anything; links to CSV files work where they are beside it.</p>\
-         <details><summary>Licence of uPlot, which draws what moves here</summary><pre>{}</pre></details></footer></main>\
-         <template id=\"svg-style\">{}</template>\n<script>{UPLOT_JS}</script>\n<script>{JS}</script>{scripts}</body></html>\n",
+        "<footer><p>Made by knee. This file is complete and loads nothing from the network. Links \
+         to CSV files work in the results directory.</p><details><summary>Licence of uPlot, the \
+         plotting library</summary><pre>{}</pre></details></footer></main><template \
+         id=\"svg-style\">{}</template>\n<script>{UPLOT_JS}</script>\n\
+         <script>{JS}</script>{scripts}</body></html>\n",
         escaped(UPLOT_LICENSE),
         escaped(&palette::file_style())
     )
@@ -332,7 +337,7 @@ mod tests {
     fn a_report_is_not_written_over_results() {
         let path = crate::testing::file("own/findings.json", r#"{"findings": []}"#);
         let said = write(path.parent().expect("has one"), &path).expect_err("is refused");
-        assert!(said.to_string().ends_with("name another file with -o"), "{said}");
+        assert!(said.to_string().ends_with("choose another file with -o"), "{said}");
         assert!(fs::read_to_string(&*path).expect("is there").starts_with("{\"findings\""));
     }
 

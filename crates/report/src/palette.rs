@@ -39,7 +39,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// Of an algorithm: the first that has it, the second, ...
+    /// Style of the n-th case with this algorithm.
     pub(crate) fn of(algorithm: &str, nth: usize) -> Style {
         let shade = nth % SHADES;
         Style { colour: hue(algorithm) * SHADES + shade, dash: shade, mark: nth }
@@ -119,7 +119,7 @@ pub(crate) fn classes() -> String {
     })
 }
 
-/// What an SVG file needs that is not in the page: the same classes in plain colours.
+/// Styles of an SVG file: the page's classes in plain colours.
 pub(crate) fn file_style() -> String {
     let mut out = String::from(
         "text{font-family:\"DejaVu Sans\",Verdana,\"Liberation Sans\",Arial,sans-serif;font-size:11px;fill:#3c3c44}\

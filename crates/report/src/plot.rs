@@ -249,7 +249,7 @@ impl Lines<'_> {
     }
 }
 
-/// What a panel's title takes.
+/// Height of a panel's title.
 pub(crate) fn head(title: &str) -> f64 {
     if title.is_empty() { 0.0 } else { 14.0 }
 }

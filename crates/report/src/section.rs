@@ -20,7 +20,7 @@ use crate::summary::Summary;
 use crate::text::{Unit, address, base64, escaped, metric, short_path, slug, stat, took};
 use knee_results::Error;
 
-/// What a section may take.
+/// Size limits of a section.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     /// Bytes of time series.
@@ -29,7 +29,7 @@ pub(crate) struct Limits {
     pub(crate) flows: usize,
 }
 
-/// What is known of one results directory.
+/// Contents of one results directory.
 pub(crate) struct Section {
     pub(crate) manifest: Manifest,
     network: Option<Figure>,
@@ -94,8 +94,7 @@ impl Section {
                 (Some(done), Some(runs)) => format!("after {done} of {runs} runs"),
                 _ => "after some of the runs".to_owned(),
             };
-            let _ =
-                write!(out, "<p class=\"warn\">Stopped {after}: what follows rests on these.</p>");
+            let _ = write!(out, "<p class=\"warn\">Stopped {after}: this report covers these.</p>");
         }
         out.push_str(&self.limited.html());
         if let Some(source) = &m.about.source {
@@ -115,8 +114,8 @@ impl Section {
         out.push_str(&self.published_html());
         if !self.figures.is_empty() {
             out.push_str(
-                "<h3>Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval of the mean over runs. Pale bars: from the least to the \
-                 largest value.</p><div class=\"figures\">",
+                "<h3>Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval of the mean \
+                 over runs. Pale bars: minimum to maximum.</p><div class=\"figures\">",
             );
             self.figures.iter().for_each(|figure| out.push_str(&figure.html()));
             out.push_str("</div>");
@@ -126,7 +125,7 @@ impl Section {
         if let Some(notes) = &m.about.notes {
             let _ = write!(
                 out,
-                "<details><summary>Choices made, and what was not stated</summary>{}</details>",
+                "<details><summary>Not stated in the source, and chosen here</summary>{}</details>",
                 paragraphs(notes)
             );
         }
@@ -137,11 +136,8 @@ impl Section {
                 escaped(&m.text)
             );
         }
-        let _ = write!(
-            out,
-            "<h3>Run it again</h3><pre class=\"cmd\">{}</pre>",
-            escaped(&commands(m, full))
-        );
+        let _ =
+            write!(out, "<h3>Re-run</h3><pre class=\"cmd\">{}</pre>", escaped(&commands(m, full)));
         if !m.files.is_empty() {
             out.push_str("<p class=\"files\">Files: ");
             for (i, file) in m.files.iter().map(String::as_str).chain([Manifest::FILE]).enumerate()
@@ -172,8 +168,10 @@ impl Section {
         let open = if rows.len() > MANY { "" } else { " open" };
         let _ = write!(
             out,
-            "<details{open}><summary>Each of {} figures</summary><table class=\"flows\"><thead><tr><th>What</th><th>Case</th><th>Where</th>\
-             <th class=\"n\">Published</th><th class=\"n\">Ours</th><th class=\"n\">Ours over published</th></tr></thead><tbody>",
+            "<details{open}><summary>All {} figures</summary><table \
+             class=\"flows\"><thead><tr><th>Figure</th><th>Case</th><th>At</th><th \
+             class=\"n\">Published</th><th class=\"n\">Ours</th><th class=\"n\">Ours / \
+             published</th></tr></thead><tbody>",
             rows.len()
         );
         let mut last_note = None;
@@ -203,8 +201,10 @@ impl Section {
                 .map_or_else(String::new, |note| format!("<br><small>{}</small>", escaped(note)));
             let _ = write!(
                 out,
-                "<tr><td>{}{note}</td><td data-label=\"Case\">{}</td><td data-label=\"Where\">{}</td><td class=\"n\" data-label=\"Published\">{}</td>\
-                 <td class=\"n\" data-label=\"Ours\">{}</td><td class=\"n\" data-label=\"Ours over published\">{ratio}</td></tr>",
+                "<tr><td>{}{note}</td><td data-label=\"Case\">{}</td><td \
+                 data-label=\"At\">{}</td><td class=\"n\" data-label=\"Published\">{}</td><td \
+                 class=\"n\" data-label=\"Ours\">{}</td><td class=\"n\" data-label=\"Ours / \
+                 published\">{ratio}</td></tr>",
                 escaped(&row.what()),
                 escaped(&row.case),
                 escaped(&row.at),
@@ -254,14 +254,16 @@ impl Section {
         (0..m.axes.len()).for_each(|axis| select(&short_path(&m.axes[axis].path), there(axis)));
         let _ = write!(
             out,
-            "<span class=\"hint\">Drag to zoom, double-click for all of it; the cursor reads every plot.</span></div>\
-             <div class=\"plots\"></div><p class=\"small said\"></p><noscript><p class=\"warn\">These plots need JavaScript; the same are \
-             drawn by <code>knee report DIR --figures OUTDIR</code>, and their numbers are in the CSV files.</p></noscript>"
+            "<span class=\"hint\">Drag to zoom, double-click to reset. The cursor shows values in \
+             every plot.</span></div><div class=\"plots\"></div><p class=\"small \
+             said\"></p><noscript><p class=\"warn\">These plots need JavaScript. <code>knee \
+             report DIR --figures OUTDIR</code> draws the same; the CSV files have the \
+             numbers.</p></noscript>"
         );
         if self.series.left_out > 0 {
             let _ = write!(
                 out,
-                "<p class=\"small\">{} further configurations are left out here; the CSV files have them.</p>",
+                "<p class=\"small\">{} more configurations are left out; see the CSV files.</p>",
                 self.series.left_out
             );
         }
@@ -343,7 +345,7 @@ fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
         }
         pieces.push(traces(plot, &points, group.end_s));
     }
-    let caption = if exact { "" } else { "The least and the largest value of each short period." };
+    let caption = if exact { "" } else { "Minimum and maximum of each short period." };
     Figure {
         id: format!("{}-series-{}", slug(&m.experiment), slug(&about)),
         title: format!("{}: {about}, run {}", m.experiment, group.run),
@@ -364,7 +366,7 @@ fn shares(values: &[f32], low: f32, high: f32) -> Vec<u8> {
     values.iter().flat_map(|value| share(value).to_le_bytes()).collect()
 }
 
-/// What was run, in a line.
+/// Description of the runs, in a line.
 fn meta(m: &Manifest) -> String {
     let (on, simulated) = (&m.back_end, m.back_end.is_simulated());
     let mut parts = Vec::new();
@@ -393,7 +395,7 @@ fn meta(m: &Manifest) -> String {
     parts.join(" · ")
 }
 
-/// What runs it again: as part of a reproduction, and by itself.
+/// Commands to re-run it: in a reproduction, and alone.
 fn commands(m: &Manifest, full: Option<bool>) -> String {
     let on = match m.back_end.name.as_str() {
         "" | "sim" => String::new(),
@@ -466,7 +468,7 @@ struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    /// What was measured.
+    /// Metric of the figure.
     fn what(&self) -> String {
         let p = self.published;
         let stat = if p.stat == "mean" { String::new() } else { format!(", {}", stat(&p.stat)) };
@@ -591,7 +593,7 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
     }
     let _ = write!(
         body,
-        "<text class=\"m\" x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">ours over published</text>",
+        "<text class=\"m\" x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">ours / published</text>",
         PANEL / 2.0,
         bottom + 30.0
     );
@@ -600,9 +602,10 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
     let near = usable.iter().filter(|(row, ours)| (0.8..=1.25).contains(&ratio(row, *ours)));
     Some(Figure {
         id: format!("{}-ratios", slug(&m.experiment)),
-        title: "Ours over published".into(),
+        title: "Ours / published".into(),
         caption: format!(
-            "{} of {} figures are 0.8 to 1.25 times what was published. Pale bars: 95 % confidence interval of our mean.",
+            "{} of {} figures are 0.8 to 1.25 times the published one. Pale bars: 95 % confidence \
+                interval of our mean.",
             near.count(),
             usable.len()
         ),

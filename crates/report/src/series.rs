@@ -39,7 +39,7 @@ pub(crate) struct Group {
     first_of_flows: usize,
 }
 
-/// What is drawn in one frame.
+/// A plot in one frame.
 pub(crate) struct Plot {
     pub(crate) title: Cow<'static, str>,
     pub(crate) unit: Cow<'static, str>,
@@ -391,20 +391,20 @@ fn flow_algorithms(
     Ok(all)
 }
 
-/// What is drawn of flows: column, in which file, title, unit, shown value in one of the column's.
+/// Plots of flows: column, file, title, unit, factor from the column's unit.
 const FLOW_COLUMNS: [(&str, ResultFile, &str, &str, f64); 9] = [
     (FlowSample::cwnd_pkts, ResultFile::FlowSample, "cwnd", "pkts", 1.0),
     (FlowSample::srtt_us, ResultFile::FlowSample, "RTT, smoothed", "s", 1e-6),
     ("alpha_1/1024", ResultFile::FlowSample, "Inside: alpha", "", 1.0 / 1024.0),
     ("ecn_alpha_1/256", ResultFile::FlowSample, "Inside: alpha of ECN", "", 1.0 / 256.0),
     ("bw_bytes/s", ResultFile::FlowSample, "Inside: bandwidth", "bps", 8.0),
-    ("nv_min_rtt_us", ResultFile::FlowSample, "Inside: least RTT", "s", 1e-6),
+    ("nv_min_rtt_us", ResultFile::FlowSample, "Inside: minimum RTT", "s", 1e-6),
     ("nv_rtt_us", ResultFile::FlowSample, "Inside: RTT", "s", 1e-6),
     (FlowSample::ssthresh_pkts, ResultFile::FlowSample, "Inside: ssthresh", "pkts", 1.0),
     (GoodputSample::bytes, ResultFile::GoodputSample, "Goodput", "bps", 8.0),
 ];
 
-/// What is drawn because the experiment says so.
+/// Plots that the experiment asks for.
 struct Wanted<'a> {
     column: &'a str,
     title: Cow<'static, str>,

@@ -81,7 +81,7 @@ impl Summary {
             });
             if rows.len() > MOST_ROWS {
                 return Err(table.wrong(
-                    "has more than 200000 rows before: a report of so many would help nobody",
+                    "has more than 200000 rows, too many for a report: run fewer cases or values",
                 ));
             }
         }

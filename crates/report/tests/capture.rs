@@ -111,7 +111,7 @@ fn findings_flows_and_what_could_not_be_read_are_in_the_page() {
     let html = written(&temp, &Made { segments: 100, has_packets: true });
     let text = fs::read_to_string(html).expect("is there");
     for wanted in [
-        "<h1>What happened in x.pcap</h1>",
+        "<h1>Analysis of x.pcap</h1>",
         "the file is cut.",
         "Half &lt;i&gt;lost&lt;/i&gt;.",
         "A short buffer.",
@@ -121,7 +121,7 @@ fn findings_flows_and_what_could_not_be_read_are_in_the_page() {
         "10.0.0.3:&lt;b&gt; → 10.0.0.2:80",
         "1 fast, 1 of them spurious",
         "dctcp (85 %)",
-        "1 of 2 flows are drawn.",
+        "Plots show 1 of 2 flows.",
     ] {
         assert!(text.contains(wanted), "{wanted}");
     }
@@ -135,7 +135,7 @@ fn what_is_cut_or_missing_is_said_and_leaves_no_page() {
     let temp = Temp::new();
     let html = temp.join("report.html");
     for (file, text, wanted) in [
-        ("findings.json", "{", "is no JSON"),
+        ("findings.json", "{", "is not JSON"),
         ("findings.json", "{}", "has no list of findings"),
         ("flows.csv", "flow,point\n", "has no column \"direction\""),
         ("rounds.csv", "", "is empty"),
@@ -238,7 +238,7 @@ fn fifty_thousand_packets_are_all_there_and_more_are_thinned_aloud() {
     let kept = visible(&mut browser);
     assert!((20_000..70_000).contains(&kept), "{kept}");
     let text = browser.eval("document.querySelector('.capture .meta').textContent").to_string();
-    assert!(text.contains("packets are drawn: of each short period"), "{text}");
+    assert!(text.contains("packets are drawn: all retransmitted"), "{text}");
     // The one late ACK and the one retransmission are still there.
     let spike = browser.eval(&format!("Math.max(...{ROOT}.flow.data.rtt)"));
     assert_eq!(spike.as_f64(), Some(900_000.0));

@@ -46,7 +46,7 @@ fn runs_that_a_host_limited_are_said_with_the_reason() {
         fs::read_to_string(&html).expect("is there")
     };
     made.write(&dir);
-    assert!(!report().contains("The host limited runs"), "simulated runs have no verdict");
+    assert!(!report().contains("The host limited some runs"), "simulated runs have no verdict");
     let runs = fs::read_to_string(dir.join("runs.csv")).expect("is there");
     let why = "2 sides of connections began without <init>, and so on";
     let mut lines = runs.lines().map(str::to_owned).collect::<Vec<_>>();
@@ -59,7 +59,7 @@ fn runs_that_a_host_limited_are_said_with_the_reason() {
         "<li>{case}: 1 of {of_case} runs: 2 sides of connections began without &lt;init&gt;, and so on</li>"
     );
     let text = report();
-    assert!(text.contains("The host limited runs") && text.contains(&wanted), "{wanted}");
+    assert!(text.contains("The host limited some runs") && text.contains(&wanted), "{wanted}");
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn what_is_broken_is_said_in_one_sentence_and_leaves_nothing() {
         let left = fs::read_dir(temp.path()).expect("a directory").count();
         assert_eq!(left, 1, "a partial file was left");
     };
-    refused("manifest.json", "{", "is no JSON");
-    refused("manifest.json", "{}", "names no experiment");
+    refused("manifest.json", "{", "is not JSON");
+    refused("manifest.json", "{}", "has no experiment");
     refused("summary.csv", "a,b\n1,2\n", "has no column \"case\"");
-    refused("runs.csv", "run,case,size,end_s\n0,cubic,10 kB\n", "cells where the header has");
+    refused("runs.csv", "run,case,size,end_s\n0,cubic,10 kB\n", "cells, but the header has");
     refused(
         "series-flows.csv",
         "run,at_s,flow,traffic\n0,0.1,0,short\n0,0.2",
-        "does not end: the file is cut",
+        "has no end: the file is cut",
     );
     refused("series-queues.csv", "run,at_s,link,len_pkts\n0,soon,switch-r,1\n", "must be a number");
     refused(
@@ -95,7 +95,7 @@ fn what_is_broken_is_said_in_one_sentence_and_leaves_nothing() {
         "run,case,size,flow,traffic,from,to,algorithm,completion_s\n0,cubic,10 kB,\u{1b}[2J,short,a,b,cubic,\n",
         "must be a whole number",
     );
-    for (dir, wanted) in [("empty", "holds no manifest.json"), ("none", "is no directory")] {
+    for (dir, wanted) in [("empty", "holds no manifest.json"), ("none", "is not a directory")] {
         if dir == "empty" {
             fs::create_dir(temp.join(dir)).expect("is made");
         }
@@ -148,7 +148,7 @@ fn a_reproduction_has_its_claims_at_the_top_and_a_section_each() {
         "<span class=\"stands\" style=\"width:20.0%\"></span>",
         "data-label=\"Published\">0.0016<",
         "knee reproduce made-up\nknee run scenarios/published/made-up.toml",
-        "<summary>What was not stated, and what was chosen</summary><p>One.</p><p>Two.</p>",
+        "<summary>Not stated in the source, and chosen here</summary><p>One.</p><p>Two.</p>",
         "href=\"#made-up-claim-one\"",
         "id=\"other-claim-one\"",
         "the lab cannot hold it",
@@ -213,6 +213,7 @@ fn a_directory_of_several_experiments_has_a_section_of_each() {
             .write(&both.join(format!("x{number}")));
     }
     let said = knee_report::write(&both, &html).expect_err("too many").to_string();
-    let wanted = "holds results of 33 experiments (made-up, made-up-2, x0, ...), and a report is of 32 at most: name one of them";
+    let wanted = "holds results of 33 experiments (made-up, made-up-2, x0, ...), but a report \
+        takes at most 32: choose one of them";
     assert!(said.ends_with(wanted), "{said}");
 }

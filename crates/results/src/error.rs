@@ -12,15 +12,15 @@ pub enum Error {
     /// A file says something that is not allowed.
     Input {
         file: PathBuf,
-        /// Its line, from 1; 0: the file as a whole.
+        /// Line in the file, from 1; 0: the whole file.
         line: u64,
-        /// What is wrong, and the way out.
+        /// The fault and the way out.
         message: String,
     },
     /// A file or directory could not be read or written.
     Io {
         path: PathBuf,
-        /// What was tried, as "cannot write".
+        /// The failed action, as "cannot write".
         action: &'static str,
         source: io::Error,
     },
@@ -32,12 +32,12 @@ impl Error {
         Error::Input { file: file.to_owned(), line, message: message.into() }
     }
 
-    /// Of the system.
+    /// An error of the system.
     pub fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
         Error::Io { path: path.to_owned(), action, source }
     }
 
-    /// Of a file that is not read.
+    /// An error of a file that cannot be read.
     pub fn unreadable(path: &Path, why: Unreadable) -> Error {
         match why {
             Unreadable::Io(source) => Error::io(path, "cannot read", source),

@@ -30,7 +30,7 @@ pub struct Manifest {
     pub file: String,
     pub question: String,
     pub knee: String,
-    /// Its commit, where it was built from a repository.
+    /// Commit, if built from a repository.
     pub commit: Option<String>,
     pub back_end: BackEnd,
     /// Version of Linux that simulated hosts behave like.
@@ -44,7 +44,7 @@ pub struct Manifest {
     /// Runs in which code of a file crashed or did not return, each in a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-    /// What algorithms of files did that none should, each kind once a case.
+    /// Faults of algorithms from files, each kind once per case.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     pub time: String,
@@ -53,7 +53,7 @@ pub struct Manifest {
     pub simulator: Effort,
     pub files: Vec<String>,
     pub vary: Map<String, Json>,
-    /// What was asked for in place of what the file says.
+    /// Changes of the command line to the file.
     pub asked: Asked,
     pub modules: Vec<Module>,
     /// By case, every key with its value, defaults too.
@@ -65,7 +65,7 @@ pub struct Manifest {
     pub published: Vec<Published>,
     pub claims: Vec<Claim>,
     pub charts: Vec<Chart>,
-    /// What is drawn of connections beside what always is.
+    /// Additional plots of connections.
     pub plots: Vec<Plot>,
     /// Varied keys with their values as the tables name them.
     pub axes: Vec<Axis>,
@@ -108,7 +108,7 @@ impl BackEnd {
     }
 }
 
-/// What all runs took.
+/// Time and work of all runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Effort {
@@ -161,7 +161,7 @@ pub struct ModuleFile {
     pub sha256: String,
 }
 
-/// What an experiment says of itself.
+/// Description of an experiment, from its file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
@@ -179,7 +179,7 @@ pub struct Axis {
     /// The name of its column, where the tables have numbers in the place of quantities: the path and the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
-    /// What tables have for each of the values there.
+    /// The values as numbers, as in tables.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<f64>,
 }
@@ -196,7 +196,7 @@ impl Axis {
         found.and_then(|at| self.values.get(at)).map_or(cell, |value| value)
     }
 
-    /// What tables have for a value.
+    /// The cell of tables for a value.
     pub fn cell(&self, value: &str) -> String {
         let found = self.values.iter().position(|known| known == value);
         let number = found.and_then(|at| self.numbers.get(at));
@@ -267,7 +267,7 @@ pub struct Check {
     pub at_most: Option<f64>,
     /// One for each case and value that it goes through and that was run.
     pub rows: Vec<CheckRow>,
-    /// What the values of all rows are made of, one row after the other.
+    /// Terms of the values of all rows, row by row.
     pub terms: Vec<Term>,
 }
 
@@ -338,7 +338,7 @@ pub struct Chart {
 #[serde(default)]
 pub struct Plot {
     pub name: String,
-    /// Of `series-flows.csv`.
+    /// Column of `series-flows.csv`.
     pub column: String,
     pub unit: String,
 }
@@ -361,7 +361,7 @@ pub struct Node {
     pub kind: NodeKind,
 }
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
@@ -384,7 +384,7 @@ pub struct Link {
     /// Bytes beside each frame that take time and no room in the queue.
     #[serde(skip_serializing_if = "is_zero")]
     pub overhead_bytes: u32,
-    /// Its queue in words; empty: it has none.
+    /// Description of its queue; empty: no queue.
     pub queue: String,
     pub recorded: bool,
 }
@@ -404,7 +404,7 @@ impl Manifest {
         let mut manifest: Manifest =
             read_json(&path, "manifest of knee run", "run the experiment again")?;
         if manifest.experiment.is_empty() {
-            let why = "names no experiment: it is not of a results directory of knee run";
+            let why = "has no experiment: choose a results directory of knee run";
             return Err(Error::input(&path, 0, why));
         }
         // An older knee wrote cases and axes only here.
@@ -449,7 +449,8 @@ pub fn read_json<T: DeserializeOwned>(
     if let Some(format) = newer.filter(|format| *format > Manifest::FORMAT) {
         let known = Manifest::FORMAT;
         let why = format!(
-            "a newer knee wrote it, in format {format} of results; this one reads up to {known}: use that one"
+            "a newer knee wrote it, in results format {format}; this knee reads up to {known}: use \
+                the newer knee"
         );
         return Err(Error::input(path, 0, why));
     }
@@ -459,14 +460,14 @@ pub fn read_json<T: DeserializeOwned>(
             path,
             line,
             match why.is_data() {
-                true => format!("is no {what}: {why}"),
-                false => format!("is no JSON: the file is cut or was changed; {again}"),
+                true => format!("is not a {what}: {why}"),
+                false => format!("is not JSON: the file is cut or was changed; {again}"),
             },
         )
     })
 }
 
-/// What every file of a results directory begins with, of whatever format.
+/// First keys of every file of a results directory, in any format.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {

@@ -68,7 +68,7 @@ const TRANSFERS: &[Kind] = &[Bulk, Endless];
 const COUNTED_IN_WINDOW: &[Kind] = &[Bulk, Endless, Rpc, Poisson];
 const QUEUES: &[Kind] = &[Queue, Buffer];
 
-/// What there is to know of a metric.
+/// Description of a metric.
 struct About {
     doc: &'static str,
     name: &'static str,
@@ -80,7 +80,7 @@ struct About {
     column: &'static str,
 }
 
-/// What stands last: what is given, or before it what holds if nothing is.
+/// The last item: a given value, or else the default before it.
 const fn last<T: Copy>(all: &[T]) -> T {
     all[all.len() - 1]
 }
@@ -125,11 +125,11 @@ metrics! {
     Slowdown "slowdown" RATIO MANY &[Poisson, SizeClass], shown &[Poisson, SizeClass];
     /// From the first `connect()` of a round to its last byte read.
     Last "last" SECONDS MANY &[Incast, Shuffle], shown &[Incast, Shuffle], "time until the last of a round is complete";
-    /// Of attempts to connect, the share that came about in time.
+    /// Share of connection attempts that are established in time.
     SuccessShare "success_share" SHARE ONE &[Attempts], shown &[Attempts];
     /// From a request's write to the last byte of its answer.
     Latency "latency" SECONDS MANY &[Query, Attempts, Rpc], shown &[Query, Attempts, Rpc];
-    /// Of queries or rounds, the share in which some connection had a retransmission timeout.
+    /// Share of queries or rounds with a retransmission timeout on any connection.
     TimeoutShare "timeout_share" SHARE ONE &[Incast, Query], shown &[Query];
     /// Exchanges completed in the window.
     Exchanges "exchanges" COUNT ONE &[Query, Rpc], shown &[Query, Rpc];
@@ -206,7 +206,7 @@ metrics! {
     Utilisation "utilisation" SHARE ONE &[Queue], shown &[Queue];
     /// Packets that a queue dropped in the whole run.
     Drops "drops" PKTS ONE QUEUES, shown QUEUES;
-    /// Of all packets that came to a queue in the whole run, the share that it dropped.
+    /// Share of packets that a queue dropped, over the whole run.
     DropShare "drop_share" SHARE ONE QUEUES, shown QUEUES;
     /// Packets that a queue marked in the whole run.
     Marks "marks" PKTS ONE QUEUES, shown QUEUES;
@@ -230,7 +230,7 @@ impl Metric {
         self.about().name
     }
 
-    /// What it is, in a sentence.
+    /// Description, in a sentence.
     pub fn doc(self) -> &'static str {
         self.about().doc.trim()
     }
@@ -272,12 +272,12 @@ impl Metric {
         matches!(self, Metric::Completion | Metric::Last | Metric::Latency)
     }
 
-    /// Its heading.
+    /// Heading in tables.
     pub fn heading(self) -> String {
         self.or_name(self.about().heading)
     }
 
-    /// Its heading above a narrow column.
+    /// Heading of a narrow column.
     pub fn column(self) -> String {
         self.or_name(self.about().column)
     }
@@ -293,13 +293,13 @@ impl Metric {
 }
 
 impl Kind {
-    /// What is measured of it, in the order of results.
+    /// Metrics of the subject, in the order of results.
     pub fn metrics(self) -> Vec<Metric> {
         let all = Metric::ALL.iter().copied();
         all.filter(|metric| has(metric.kinds(), self)).collect()
     }
 
-    /// What a table shows of it if the file does not say.
+    /// Metrics that a table shows by default.
     pub fn shown(self) -> Vec<Metric> {
         let all = Metric::ALL.iter().copied();
         all.filter(|metric| has(metric.about().shown, self)).collect()
@@ -311,7 +311,7 @@ const _: () = {
     let mut at = 0;
     while at < Metric::ALL.len() {
         let about = Metric::ALL[at].about();
-        assert!(!about.kinds.is_empty(), "a metric of no kind of traffic would never be written");
+        assert!(!about.kinds.is_empty(), "a metric needs a kind of traffic");
         let mut of = 0;
         while of < about.shown.len() {
             assert!(

@@ -37,7 +37,7 @@ pub struct Section {
 #[serde(default)]
 pub struct Entry {
     pub name: String,
-    /// Its results directory, inside that of the reproduction; `None`: it was not run.
+    /// Results directory, inside that of the reproduction; `None`: not run.
     pub dir: Option<String>,
     pub skipped: Option<String>,
     pub wall_s: Option<f64>,
@@ -54,7 +54,7 @@ pub struct Claimed {
     pub blessed: Option<String>,
 }
 
-/// What could not be run at all.
+/// An experiment that was not run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Absent {
@@ -73,6 +73,6 @@ impl Reproduction {
     /// [`Error`] if it is not there, too long, or none.
     pub fn read(dir: &Path) -> Result<Reproduction, Error> {
         let again = "run knee reproduce again";
-        read_json(&dir.join(Reproduction::FILE), "list of what was run again", again)
+        read_json(&dir.join(Reproduction::FILE), "list of re-run experiments", again)
     }
 }

@@ -94,7 +94,10 @@ impl Table {
             Error::input(
                 &self.path,
                 1,
-                format!("has no column \"{column}\": it is not of a results directory, or of another version"),
+                format!(
+                    "has no column \"{column}\": it comes from another version, or is not a \
+                    results file"
+                ),
             )
         })
     }
@@ -110,7 +113,7 @@ impl Table {
         }
         if self.cells.len() != self.header.len() {
             return Err(self.wrong(&format!(
-                "has {} cells where the header has {}: the file is cut or was changed",
+                "has {} cells, but the header has {}: the file is cut or was changed",
                 self.cells.len(),
                 self.header.len()
             )));
@@ -144,11 +147,9 @@ impl Table {
         match self.raw.pop() {
             Some(b'\n') => {}
             _ if self.raw.len() as u64 + 1 >= LONGEST_LINE => {
-                return Err(
-                    self.wrong("is longer than 64 KiB: this is no table of a results directory")
-                );
+                return Err(self.wrong("is longer than 64 KiB: this is not a results table"));
             }
-            _ => return Err(self.wrong("does not end: the file is cut")),
+            _ => return Err(self.wrong("has no end: the file is cut")),
         }
         if self.raw.last() == Some(&b'\r') {
             self.raw.pop();
@@ -161,7 +162,7 @@ impl Table {
         self.raw = raw;
         match split {
             true => Ok(true),
-            false => Err(self.wrong("is no CSV: a quote does not end, or it is not text")),
+            false => Err(self.wrong("is not CSV: a quote does not end, or it is not text")),
         }
     }
 
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_cut_is_said_with_its_line() {
         for (name, text, wanted) in [
-            ("cells", "a,b\n1,2\n3\n", ":3: has 1 cells where the header has 2"),
+            ("cells", "a,b\n1,2\n3\n", ":3: has 1 cells, but the header has 2"),
             ("line", "a,b\n1,2\n3,4", ":3: does not end"),
             ("quote", "a,b\n1,\"2\n", ":2: is no CSV"),
             ("none", "", "is empty"),

@@ -10,7 +10,7 @@ use crate::table::Table;
 const PS_PER_S: u64 = 1_000_000_000_000;
 const PS_PER_NS: u64 = 1_000;
 
-/// What begins each row of a table.
+/// First columns of a table.
 #[derive(Clone, Copy)]
 enum Labels {
     /// The run's number.
@@ -133,7 +133,7 @@ macro_rules! tables {
                 match self { $(ResultFile::$row => $file,)* }
             }
 
-            /// What begins each row.
+            /// First columns of each row.
             const fn labels(self) -> Labels {
                 match self { $(ResultFile::$row => Labels::$labels,)* }
             }
@@ -188,9 +188,9 @@ tables! {
     ]
     /// A host whose receiving was counted.
     Host "hosts.csv" RunAndCase [host wire_pkts merged_pkts interrupts cpu_s]
-    /// What Linux modules counted on a host.
+    /// Counters of Linux modules on a host.
     ModuleCount "module-counters.csv" RunAndCase [host counter count]
-    /// What they printed.
+    /// Lines printed by Linux modules.
     ModuleLine "module-log.csv" RunAndCase [at_s host flow level module text]
     /// A sample of a connection; what algorithms tell of their insides follows.
     FlowSample "series-flows.csv" Run [
@@ -204,7 +204,7 @@ tables! {
     GoodputSample "series-goodput.csv" Run [at_s flow traffic bytes]
     /// A metric of a traffic entry or queue in a run.
     Measure "measures.csv" Run [subject metric unit values mean late late_mean]
-    /// What an algorithm of a file did on a connection that none should.
+    /// A fault of an algorithm from a file, on a connection.
     Warning "warnings.csv" RunAndCase [flow traffic warning count first_at_s value operation line]
     /// Something measured of the host in a run.
     Validity "validity.csv" Run [measure value]

@@ -72,7 +72,7 @@ verdicts! {
 }
 
 impl CheckVerdict {
-    /// Of a check whose rows must all hold; those that were not run do not count.
+    /// Verdict of a check whose rows must all hold; rows that were not run do not count.
     pub fn all(rows: impl Iterator<Item = CheckVerdict> + Clone) -> CheckVerdict {
         let has = |verdict: &CheckVerdict| rows.clone().any(|row| row == *verdict);
         let worst = [CheckVerdict::Fails, CheckVerdict::Undecided, CheckVerdict::Holds];
@@ -81,7 +81,7 @@ impl CheckVerdict {
 }
 
 impl ClaimVerdict {
-    /// Of the verdicts on its checks.
+    /// Verdict of a claim, from those of its checks.
     pub fn of(checks: &[CheckVerdict]) -> ClaimVerdict {
         let count = |verdict| checks.iter().filter(|check| **check == verdict).count();
         let [held, failed, undecided] =

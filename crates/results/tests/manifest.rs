@@ -220,8 +220,8 @@ fn what_a_newer_knee_wrote_is_refused_in_a_sentence() {
     let manifest = Manifest::read(dir.path()).unwrap_err().to_string();
     let list = Reproduction::read(dir.path()).unwrap_err().to_string();
     for (file, said) in [(Manifest::FILE, manifest), (Reproduction::FILE, list)] {
-        let why =
-            "a newer knee wrote it, in format 3 of results; this one reads up to 2: use that one";
+        let why = "a newer knee wrote it, in results format 3; this knee reads up to 2: use the newer \
+                knee";
         assert_eq!(said, format!("{}: {why}", dir.path().join(file).display()));
     }
 }

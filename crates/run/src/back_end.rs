@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use crate::outcome::{Outcome, Validity};
 use crate::{Error, Run};
 
-/// What turns runs into outcomes: the simulator, or somebody's real TCP.
+/// Turns runs into outcomes: the simulator or a real TCP.
 pub trait BackEnd: Send + Sync + std::fmt::Debug {
     /// As `--on` calls it.
     fn name(&self) -> &'static str;
 
-    /// What whoever asks for runs has to know of it.
+    /// Capabilities that a caller must know.
     fn capabilities(&self) -> Capabilities;
 
     /// Says of a run that [`validate`](crate::validate) takes whether it can be carried out here, without doing so: all of a sweep
@@ -36,61 +36,61 @@ pub trait BackEnd: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Why it cannot; [`Error::Stopped`] if it was stopped before its end.
-    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error>;
+    fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error>;
 
     /// Ends what it holds beyond its runs: the last of them is over, or was stopped.
     fn leave(&self) {}
 
-    /// What a manifest says of it: kernel, offloads, sysctls, processor.
+    /// Description for the manifest: kernel, offloads, sysctls, processor.
     fn about(&self) -> Map<String, Value> {
         Map::new()
     }
 }
 
-/// What a back end is and can.
+/// Capabilities of a back end.
 #[derive(Clone, Debug, Default)]
 pub struct Capabilities {
     /// Runs that may go on at once; `None`: one per core.
     pub threads: Option<usize>,
-    /// Its TCP is a model and no kernel's: every published file must run on it, and what is blessed is what it says.
+    /// Its TCP is a model, not a kernel's. Every published file must run on it, and golden files hold its results.
     pub is_model: bool,
     /// A machine's own time is in it, and the machine may be what limits a run or what a run fails of.
     pub has_host: bool,
-    /// It writes [`Ask::captures`].
+    /// It writes [`RunOptions::captures`].
     pub captures: bool,
-    /// It writes [`Ask::recording`].
+    /// It writes [`RunOptions::recording`].
     pub recordings: bool,
     /// The Linux that its hosts are.
     pub linux: Linux,
 }
 
-/// Which Linux the hosts of a back end are.
+/// Linux version of a back end's hosts.
 #[derive(Clone, Debug, Default)]
 pub enum Linux {
-    /// What experiments ask for.
+    /// The version that the experiment gives.
     #[default]
-    AsAsked,
+    FromExperiment,
     /// The running kernel.
     Running,
     /// This version, as 6.12.
     Version(String),
 }
 
-/// What is asked for with a run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct RunOptions<'a> {
     /// Once it is set nobody waits for the run, and what came of it does not count.
     pub stop: &'a AtomicBool,
-    /// What each host sends and receives is written to a file `HOST.pcapng` in this directory, which is there for this alone.
+    /// Directory for captures: a file `HOST.pcapng` with the packets of each host. It holds nothing else.
     pub captures: Option<&'a Path>,
     /// Calls of an algorithm are recorded; not together with captures.
     pub recording: Option<Recording<'a>>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> RunOptions<'a> {
     /// The outcome alone.
-    pub fn outcome(stop: &'a AtomicBool) -> Ask<'a> {
-        Ask { stop, captures: None, recording: None }
+    pub fn outcome(stop: &'a AtomicBool) -> RunOptions<'a> {
+        RunOptions { stop, captures: None, recording: None }
     }
 
     /// Refuses files that a back end does not write.
@@ -116,23 +116,23 @@ pub struct Recording<'a> {
     pub group: u32,
     /// The file to make.
     pub path: &'a Path,
-    /// What it says of itself.
+    /// Description of the recording.
     pub about: &'a str,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
-pub struct Ran {
-    /// Its records.
+pub struct RunResult {
+    /// Records of the run.
     pub outcome: Outcome,
     /// Whether the host let it be what it should be; `None`: no host has a part in it.
     pub validity: Option<Validity>,
 }
 
-impl From<Outcome> for Ran {
-    /// Of a run that no host has a part in.
-    fn from(outcome: Outcome) -> Ran {
-        Ran { outcome, validity: None }
+impl From<Outcome> for RunResult {
+    /// A valid run: no host can limit it.
+    fn from(outcome: Outcome) -> RunResult {
+        RunResult { outcome, validity: None }
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
             Capabilities { captures: self.0, recordings: self.1, ..Capabilities::default() }
         }
 
-        fn run(&self, _: &Run, _: &Ask<'_>) -> Result<Ran, Error> {
+        fn run(&self, _: &Run, _: &RunOptions<'_>) -> Result<RunResult, Error> {
             Err(Error::Stopped)
         }
     }
@@ -162,10 +162,10 @@ mod tests {
     fn files_that_a_back_end_does_not_write_are_refused() {
         let (stop, path) = (AtomicBool::new(false), Path::new("somewhere"));
         let refused = |back_end: Writes, captures: bool, recording: bool| {
-            let ask = Ask {
+            let ask = RunOptions {
                 captures: captures.then_some(path),
                 recording: recording.then_some(Recording { group: 0, path, about: "" }),
-                ..Ask::outcome(&stop)
+                ..RunOptions::outcome(&stop)
             };
             ask.check(&back_end).err().map(|why| why.to_string())
         };

@@ -15,7 +15,7 @@ pub enum Error {
     /// Whoever asked for it has stopped it.
     #[error("stopped")]
     Stopped,
-    /// What carries it out has failed, or lacks something.
+    /// The back end failed, or lacks a requirement.
     #[error("{0}")]
     Failed(String),
     /// Code of a file that was named as an algorithm crashed, or does not return. Other runs are not concerned.
@@ -24,7 +24,7 @@ pub enum Error {
     /// The same, by what the system or another crate says.
     #[error("{what}{source}")]
     Caused {
-        /// What was tried, as "the guest: "; perhaps nothing.
+        /// The failed action, as "the guest: "; may be empty.
         what: String,
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
@@ -32,7 +32,7 @@ pub enum Error {
     #[error("{}: cannot write: {source}", path.display())]
     File {
         path: PathBuf,
-        /// What the system answered.
+        /// Error of the system.
         source: Arc<io::Error>,
     },
 }

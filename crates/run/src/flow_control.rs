@@ -10,12 +10,12 @@ pub const CONTROL_FRAME_BYTES: u32 = 60;
 /// A quantum is 512 bit times.
 const QUANTUM_BYTES: u32 = 64;
 
-/// What so many quanta are at this rate.
+/// Duration of a pause of `quanta` at this rate.
 pub fn pause_time(quanta: u16, rate: Rate) -> Duration {
     rate.time_of(QUANTUM_BYTES * u32::from(quanta))
 }
 
-/// Of each node whether it is a switch that stops links.
+/// For each node, whether it is a switch that pauses links.
 pub fn stopping(network: &Network) -> Vec<bool> {
     let Some(spec) = &network.flow_control else { return vec![false; network.nodes.len()] };
     let all = spec.switches.is_none();

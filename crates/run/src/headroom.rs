@@ -36,7 +36,7 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
         }
     }
     if spec.quanta == 0 {
-        return fail("a pause of 0 quanta stops nothing: 1 to 65535");
+        return fail("a pause of 0 quanta has no effect: use 1 to 65535");
     }
     check_switches(network, spec)?;
     let stopping = stopping(network);
@@ -47,7 +47,7 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
     for link in &with_queue {
         if let Serialisation::TokenBucket { .. } = link.serialisation {
             return fail(format!(
-                "the link {} has a burst, and a token bucket has no frames to finish: leave it out",
+                "the link {} has a burst, which flow control does not support: leave the burst out",
                 link.name
             ));
         }
@@ -64,7 +64,7 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
         let mut out = network.links.iter().filter(|link| link.from == source && stops(link.to));
         if let Some(link) = out.find(|link| link.rate.is_none()) {
             return fail(format!(
-                "the link {} has no rate and cannot be stopped: give it one, or lossless = false",
+                "the link {} has no rate, so it cannot pause: give it one, or lossless = false",
                 link.name
             ));
         }
@@ -77,14 +77,14 @@ fn check_switches(network: &Network, spec: &FlowControl) -> Result<(), Error> {
     let is_switch =
         |id: NodeId| network.nodes.get(id as usize).is_some_and(|node| node.host.is_none());
     if let Some(node) = spec.switches.iter().flatten().find(|node| !is_switch(**node)) {
-        return fail(format!("node {node} is to stop links, and only switches do"));
+        return fail(format!("node {node} is not a switch: only switches pause links"));
     }
     let stopping = stopping(network);
     let switches = network.ports.iter().map(|port| network.links[port.link as usize].to);
     match switches.map(|switch| switch as usize).find(|switch| stopping[*switch]) {
         Some(router) => fail(format!(
-            "{} is a software router (network.coalesce), and routers pause no links: leave it out \
-             there, or name other switches in flow_control",
+            "{} is a software router (network.coalesce), which pauses no links: leave it out \
+             there, or in flow_control",
             network.nodes[router].name
         )),
         None => Ok(()),
@@ -95,7 +95,7 @@ fn check_switches(network: &Network, spec: &FlowControl) -> Result<(), Error> {
 fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
     let stopped = spec.classes();
     if stopped.is_empty() || stopped.len() > MAX_CLASSES {
-        return fail(format!("1 to {MAX_CLASSES} classes can be stopped, not {}", stopped.len()));
+        return fail(format!("1 to {MAX_CLASSES} classes can pause, not {}", stopped.len()));
     }
     for (class, index) in stopped.iter().zip(0..) {
         if stopped[..index].iter().any(|before| before.name == class.name) {
@@ -105,8 +105,8 @@ fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
         for &link in links {
             let Some(conditions) = conditions(&link.queue, &class.name) else {
                 return fail(format!(
-                    "the queue of {} has no class \"{}\": every link with a rate at a switch that stops links, hosts' own too, \
-                     needs a queue of kind classes with a class of this name",
+                    "the queue of {} has no class \"{}\": every link with a rate at a pausing \
+                     switch, and at its hosts, needs a queue of kind classes with this class",
                     link.name, class.name
                 ));
             };
@@ -115,8 +115,8 @@ fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
                 Some((_, others)) if *others == conditions => {}
                 Some((other, _)) => {
                     return fail(format!(
-                        "the class \"{}\" takes other packets at {} than at {}: give it, and the classes before it, \
-                         the same conditions everywhere",
+                        "the class \"{}\" takes different packets at {} and {}: give it and the \
+                         classes before it the same conditions everywhere",
                         class.name, link.name, other.name
                     ));
                 }
@@ -126,29 +126,30 @@ fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What decides whether a packet belongs into the class of this name: its condition and those of all before it.
+/// Conditions that select packets of a class: its own, and those of all classes before it.
 fn conditions(queue: &QueueConfig, name: &str) -> Option<Vec<Condition>> {
     let QueueConfig::Classes(ClassesConfig { classes, .. }) = queue else { return None };
     let number = classes.iter().position(|class| class.name == name)?;
     Some(classes[..=number].iter().map(|class| class.condition).collect())
 }
 
-/// What of one priority each link may have waiting in its switch.
-struct Most {
+/// Largest backlog of one priority, per link.
+struct MaxBacklog {
     bytes: Vec<u64>,
     /// For messages: what of that is on its way after XOFF, of the link with most.
     headroom_bytes: u64,
     xoff_bytes: u64,
 }
 
-impl Most {
+impl MaxBacklog {
     fn new(
         network: &Network,
         spec: &FlowControl,
         xoff_bytes: u64,
         frame_bytes: u32,
-    ) -> Result<Most, Error> {
-        let mut most = Most { bytes: vec![0; network.links.len()], headroom_bytes: 0, xoff_bytes };
+    ) -> Result<MaxBacklog, Error> {
+        let mut most =
+            MaxBacklog { bytes: vec![0; network.links.len()], headroom_bytes: 0, xoff_bytes };
         for (index, (link, back)) in network.links.iter().zip(controlled(network)).enumerate() {
             let (Some(back), Some(rate)) = (back, link.rate) else { continue };
             let back = &network.links[back as usize];
@@ -156,7 +157,8 @@ impl Most {
             let pause = pause_time(spec.quanta, rate);
             if pause.ps() <= 2 * frame_back.ps() {
                 return fail(format!(
-                    "{} quanta are {} ns at {}, over before they can be told again: give it more quanta",
+                    "{} quanta are {} ns at {}, and end before the switch can renew the pause: \
+                        give more quanta",
                     spec.quanta,
                     pause.ns(),
                     link.name
@@ -186,8 +188,8 @@ impl Most {
 
     fn way_out(&self) -> String {
         format!(
-            "each input may have xoff, {} bytes, a frame, and {} that still come; give it more, \
-             a smaller xoff, or lossless = false",
+            "each input may hold xoff, {} bytes, a frame, and {} in flight: give more memory, a \
+             smaller xoff, or lossless = false",
             self.xoff_bytes, self.headroom_bytes
         )
     }
@@ -195,10 +197,10 @@ impl Most {
 
 /// Refuses queues and buffers that cannot hold what may come.
 fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), Error> {
-    let most: Result<Vec<Most>, Error> = spec
+    let most: Result<Vec<MaxBacklog>, Error> = spec
         .thresholds()
         .iter()
-        .map(|thresholds| Most::new(network, spec, thresholds.xoff_bytes, frame_bytes))
+        .map(|thresholds| MaxBacklog::new(network, spec, thresholds.xoff_bytes, frame_bytes))
         .collect();
     let most = most?;
     let stopping = stopping(network);
@@ -233,7 +235,7 @@ fn holds(
     queue: &QueueConfig,
     name: &str,
     inputs: &[(LinkId, u64)],
-    most: &Most,
+    most: &MaxBacklog,
 ) -> Result<(), Error> {
     let bytes: u64 = inputs.iter().map(|(_, bytes)| bytes).sum();
     let limit = match queue {
@@ -262,13 +264,13 @@ fn holds(
     match limit {
         Some(Limit::Pkts(pkts)) if u64::from(pkts) * u64::from(CONTROL_FRAME_BYTES) < bytes => {
             fail(format!(
-                "{bytes} bytes may wait for {name}, in frames of any length, and its queue holds {pkts} packets: \
-                 give its limit in bytes; {}",
+                "{bytes} bytes may queue at {name}, in frames of any length, but its queue holds \
+                 {pkts} packets: give its limit in bytes; {}",
                 most.way_out()
             ))
         }
         Some(Limit::Bytes(limit)) if limit < bytes => fail(format!(
-            "{bytes} bytes may wait for {name}, and its queue holds {limit}: {}",
+            "{bytes} bytes may queue at {name}, but its queue holds {limit}: {}",
             most.way_out()
         )),
         _ => Ok(()),
@@ -283,7 +285,7 @@ fn shared(
     network: &Network,
     spec: &FlowControl,
     buffer: &SharedBuffer,
-    most: &[Most],
+    most: &[MaxBacklog],
 ) -> Result<(), Error> {
     let Some(link) = buffer.links.first() else { return Ok(()) };
     let switch = network.links[*link as usize].from;
@@ -304,20 +306,23 @@ fn shared(
         let beside = match spec.stops {
             Stops::Links(_) => String::new(),
             Stops::Classes(_) => {
-                format!(" beside the {unknown_sum} of classes that are not stopped")
+                format!(" besides the {unknown_sum} of classes without flow control")
             }
         };
-        let way_out =
-            most.iter().max_by_key(|most| most.xoff_bytes).map(Most::way_out).unwrap_or_default();
+        let way_out = most
+            .iter()
+            .max_by_key(|most| most.xoff_bytes)
+            .map(MaxBacklog::way_out)
+            .unwrap_or_default();
         return fail(format!(
-            "{known} bytes may wait for one port of {}, which gives it {hot}{beside}: {way_out}",
+            "{known} bytes may queue at one port of {}, which has {hot}{beside}: {way_out}",
             buffer.name
         ));
     }
     Ok(())
 }
 
-/// What may wait at a link in classes that are not stopped.
+/// Largest backlog at a link in classes without flow control, bytes.
 fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
     let (Stops::Classes(stopped), QueueConfig::Classes(config)) = (&spec.stops, &link.queue) else {
         return Ok(0);
@@ -327,8 +332,8 @@ fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
     for class in config.classes.iter().filter(|class| !is_known(&class.name)) {
         let Some(Limit::Bytes(limit)) = class.queue.limit() else {
             return fail(format!(
-                "{}/{} shares memory with what must not be dropped, and how many bytes it may take is not known: \
-                 give it droptail, step or red with a limit in bytes, or lossless = false",
+                "{}/{} shares memory with lossless traffic and has no byte limit: give it \
+                 droptail, step or red with a limit in bytes, or lossless = false",
                 link.name, class.name
             ));
         };
@@ -337,7 +342,7 @@ fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// What still comes by `link` once the switch has decided to stop it.
+/// Headroom: bytes that still arrive by `link` after the switch decides to pause it.
 fn headroom_bytes(
     link: &Link,
     back: &Link,

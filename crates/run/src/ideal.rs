@@ -11,15 +11,15 @@ use std::collections::HashMap;
 pub struct Ideal<'a> {
     network: &'a Network,
     routes: Routes,
-    known: HashMap<(NodeId, NodeId), Way>,
+    known: HashMap<(NodeId, NodeId), PathProperties>,
 }
 
-/// What counts of the path between two hosts.
+/// Properties of the path between two hosts that decide the ideal time.
 #[derive(Clone, Copy)]
-struct Way {
+struct PathProperties {
     /// Propagation there and back.
     base_rtt: Duration,
-    /// Propagation there.
+    /// Propagation delay of the forward path.
     delay: Duration,
     /// The slowest link; `None`: no link has a rate.
     bottleneck: Option<Bottleneck>,
@@ -29,14 +29,14 @@ struct Way {
 #[derive(Clone, Copy)]
 struct Bottleneck {
     rate: Rate,
-    /// What a token bucket lets pass at once.
+    /// Depth of the token bucket, bytes.
     at_once_bytes: u32,
     /// Beside each frame.
     overhead_bytes: u32,
 }
 
 impl<'a> Ideal<'a> {
-    /// Of this network.
+    /// Prepares paths of a network.
     pub fn new(network: &'a Network) -> Ideal<'a> {
         Ideal { network, routes: Routes::new(network), known: HashMap::new() }
     }
@@ -68,7 +68,7 @@ impl<'a> Ideal<'a> {
     }
 
     /// How long bytes and their headers take at the rate of the slowest link.
-    fn sending(&self, from: NodeId, way: Way, bytes: u64) -> Duration {
+    fn sending(&self, from: NodeId, way: PathProperties, bytes: u64) -> Duration {
         let host = self.network.nodes.get(from as usize).and_then(|node| node.host.as_ref());
         let (extra, mss) = host.map_or((0, 1), |h| (h.extra_header_bytes(), h.mss_bytes()));
         let header_bytes = u64::from(HEADER_BYTES + extra);
@@ -83,7 +83,7 @@ impl<'a> Ideal<'a> {
         Duration::from_ps(sending)
     }
 
-    fn way(&mut self, from: NodeId, to: NodeId) -> Result<Way, Error> {
+    fn way(&mut self, from: NodeId, to: NodeId) -> Result<PathProperties, Error> {
         if let Some(way) = self.known.get(&(from, to)) {
             return Ok(*way);
         }
@@ -103,7 +103,7 @@ impl<'a> Ideal<'a> {
             let overhead_bytes = link.overhead_bytes;
             Some(Bottleneck { rate: link.rate?, at_once_bytes, overhead_bytes })
         });
-        let way = Way {
+        let way = PathProperties {
             base_rtt: Duration::from_ps(delay + delay_of(&back)),
             delay: Duration::from_ps(delay),
             bottleneck: rated.min_by_key(|link| (link.rate.bps(), Reverse(link.overhead_bytes))),

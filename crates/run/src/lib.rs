@@ -22,7 +22,7 @@
 //!     Cc, Flow, HostConfig, LinuxVersion, Schedule, Sampling, Serialisation, Traffic,
 //! };
 //! use knee_run::topology::{Cable, Star};
-//! use knee_run::{Ask, BackEnd, Capabilities, Error, Ideal, Outcome, Ran, Run};
+//! use knee_run::{RunOptions, BackEnd, Capabilities, Error, Ideal, Outcome, RunResult, Run};
 //!
 //! #[derive(Debug)]
 //! struct Ideally;
@@ -36,7 +36,7 @@
 //!         Capabilities::default()
 //!     }
 //!
-//!     fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+//!     fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
 //!         ask.check(self)?;
 //!         knee_run::validate(run)?;
 //!         let mut ideal = Ideal::new(&run.network);
@@ -93,13 +93,13 @@
 //!     schedule: Schedule::default(),
 //! };
 //! let stop = AtomicBool::new(false);
-//! let ran = Ideally.run(&run, &Ask::outcome(&stop))?;
+//! let ran = Ideally.run(&run, &RunOptions::outcome(&stop))?;
 //! let took = ran.outcome.flows[0].completion_time();
 //! // 800 us for its bytes, with headers and delays some more.
 //! assert!(took.is_some_and(|took| took > Duration::from_us(850) && took < Duration::from_ms(2)));
 //!
 //! run.flows[0].to = 0;
-//! let why = Ideally.run(&run, &Ask::outcome(&stop)).unwrap_err();
+//! let why = Ideally.run(&run, &RunOptions::outcome(&stop)).unwrap_err();
 //! assert_eq!(why.to_string(), "traffic from node 0 to itself crosses no network");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -121,7 +121,7 @@ pub mod topology;
 pub mod turns;
 mod validate;
 
-pub use back_end::{Ask, BackEnd, Capabilities, Ran};
+pub use back_end::{BackEnd, Capabilities, RunOptions, RunResult};
 pub use error::Error;
 pub use ideal::Ideal;
 pub use outcome::Outcome;

@@ -15,10 +15,10 @@ pub struct Outcome {
     pub end: Time,
     /// One per flow, in the order of the specification.
     pub flows: Vec<FlowOutcome>,
-    /// What hosts counted, where they do not tell it of each connection; from the simulator what hosts received that coalesce,
-    /// merge or account for their CPU time.
+    /// Counters per host, for counters that the kernel does not report per connection. From the simulator: receive counters of
+    /// hosts with coalescing, GRO or a CPU account.
     pub host_counts: Vec<HostCount>,
-    /// What algorithms that are Linux modules counted (`NET_INC_STATS`), by host and name.
+    /// Counters of Linux modules (`NET_INC_STATS`), by host and name.
     pub module_counts: Vec<ModuleCount>,
     /// And what they printed (`printk`), by time.
     pub module_lines: Vec<ModuleLine>,
@@ -32,16 +32,16 @@ pub struct Outcome {
     pub queue_samples: Vec<QueueSample>,
     /// Bytes received by each flow's receiver per period.
     pub goodput_samples: Vec<GoodputSample>,
-    /// What was counted in the measured window; `None`: there is none, or the run ended before it.
+    /// Counters of the measured window; `None`: no window, or the run ended before it.
     pub window: Option<Windowed>,
-    /// What the simulator did for it.
+    /// Work of the simulator.
     pub work: Work,
 }
 
 impl Outcome {
     /// Counts the window of hosts that look at regular times, and at its ends; drops the series if only the window was asked for.
     /// The flows must be there already.
-    pub fn count_window(&mut self, sampling: &Sampling, flows: usize, looks: &WindowLooks) {
+    pub fn count_window(&mut self, sampling: &Sampling, flows: usize, looks: &WindowSnapshots) {
         let Some(window) = sampling.window else { return };
         let mut all = vec![FlowWindow::default(); flows];
         for sample in &self.goodput_samples {
@@ -73,7 +73,7 @@ impl Outcome {
     }
 }
 
-/// Of a connection that is not among those of a look: it had not begun, or was over, and nothing has changed since.
+/// Counters between two snapshots. A connection that a snapshot lacks had not begun, or was over and unchanged.
 fn counted_between(
     looks: &[BTreeMap<u32, FlowCounters>; 2],
     flow: u32,
@@ -115,17 +115,16 @@ pub struct ModuleLine {
     pub text: String,
 }
 
-/// What hosts and queues had counted when the measured window began, and when it ended or the run did. What nobody looked at is
-/// absent.
+/// Counters of hosts and queues at the start and at the end of the measured window. Unread counters are absent.
 #[derive(Clone, Debug, Default)]
-pub struct WindowLooks {
+pub struct WindowSnapshots {
     /// Connections that there were, by index of the flow.
     pub flows: Option<[BTreeMap<u32, FlowCounters>; 2]>,
     /// As [`Outcome::queues`].
     pub queues: Option<[Vec<QueueOutcome>; 2]>,
 }
 
-/// What was counted in the measured window. What nobody looked at is absent.
+/// Counters of the measured window. Unread counters are absent.
 #[derive(Clone, Debug, Default)]
 pub struct Windowed {
     /// One per flow, in the order of the specification.
@@ -135,7 +134,7 @@ pub struct Windowed {
 }
 
 impl Windowed {
-    /// What came after `before`, which was counted of the same run.
+    /// The difference to an earlier count of the same run.
     pub fn since(mut self, before: &Windowed) -> Windowed {
         for (flow, before) in self.flows.iter_mut().zip(&before.flows) {
             flow.received_bytes = flow.received_bytes.saturating_sub(before.received_bytes);
@@ -148,7 +147,7 @@ impl Windowed {
     }
 }
 
-/// What a connection did in the measured window.
+/// Counters of a connection in the measured window.
 #[derive(Clone, Debug, Default)]
 pub struct FlowWindow {
     /// Payload bytes that arrived in order at the receiver.
@@ -174,7 +173,7 @@ pub struct FlowOutcome {
     pub ecn: bool,
     /// Algorithm in use at the end on the connecting side: another one after a fallback.
     pub algorithm: &'static str,
-    /// Of the connecting side (plus the listening side's for request/response).
+    /// Counters of the connecting side; for request/response, of both sides.
     pub counters: FlowCounters,
     /// Smoothed RTT at the end; `None`: never measured.
     pub srtt: Option<Duration>,
@@ -185,7 +184,7 @@ pub struct FlowOutcome {
     /// Sides of the connection that began without the `init` of their algorithm because the kernel left the call out; `None`:
     /// nobody looked, or nobody can leave one out.
     pub inits_left_out: Option<u64>,
-    /// What algorithms of files did there that none should; of the others, and on a real host, nobody looks.
+    /// Faults of algorithms from files on this connection. Not checked for knee's own, nor on a real host.
     pub warnings: Vec<Warning>,
 }
 
@@ -199,7 +198,7 @@ impl FlowOutcome {
 /// Defines [`Counters`] and [`FlowCounters`] from one list.
 macro_rules! counters {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// What people argue about. All in packets or events, of one connection.
+        /// Counters of one connection, in packets or events.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])+ pub $name: u64,)+
@@ -224,7 +223,7 @@ macro_rules! counters {
                 Some(Counters { $($name: self.$name?,)+ })
             }
 
-            /// What came after `before`.
+            /// The difference to an earlier count.
             fn since(&self, before: &FlowCounters) -> FlowCounters {
                 // A counter of the kernel that has wrapped tells nothing.
                 let since = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
@@ -237,9 +236,9 @@ macro_rules! counters {
 counters! {
     /// Retransmission timeouts (Linux `TCPTimeouts`), SYN included.
     timeouts,
-    /// Of these, lost SYNs and SYN-ACKs.
+    /// Timeouts of SYNs and SYN-ACKs, a part of `timeouts`.
     syn_timeouts,
-    /// Segments sent again for any reason (Linux `RetransSegs`).
+    /// Segments retransmitted for any reason (Linux `RetransSegs`).
     retransmitted_segs,
     /// Tail loss probes sent (Linux `TCPLossProbes`).
     tail_loss_probes,
@@ -253,9 +252,9 @@ counters! {
     cwr_reductions,
     /// Changes of the transmit hash at timeouts, both sides' (Linux `TcpTimeoutRehash`).
     timeout_rehashes,
-    /// The same for data that came again and again (Linux `TcpDuplicateDataRehash`).
+    /// The same for repeated duplicate data (Linux `TcpDuplicateDataRehash`).
     duplicate_rehashes,
-    /// The same as algorithms asked for them (Linux `TCPPLBRehash`).
+    /// The same at the request of algorithms (Linux `TCPPLBRehash`).
     plb_rehashes,
     /// Data segments sent, retransmissions included.
     data_segs_sent,
@@ -269,21 +268,21 @@ counters! {
     ce_segs_received,
     /// Packets delivered, as the sender counts them.
     delivered,
-    /// Of these, acked with ECE.
+    /// Packets acked with ECE, a part of `delivered`.
     delivered_ce,
 }
 
-/// What a host counted of all its connections together (its MIBs), from the start of the run to its end.
+/// Counters of a host over all its connections (its MIBs), for the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCount {
     pub node: NodeId,
-    /// What it tells.
+    /// TCP counters of the host.
     pub counters: FlowCounters,
-    /// What it tells of its receiving.
+    /// Receive counters of the host.
     pub received: Received,
 }
 
-/// What a host's receiving was and took. What it does not tell is absent.
+/// Receive counters and CPU time of a host. Unreported counters are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Packets as they were on the wire.
@@ -326,8 +325,8 @@ pub struct PingRecord {
 pub struct QueueOutcome {
     /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,
-    /// Which of the queues that the link's consists of, as
-    /// [`QueueConfig::part_names`](knee_queue::QueueConfig::part_names) counts them; `None`: the whole.
+    /// Index of a part of the link's queue, in the order of [`QueueConfig::part_names`](knee_queue::QueueConfig::part_names);
+    /// `None`: the whole.
     pub part: Option<u32>,
     /// Packets offered to the queue.
     pub offered_pkts: u64,
@@ -345,7 +344,7 @@ pub struct QueueOutcome {
     pub dropped_early_pkts: u64,
     /// Packets lost at random before the queue.
     pub lost_pkts: u64,
-    /// Of a link that flow control can stop.
+    /// Pauses, for a link with flow control.
     pub pause: Option<PauseOutcome>,
 }
 
@@ -418,7 +417,7 @@ pub struct FlowSample {
     pub flow: u32,
     /// 0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss.
     pub ca_state: u8,
-    /// Packets.
+    /// Congestion window, packets.
     pub cwnd: u32,
     /// Packets; 2147483647: none yet.
     pub ssthresh: u32,
@@ -428,7 +427,7 @@ pub struct FlowSample {
     pub min_rtt_us: u32,
     /// Packets sent and not acked.
     pub unacked: u32,
-    /// Of these, reported by SACK; without SACK as many as duplicate ACKs stand for.
+    /// Packets reported by SACK, a part of `unacked`; without SACK, one per duplicate ACK.
     pub sacked: u32,
     /// Packets marked lost.
     pub lost: u32,
@@ -438,7 +437,7 @@ pub struct FlowSample {
     pub total_retrans: u64,
     /// Packets delivered so far.
     pub delivered: u32,
-    /// Of these, acked with ECE.
+    /// Packets acked with ECE, a part of `delivered`.
     pub delivered_ce: u32,
     pub bytes_acked: u64,
     /// Bytes per second; all ones: none.
@@ -474,7 +473,7 @@ pub struct QueueSample {
     pub qdelay: Option<Duration>,
 }
 
-/// What a flow's receiver got in one period.
+/// Goodput of a flow in one period.
 #[derive(Clone, Copy, Debug)]
 pub struct GoodputSample {
     /// End of the period.
@@ -501,7 +500,7 @@ pub struct Work {
 pub struct Validity {
     /// Why the host limited it, each in words with the figure and what was allowed; none: it is valid.
     pub limits: Vec<String>,
-    /// What was measured of the host: name with its unit at the end, value.
+    /// Measures of the host: name with its unit at the end, value.
     pub measures: Vec<(&'static str, f64)>,
 }
 

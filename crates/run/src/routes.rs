@@ -24,7 +24,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Of a network.
+    /// Computes the routes of a network.
     pub fn new(network: &Network) -> Routes {
         let mut out = vec![Vec::new(); network.nodes.len()];
         let mut into = vec![Vec::new(); network.nodes.len()];
@@ -54,7 +54,7 @@ impl Routes {
         let name = |node: NodeId| &names[node as usize];
         if distances[from as usize] == u32::MAX {
             let (from, to) = (name(from), name(to));
-            return Err(Error::Refused(format!("there is no way from {from} to {to}: add links")));
+            return Err(Error::Refused(format!("there is no path from {from} to {to}: add links")));
         }
         let mut links = Vec::new();
         let mut node = from;

@@ -27,7 +27,7 @@ pub struct Run {
     pub flows: Vec<Flow>,
     /// Small packets back and forth.
     pub pings: Vec<Ping>,
-    /// What to sample while it runs.
+    /// Sampling periods.
     pub sampling: Sampling,
     /// Flows that wait for others.
     pub schedule: Schedule,
@@ -51,7 +51,7 @@ pub struct Network {
 /// A port of a software router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoalescingPort {
-    /// What comes to a switch by this link waits for the port's interrupt.
+    /// The link into a switch whose packets wait for the port's interrupt.
     pub link: LinkId,
     /// When that comes.
     pub coalesce: Coalesce,
@@ -63,7 +63,7 @@ pub struct CoalescingPort {
 pub struct FlowControl {
     /// The switches that do; `None`: all of them.
     pub switches: Option<Vec<NodeId>>,
-    /// What is stopped, and when.
+    /// Links or classes that pause, and thresholds.
     pub stops: Stops,
     /// From the arrival of a pause frame until it takes effect.
     pub reaction: Duration,
@@ -73,7 +73,7 @@ pub struct FlowControl {
     pub lossless: bool,
 }
 
-/// What flow control counts and stops.
+/// Unit of flow control.
 #[derive(Clone, Debug)]
 pub enum Stops {
     /// IEEE 802.3x: a link, with all that it carries.
@@ -86,13 +86,12 @@ pub enum Stops {
 /// A class that priority flow control knows.
 #[derive(Clone, Debug)]
 pub struct StoppedClass {
-    /// Its name in the [`ClassesConfig`](knee_queue::ClassesConfig) of every link with a rate that begins or ends at a switch that
-    /// stops links.
+    /// Name of the class in the [`ClassesConfig`](knee_queue::ClassesConfig) of every link with a rate at a pausing switch.
     pub name: String,
     pub thresholds: Thresholds,
 }
 
-/// What of an input waits in a switch when that has its sender stop.
+/// Backlog of an input at which a switch pauses and resumes its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// Above this many bytes it is stopped.
@@ -146,7 +145,7 @@ pub struct Link {
     pub loss: f64,
     /// Whether what is lost is whole bursts, as sockets handed them to their device: netem beneath GSO.
     pub loses_bursts: bool,
-    /// What waits for the link; not used without a rate.
+    /// Queue of the link; unused without a rate.
     pub queue: QueueConfig,
     /// Whether `queue` is sampled and its figures are reported.
     pub sampled: bool,
@@ -188,7 +187,7 @@ impl LinuxVersion {
     pub const NAMED: [(&str, LinuxVersion); 3] =
         [("6.1", LinuxVersion::V6_1), ("6.12", LinuxVersion::V6_12), ("6.18", LinuxVersion::V6_18)];
 
-    /// Its name in experiments.
+    /// Name in experiments.
     pub fn name(self) -> &'static str {
         LinuxVersion::NAMED[self as usize].0
     }
@@ -259,13 +258,14 @@ pub struct HostConfig {
     pub sndbuf_initial_bytes: u32,
     /// Largest send buffer, bytes (`tcp_wmem[2]`); `None`: the sender never waits for memory.
     pub sndbuf_max_bytes: Option<u32>,
-    /// What older versions did wrong.
+    /// Defects of older versions.
     pub defects: Defects,
     /// Sysctls that experiments leave alone.
     pub sysctls: Sysctls,
 }
 
-/// What Linux did wrong from 2015 to 2018 in what a receiver of DCTCP acknowledges, and what it lacked before; none is in "6.1" and later.
+/// Defects of Linux from 2015 to 2018 in ACKs of DCTCP receivers, and features that older versions lack. "6.1" and later have
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defects {
     /// The algorithm takes a delayed ACK for owed although data sent since has carried it: its special
@@ -381,9 +381,9 @@ pub struct Flow {
     pub from: NodeId,
     /// The host that listens and receives.
     pub to: NodeId,
-    /// Of the connecting side.
+    /// Algorithm of the connecting side.
     pub cc: Cc,
-    /// Of the listening side; `None`: the same.
+    /// Algorithm of the listening side; `None`: the same.
     pub peer_cc: Option<Cc>,
     /// When `connect()` is called.
     pub start: Time,
@@ -391,7 +391,7 @@ pub struct Flow {
     pub first_write: Option<Time>,
     /// When a transfer or exchange without end is stopped; `None`: at the end of the run.
     pub stop: Option<Time>,
-    /// What is sent.
+    /// Traffic of the flow.
     pub traffic: Traffic,
     /// The receiving application reads when this much is there, or what remains (`SO_RCVLOWAT`).
     pub read_at_bytes: u32,
@@ -401,7 +401,7 @@ pub struct Flow {
     pub base_rtt: Option<Duration>,
     /// DSCP of all that the connecting side sends, its ACKs too; 0 to 63.
     pub dscp: u8,
-    /// Of all that the listening side sends, its ACKs too. A host copies nothing from what it receives.
+    /// DSCP of all packets of the listening side, ACKs included. A host does not copy the DSCP of received packets.
     pub peer_dscp: u8,
     /// `SO_MAX_PACING_RATE` of both its ends.
     pub max_pacing_rate: Option<Rate>,
@@ -426,7 +426,7 @@ pub struct Ping {
     pub dscp: u8,
 }
 
-/// What to record while the run goes on.
+/// Sampling periods of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampling {
     /// Period of `TCP_INFO` samples of flows with `sampled`.

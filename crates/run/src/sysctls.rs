@@ -5,7 +5,7 @@ use knee_queue::time::Duration;
 /// The kernel's names without `tcp_`, and its defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysctls {
-    /// What a receiver got twice is reported.
+    /// Whether the receiver reports duplicates (D-SACK).
     pub dsack: bool,
     /// Whether timeouts are looked at for being spurious (any value but 0).
     pub frto: u8,
@@ -22,7 +22,7 @@ pub struct Sysctls {
     pub comp_sack_nr: u32,
     /// Pacing rate over cwnd per srtt in slow start, percent.
     pub pacing_ss_ratio: u32,
-    /// And otherwise.
+    /// Pacing ratio in congestion avoidance, in per cent.
     pub pacing_ca_ratio: u32,
     /// Bytes not sent from which on the application waits; only where the send buffer is limited.
     pub notsent_lowat: u32,

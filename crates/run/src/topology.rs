@@ -21,7 +21,7 @@ pub struct Cable {
     pub loss: f64,
     /// Whether what is lost is whole bursts.
     pub loses_bursts: bool,
-    /// What waits for it.
+    /// Queue of the link.
     pub queue: QueueConfig,
     /// Whether the queue is sampled and reported.
     pub sampled: bool,

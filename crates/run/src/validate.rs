@@ -31,13 +31,15 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return refuse(format!("{name}: hz = {}: must be 100, 250, 300 or 1000", host.hz));
         }
         if host.initial_cwnd_pkts == 0 {
-            return refuse(format!("{name}: an initial window of 0 packets sends nothing"));
+            return refuse(format!("{name}: an initial window of 0 packets: must be at least 1"));
         }
         if host.tcp_ecn > 2 {
             return refuse(format!("{name}: tcp_ecn = {}: must be 0, 1 or 2", host.tcp_ecn));
         }
         if host.gso_max_segs == 0 {
-            return refuse(format!("{name}: bursts of 0 segments: 1 switches offloads off"));
+            return refuse(format!(
+                "{name}: bursts of 0 segments: must be at least 1 (offloads off)"
+            ));
         }
         if host.rcvbuf_initial_bytes < 4 * host.mtu_bytes || host.rcvbuf_initial_bytes > 1 << 30 {
             return refuse(format!(
@@ -61,7 +63,8 @@ pub fn run(run: &Run) -> Result<(), Error> {
                 if link.rate.is_some() && burst_bytes < largest_frame =>
             {
                 return refuse(format!(
-                    "link {name}: a burst of {burst_bytes} bytes never lets a frame of {largest_frame} pass"
+                    "link {name}: a burst of {burst_bytes} bytes: must hold a frame of \
+                        {largest_frame}"
                 ));
             }
             _ => {}
@@ -93,8 +96,8 @@ pub fn run(run: &Run) -> Result<(), Error> {
     for flow in &run.flows {
         if !flow.traffic.is_possible() {
             return refuse(match flow.traffic {
-                Traffic::Rpc { count: Some(0), .. } => "requests that are sent 0 times never end",
-                _ => "a transfer of 0 bytes has no completion time",
+                Traffic::Rpc { count: Some(0), .. } => "a count of 0 requests: must be at least 1",
+                _ => "a transfer of 0 bytes: must be at least 1",
             });
         }
     }
@@ -106,56 +109,52 @@ pub fn run(run: &Run) -> Result<(), Error> {
     check_order(run)?;
     let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
     if run.sampling.window.is_some_and(|window| window.from >= window.until) {
-        return refuse("a measured window must end after it begins");
+        return refuse("the measured window: must end after its start");
     }
     let intervals = run.pings.iter().map(|ping| ping.interval);
     if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
-        return refuse("a period of no time would sample for ever");
+        return refuse("a sampling period of 0: must be above 0");
     }
     Ok(())
 }
 
-/// What of a host's receiving contradicts itself.
+/// Refuses contradictory receive settings of a host.
 fn receiving(name: &str, host: &HostConfig) -> Result<(), Error> {
     if host.receive_queues == 0 {
-        return refuse(format!("{name}: without receive queues nothing arrives: 1 is the least"));
+        return refuse(format!("{name}: 0 receive queues: must be at least 1"));
     }
     if host.gro && (host.coalesce.is_none() || host.gro_window > Duration::ZERO) {
-        return refuse(format!(
-            "{name}: gro merges what an interrupt brings: it needs coalesce, and no gro_window"
-        ));
+        return refuse(format!("{name}: gro needs coalesce, and conflicts with gro_window"));
     }
     host.coalesce.map_or(Ok(()), |coalesce| interrupts(name, coalesce))
 }
 
-/// What of ports of software routers contradicts itself.
+/// Refuses contradictory settings of software routers' ports.
 fn ports(network: &Network) -> Result<(), Error> {
     let mut seen = vec![false; network.links.len()];
     for port in &network.ports {
         let index = port.link as usize;
         let Some(link) = network.links.get(index) else {
-            return refuse(format!(
-                "a port of the link {index}, which is not there, cannot coalesce"
-            ));
+            return refuse(format!("coalescing: the link {index} does not exist"));
         };
         let name = &link.name;
         if network.nodes[link.to as usize].host.is_some() {
-            return refuse(format!(
-                "link {name}: leads to a host, which has a coalesce of its own"
-            ));
+            return refuse(format!("link {name}: ends at a host: set the host's own coalesce"));
         }
         if std::mem::replace(&mut seen[index], true) {
-            return refuse(format!("link {name}: its port would coalesce twice"));
+            return refuse(format!(
+                "link {name}: its port has two coalesce settings: leave one out"
+            ));
         }
         interrupts(name, port.coalesce)?;
     }
     Ok(())
 }
 
-/// What of interrupts that wait contradicts itself.
+/// Refuses contradictory settings of interrupt coalescing.
 fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), Error> {
     if coalesce.frames == Some(0) {
-        return refuse(format!("{name}: an interrupt for 0 frames: 1 is one for each"));
+        return refuse(format!("{name}: an interrupt for 0 frames: must be at least 1"));
     }
     match coalesce.adaptive {
         Some(adaptive) if adaptive.rate_low >= adaptive.rate_high => {
@@ -176,7 +175,7 @@ fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
         }
         let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
             return refuse(format!(
-                "{name}: {} bytes do not hold the {} reserved for each of {} queues",
+                "{name}: {} bytes are less than the {} reserved for each of {} queues",
                 law.size_bytes,
                 law.reserved_bytes,
                 buffer.links.len()
@@ -184,7 +183,8 @@ fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
         };
         if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
             return refuse(format!(
-                "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
+                "{name}: a frame of {largest_frame} bytes does not fit: {shared_bytes} bytes are \
+                    shared"
             ));
         }
         for &link in &buffer.links {
@@ -208,10 +208,10 @@ fn check_order(run: &Run) -> Result<(), Error> {
     let rounds = run.schedule.series.iter().flat_map(|series| &series.rounds);
     for round in rounds.clone() {
         if round.iter().all(|lane| lane.flows.is_empty()) {
-            return refuse("a round without flows is never done");
+            return refuse("a round without flows never completes");
         }
         if round.iter().any(|lane| lane.parallel == 0) {
-            return refuse("a lane of which no flow may be under way never begins");
+            return refuse("a schedule with 0 parallel flows never starts");
         }
     }
     let in_series = rounds.flatten().flat_map(|lane| &lane.flows).map(|flow| (flow, true));
@@ -219,14 +219,14 @@ fn check_order(run: &Run) -> Result<(), Error> {
     let mut is_there = vec![false; run.flows.len()];
     for (&index, is_transfer) in in_series.chain(together) {
         let Some(flow) = run.flows.get(index as usize) else {
-            return refuse(format!("flow {index} waits for others, and there is none"));
+            return refuse(format!("flow {index} waits for others, but has none to wait for"));
         };
         if std::mem::replace(&mut is_there[index as usize], true) {
-            return refuse(format!("flow {index} would wait for its turn twice"));
+            return refuse(format!("flow {index} is in two schedules"));
         }
         if is_transfer && flow.stop.is_some() {
             return refuse(format!(
-                "flow {index} could be stopped before its turn: give it a size or a count, and no stop"
+                "flow {index} may stop before it starts: give it a size or a count, and no stop"
             ));
         }
         let fits = match flow.traffic {
@@ -234,7 +234,7 @@ fn check_order(run: &Run) -> Result<(), Error> {
             Traffic::Rpc { count, .. } => !is_transfer || count.is_some(),
         };
         if !fits {
-            return refuse(format!("flow {index} has no end that others could wait for"));
+            return refuse(format!("flow {index} never ends, but others wait for it"));
         }
     }
     Ok(())
@@ -286,12 +286,12 @@ mod tests {
         };
         assert_eq!(said(vec![lane(&[0], 1)], vec![vec![2]]), "");
         assert!(said(vec![lane(&[], 1)], vec![]).contains("a round without flows"));
-        assert!(said(vec![lane(&[0], 0)], vec![]).contains("never begins"));
+        assert!(said(vec![lane(&[0], 0)], vec![]).contains("never starts"));
         assert!(said(vec![lane(&[9], 1)], vec![]).contains("flow 9 waits"));
         assert!(said(vec![lane(&[0], 1), lane(&[0], 1)], vec![]).contains("twice"));
-        assert!(said(vec![lane(&[1], 1)], vec![]).contains("has no end"));
-        assert!(said(vec![lane(&[2], 1)], vec![]).contains("has no end"));
-        assert!(said(vec![], vec![vec![0]]).contains("has no end"));
-        assert!(said(vec![lane(&[0], 1), lane(&[3], 1)], vec![]).contains("before its turn"));
+        assert!(said(vec![lane(&[1], 1)], vec![]).contains("never ends"));
+        assert!(said(vec![lane(&[2], 1)], vec![]).contains("never ends"));
+        assert!(said(vec![], vec![vec![0]]).contains("never ends"));
+        assert!(said(vec![lane(&[0], 1), lane(&[3], 1)], vec![]).contains("before it starts"));
     }
 }

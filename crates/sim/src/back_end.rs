@@ -1,7 +1,7 @@
 //! The simulator as a back end.
 
 use crate::{captures, recording, simulate};
-use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
+use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
 /// The simulator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,14 +26,14 @@ impl BackEnd for Simulator {
         })
     }
 
-    /// Goes on to the end whatever [`Ask::stop`] says: whoever stops a sweep does not wait for it.
-    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+    /// Goes on to the end whatever [`RunOptions::stop`] says: whoever stops a sweep does not wait for it.
+    fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
         let outcome = match (ask.captures, &ask.recording) {
             (_, Some(wanted)) => recording::simulate(run, wanted),
             (Some(dir), None) => captures::simulate(run, dir),
             (None, None) => simulate(run),
         };
-        outcome.map(Ran::from)
+        outcome.map(RunResult::from)
     }
 }

@@ -177,8 +177,8 @@ fn memory_that_cannot_work_is_refused_in_a_sentence() {
         knee_sim::simulate(&run).expect_err("it must be refused").to_string()
     };
     assert!(error(&|net| net.buffers[0].law.alpha = 0.0).contains("alpha = 0"));
-    assert!(error(&|net| net.buffers[0].law.reserved_bytes = 1 << 40).contains("do not hold"));
-    assert!(error(&|net| net.buffers[0].law.size_bytes = 1513).contains("never has room"));
+    assert!(error(&|net| net.buffers[0].law.reserved_bytes = 1 << 40).contains("are less than"));
+    assert!(error(&|net| net.buffers[0].law.size_bytes = 1513).contains("does not fit"));
     assert!(error(&|net| net.buffers[0].links.push(0)).contains("no rate"));
     assert!(error(&|net| net.buffers[0].links.push(1)).contains("two buffers"));
     assert!(error(&|net| net.buffers[0].links.push(99)).contains("there is no link 99"));

@@ -161,7 +161,7 @@ fn nothing_is_lost_with_the_headroom_that_validation_asks_for() {
 fn too_little_headroom_is_named_and_loses_packets_if_it_is_wanted() {
     let (_, refused) = two_into_one(NEEDED - 1, pauses(20_000, 10_000));
     let message = refused.expect_err("it is unsafe").to_string();
-    assert!(message.contains("54454 bytes may wait for switch-h0"), "{message}");
+    assert!(message.contains("54454 bytes may queue at switch-h0"), "{message}");
     assert!(message.contains("holds 54453") && message.contains("5713"), "{message}");
     let wanted = FlowControl { lossless: false, ..pauses(20_000, 10_000) };
     let (network, outcome) = two_into_one(40_000, wanted);
@@ -295,8 +295,8 @@ fn what_a_switch_must_have_to_lose_nothing_is_asked_of_those_that_stop_links() {
     assert!(said(None).contains("right-r1 has a burst"), "{}", said(None));
     assert!(said(Some(vec![node(&network, "right")])).contains("right-r1 has a burst"));
     assert_eq!(said(Some(vec![node(&network, "left")])), "");
-    assert!(said(Some(vec![node(&network, "s0")])).contains("only switches do"));
-    assert!(said(Some(vec![99])).contains("node 99 is to stop links"));
+    assert!(said(Some(vec![node(&network, "s0")])).contains("only switches pause links"));
+    assert!(said(Some(vec![99])).contains("node 99 is not a switch"));
 }
 
 #[test]

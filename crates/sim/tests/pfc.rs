@@ -227,13 +227,13 @@ fn the_class_loses_nothing_with_its_headroom_and_the_other_does() {
 fn the_class_is_what_must_have_room() {
     let (_, refused) = incast(NEEDED - 1, Some(pfc(20_000, 10_000)));
     let message = refused.expect_err("it is unsafe").to_string();
-    assert!(message.contains("108908 bytes may wait for switch-h0/storage"), "{message}");
+    assert!(message.contains("108908 bytes may queue at switch-h0/storage"), "{message}");
     assert!(message.contains("holds 108907") && message.contains("5713"), "{message}");
     // A second class may have its pause frame before: 60 bytes' time more.
     let both = vec![stopped("storage", 20_000, 10_000), stopped("rest", 10_000, 0)];
     let (_, refused) = incast(NEEDED, Some(flow_control(Stops::Classes(both))));
     let message = refused.expect_err("it is unsafe").to_string();
-    assert!(message.contains(" 5773 that still come"), "{message}");
+    assert!(message.contains(" 5773 in flight"), "{message}");
 }
 
 /// s0 sends storage to r0, whose port has a tenth of the rate of all others, and s1 other packets to r1, s2 storage to r2.
@@ -389,7 +389,7 @@ fn classes_that_cannot_be_stopped_are_refused_in_a_sentence() {
         error(&|network| network.flow_control = Some(flow_control(Stops::Classes(stops.clone()))))
     };
     let one = || stopped("storage", 20_000, 10_000);
-    assert!(spec(vec![]).contains("1 to 8 classes can be stopped, not 0"));
+    assert!(spec(vec![]).contains("1 to 8 classes can pause, not 0"));
     assert!(spec(vec![one(); 9]).contains("not 9"));
     assert!(spec(vec![one(); 2]).contains("\"storage\" is named twice"));
     assert!(spec(vec![stopped("storage", 1, 2)]).contains("xon, 2 bytes"));
@@ -399,14 +399,16 @@ fn classes_that_cannot_be_stopped_are_refused_in_a_sentence() {
     assert!(host.contains("the queue of h0-switch has no class \"storage\""), "{host}");
     let other = classes(vec![class("storage", Some(4), endless()), class("rest", None, endless())]);
     let message = error(&|network| network.links[1].queue = other.clone());
-    assert!(message.contains("\"storage\" takes other packets at switch-h0"), "{message}");
+    assert!(message.contains("\"storage\" takes different packets at switch-h0"), "{message}");
     // What is before it takes packets from it.
     let before = classes(vec![
         class("first", Some(6), endless()),
         class("storage", Some(2), endless()),
         class("rest", None, endless()),
     ]);
-    assert!(error(&|network| network.links[1].queue = before.clone()).contains("other packets"));
+    assert!(
+        error(&|network| network.links[1].queue = before.clone()).contains("different packets")
+    );
 }
 
 #[test]
@@ -436,7 +438,7 @@ fn what_may_drop_early_is_not_lossless() {
     refused(
         pause(20_000, 10_000),
         two(limited(for_two), limited(for_two - 1)),
-        "may wait for switch-h0/rest",
+        "may queue at switch-h0/rest",
     );
     let buffers = |second, limit_per, bytes| {
         let queue = QueueConfig::TwoBuffers(TwoBuffersConfig {
@@ -450,8 +452,8 @@ fn what_may_drop_early_is_not_lossless() {
     };
     // Links into the switch have even numbers.
     let (alone, of_class) = buffers(vec![2], LimitPer::Buffer, for_two / 2);
-    refused(pause(20_000, 10_000), alone, "may wait for switch-h1/first");
-    refused(pfc(20_000, 10_000), of_class, "may wait for switch-h1/storage/first");
+    refused(pause(20_000, 10_000), alone, "may queue at switch-h1/first");
+    refused(pfc(20_000, 10_000), of_class, "may queue at switch-h1/storage/first");
     let (alone, of_class) = buffers(vec![2], LimitPer::Port, for_two);
     assert_eq!(check(pause(20_000, 10_000), alone), Ok(()));
     assert_eq!(check(pfc(20_000, 10_000), of_class), Ok(()));
@@ -481,7 +483,7 @@ fn shared_memory_must_have_room_beside_classes_that_are_not_stopped() {
     let storage = check(2 * inputs + 200_000, rest()).expect("it has room");
     assert!(storage.dropped_pkts() == 0 && storage.sent_pkts > 3000, "{storage:?}");
     let message = check(2 * inputs + 199_998, rest()).expect_err("a byte too little").to_string();
-    assert!(message.contains("beside the 150000 of classes that are not stopped"), "{message}");
+    assert!(message.contains("besides the 150000 of classes without flow control"), "{message}");
     // What holds packets may hold any number of bytes, whatever its kind.
     for rest in [
         droptail(Limit::Pkts(100)),

@@ -193,10 +193,12 @@ fn ports_that_cannot_be_are_refused_in_a_sentence() {
         let run = Run { network, ..Path::new(us(1)).run(Vec::new()) };
         knee_sim::simulate(&run).expect_err("it must be refused").to_string()
     };
-    assert!(error(&|network| network.ports[0].link = 99).contains("99, which is not there"));
+    assert!(error(&|network| network.ports[0].link = 99).contains("99 does not exist"));
     let to_host = error(&|network| network.ports[0].link = link(network, "switch-h1"));
-    assert!(to_host.contains("link switch-h1: leads to a host"), "{to_host}");
-    assert!(error(&|network| network.ports.push(network.ports[0])).contains("twice"));
+    assert!(to_host.contains("link switch-h1: ends at a host"), "{to_host}");
+    assert!(
+        error(&|network| network.ports.push(network.ports[0])).contains("two coalesce settings")
+    );
     let none = error(&|network| network.ports[0].coalesce.frames = Some(0));
     assert!(none.contains("h0-switch: an interrupt for 0 frames"), "{none}");
     let stops = Stops::Links(Thresholds { xoff_bytes: 20_000, xon_bytes: 10_000 });

@@ -13,7 +13,7 @@ use knee_netns::Namespace;
 
 use crate::sandbox;
 
-/// What the names begin with; the number of the process that made it follows.
+/// Prefix of names; the creator's process number follows.
 const PREFIX: &str = "knee_p_";
 
 /// A cgroup that is removed when this is dropped, its threads going back to the parent. What a
@@ -96,7 +96,7 @@ extern "C" fn unmount_own() {
     sandbox::remove(own_mount_dir().parent().unwrap());
 }
 
-/// What a killed test leaves of it, the next sandbox removes.
+/// Mount directory of this process. The next sandbox removes it after a killed test.
 fn own_mount_dir() -> PathBuf {
     let (process, digits) = (std::process::id(), crate::own_digits());
     let name = format!("{}{process}-{digits}-cgroup", sandbox::DIR_PREFIX);

@@ -11,9 +11,9 @@ pub struct Median {
 }
 
 impl Median {
-    /// Of at least one value. The interval is between order statistics, which holds for whatever distribution: a value is below
-    /// the true median as often as a coin shows heads, so that the r-th from either end is beyond it with the probability of fewer
-    /// than r heads.
+    /// Median of at least one value. The interval lies between order statistics and holds for any distribution: a value is below
+    /// the true median with probability 1/2. So the r-th value from either end lies beyond it with the probability of fewer than
+    /// r heads.
     pub fn of(values: &[f64]) -> Median {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);

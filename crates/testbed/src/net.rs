@@ -72,7 +72,7 @@ impl Path {
     }
 }
 
-/// What a [`Pair`] needs and this machine lacks.
+/// A missing requirement of a [`Pair`].
 pub fn missing() -> Option<&'static str> {
     let Ok(namespace) = Namespace::new() else {
         return Some("network namespaces are refused here");
@@ -195,19 +195,19 @@ pub fn cookie(socket: &impl AsRawFd, option: libc::c_int) -> u64 {
     cookie
 }
 
-/// What a connection knows of ECN.
+/// ECN state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EcnOf {
+pub struct EcnState {
     pub negotiated: bool,
     /// A packet with ECT or CE has come.
     pub seen: bool,
 }
 
 /// ECN of a connection, by TCP_INFO.
-pub fn ecn_of(socket: &TcpStream) -> EcnOf {
+pub fn ecn_of(socket: &TcpStream) -> EcnState {
     // Eight numbers of a byte each, the sixth of them the options.
     let info: [u8; 8] = info_of(socket);
-    EcnOf { negotiated: info[5] & 8 != 0, seen: info[5] & 16 != 0 }
+    EcnState { negotiated: info[5] & 8 != 0, seen: info[5] & 16 != 0 }
 }
 
 /// The slow start threshold of a connection in packets, by TCP_INFO.

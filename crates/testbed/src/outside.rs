@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use knee_algo::{Algorithm, module};
 use knee_bpf::Embedded;
 
-/// Its name.
+/// Name of the algorithm.
 pub const NAME: &str = "gentle";
 
-/// Its file.
+/// File of the algorithm.
 pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/algorithms/gentle.c")
 }
@@ -26,7 +26,7 @@ pub fn made_elsewhere() -> Option<PathBuf> {
     std::env::var_os("KNEE_OUTSIDE_OBJECT").map(PathBuf::from)
 }
 
-/// What `knee load` takes here: the file, or its object.
+/// Argument for `knee load`: the file, or its object.
 pub fn loadable() -> PathBuf {
     made_elsewhere().unwrap_or_else(path)
 }

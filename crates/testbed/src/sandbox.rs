@@ -18,7 +18,7 @@ pub struct Sandbox {
     number: u32,
 }
 
-/// What the directories of tests begin with; the number of the process follows.
+/// Prefix of test directories; the process number follows.
 pub(crate) const DIR_PREFIX: &str = "knee-test-";
 
 impl Sandbox {
@@ -100,7 +100,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// What a command answered.
+/// Output of a command.
 #[derive(Debug)]
 pub struct Answer {
     pub code: Option<i32>,
@@ -117,13 +117,13 @@ impl Answer {
         }
     }
 
-    /// What it printed; it must have done what it was asked.
+    /// Standard output; panics if the command failed.
     pub fn done(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
-    /// Its complaint; it must not have done what it was asked.
+    /// Standard error; panics if the command succeeded.
     pub fn refused(self) -> String {
         assert_eq!(self.code, Some(2), "{self:?}");
         self.err

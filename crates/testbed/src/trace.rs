@@ -40,7 +40,7 @@ pub fn read(file: &[u8]) -> Vec<Record> {
     records
 }
 
-/// Replays them.
+/// Replays recorded calls natively.
 pub fn replay(algorithm: &'static Algorithm, params: &Params, records: &[Record]) -> Report {
     let hz = knee_bpf::KernelApi::running().hz;
     let mut replay = Replay::new(algorithm, params.clone(), hz).unwrap().of(Origin::Kernel);

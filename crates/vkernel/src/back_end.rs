@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use knee_run::back_end::Linux;
-use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
+use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 use serde_json::{Map, Value, json};
 
 use crate::boot::wait_until_gone;
@@ -73,9 +73,9 @@ impl BackEnd for Kernels {
         differences(wanted).into_iter().map(str::to_owned).collect()
     }
 
-    fn run(&self, wanted: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+    fn run(&self, wanted: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
-        run(wanted, &self.built(wanted)?, &self.options, ask).map(Ran::from)
+        run(wanted, &self.built(wanted)?, &self.options, ask).map(RunResult::from)
     }
 
     /// Whoever stops a sweep does not wait for its runs, and their guests are to leave nothing behind.

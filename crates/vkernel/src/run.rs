@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use knee_linux::Algorithms;
-use knee_run::{Ask, Outcome, Run};
+use knee_run::{Outcome, Run, RunOptions};
 use knee_traffic::SideReport;
 
 use crate::Error;
@@ -50,7 +50,12 @@ pub(crate) fn hz(run: &Run) -> Result<u32, Error> {
 ///
 /// # Errors
 /// What the kernel cannot do, a guest that fails or hangs, captures that have no room, and a stop that was set.
-pub fn run(run: &Run, kernel: &Built, options: &Options, ask: &Ask<'_>) -> Result<Outcome, Error> {
+pub fn run(
+    run: &Run,
+    kernel: &Built,
+    options: &Options,
+    ask: &RunOptions<'_>,
+) -> Result<Outcome, Error> {
     let wanted = hz(run)?;
     if wanted != kernel.hz {
         return Err(Error::Failed(format!(

@@ -14,7 +14,7 @@ use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, DynamicThresholdConfig,
     Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_run::Ask;
+use knee_run::RunOptions;
 use knee_run::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
 use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, MeasuredWindow, Ping, Run, Sampling, Schedule, Sequence,
@@ -130,7 +130,8 @@ fn two_flows(kernel: &Built, algorithm: &str, end: Time, traffic: Traffic) -> Ru
 
 fn carried_out(wanted: &Run, kernel: &Built, algorithms: Algorithms) -> Outcome {
     let options = Options { algorithms, ..Options::default() };
-    run(wanted, kernel, &options, &Ask::outcome(&AtomicBool::new(false))).expect("the guest runs")
+    run(wanted, kernel, &options, &RunOptions::outcome(&AtomicBool::new(false)))
+        .expect("the guest runs")
 }
 
 const ENDLESS: Traffic = Traffic::Bulk { bytes: None };
@@ -439,7 +440,7 @@ fn capture(kernel: &Built) {
     wanted.network.links.iter_mut().for_each(|link| link.jitter = Duration::from_us(3));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (options, stop) = (Options::default(), AtomicBool::new(false));
-    let ask = Ask { captures: Some(dir.path()), ..Ask::outcome(&stop) };
+    let ask = RunOptions { captures: Some(dir.path()), ..RunOptions::outcome(&stop) };
     let seen = run(&wanted, kernel, &options, &ask).expect("the guest runs");
     let unseen = carried_out(&wanted, kernel, Algorithms::Ours);
     assert!(format!("{seen:?}") == format!("{unseen:?}"), "captures change the run");

@@ -20,11 +20,11 @@ const HOSTS_OWN: &str = "default";
 const LONGEST_RTT_US: f64 = 60e6;
 
 keys! {
-    /// Which connections get which algorithm: docs/policy.md.
+    /// Algorithms per connection: docs/policy.md.
     static TOP: TopKeys = "policy" {
-        /// What is for which connections; the longest prefix decides.
+        /// Rules; the longest prefix decides.
         rule: Below = list(&RuleKeys::TABLE).needed(),
-        /// Prefixes that are one's own though they are not private.
+        /// Your own prefixes that are not private.
         ours: Key<List<Text>> = usually("none"),
     }
 }
@@ -32,21 +32,21 @@ keys! {
 keys! {
     /// A rule: it has `to` or `listen`.
     static RULE: RuleKeys = "rule" {
-        /// For people, in `show`: at most 31 bytes.
+        /// Label in `show`, at most 31 bytes.
         name: Key<Text>,
-        /// Prefixes of the peers, or `"everything"`.
+        /// Prefixes of peers, or `"everything"`.
         to: Key<List<Text>>,
-        /// Narrows `to` to services: ports, and ranges in quotes.
+        /// Limits `to` to these remote ports; ranges in quotes.
         ports: Special = takes(ports_taken).usually("all"),
-        /// Ports whose listeners get the algorithm, or `"all"`.
+        /// Local ports of listeners, or `"all"`.
         listen: Special = takes(ports_taken),
-        /// As `net.ipv4.tcp_available_congestion_control` lists it; `"default"` keeps what the host has.
+        /// Registered algorithm (`net.ipv4.tcp_available_congestion_control`); `"default"` keeps the host's.
         algorithm: Key<Text> = needed("knee_dctcp"),
-        /// Whether ECN is negotiated as the host is set up, granted to peers that ask, or also asked for.
+        /// ECN: as the host is set, accepted from peers, or also requested.
         ecn: Choice<Ecn> = of(ECN).or("host"),
-        /// RTT without queues, in us or ms up to `60000 ms`, for algorithms that ask for it.
-        base_rtt: Special = takes(rtt_taken).usually("they are told none"),
-        /// Below that of `--cgroup`: the rule is for the sockets of its processes.
+        /// RTT without queues, in us or ms up to `60000 ms`, for algorithms that use it.
+        base_rtt: Special = takes(rtt_taken).usually("none"),
+        /// Only sockets of this cgroup, below that of `--cgroup`.
         cgroup: Key<Text> = usually("that of `--cgroup`"),
     }
 }

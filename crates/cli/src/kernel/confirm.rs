@@ -8,7 +8,7 @@ use crate::{Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which one, if several are on trial.
+    /// The algorithm, if several are on trial.
     name: Option<String>,
     /// Print JSON.
     #[arg(long)]

@@ -17,30 +17,30 @@ const NAME_MOST: usize = 15;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The algorithm, and if it is one of several variants a word for this one: dctcp, dctcp=g5; or a file on knee's contract, as
-    /// ./foo.c or ./foo.c=g5, which clang compiles, or ./foo.bpf.o of knee check --object.
+    /// The algorithm, as dctcp; or a file that clang compiles, as ./foo.c; or an object of knee check --object, as
+    /// ./foo.bpf.o. "=WORD" names a variant: dctcp=g5, ./foo.c=g5.
     #[arg(value_name = "NAME|FILE[=VARIANT]")]
     what: String,
     /// The clang that compiles a file [default: KNEE_CLANG, else the first of clang, clang-21, ...]
     #[arg(long, value_name = "PROGRAM")]
     clang: Option<String>,
-    /// Sets a parameter, as shift_g=5. May be given often; a wrong name is answered with those that there are.
+    /// Set a parameter, as shift_g=5. Repeat it for more. A wrong name lists the valid ones.
     #[arg(long, value_name = "PARAM=VALUE")]
     set: Vec<String>,
-    /// The name to register it under, at most 15 characters [default: knee_NAME or knee_NAME_VARIANT]
+    /// Register it under this name, at most 15 characters [default: knee_NAME or knee_NAME_VARIANT]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Make it the default of this network namespace: net.ipv4.tcp_congestion_control.
+    /// Make it the default of this network namespace (net.ipv4.tcp_congestion_control).
     #[arg(long)]
     default: bool,
-    /// Give it to the connections of this cgroup (and of those below), by a sock_ops program.
+    /// Give it to the connections of this cgroup and of those below, with a sock_ops program.
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
-    /// Load on trial, in the foreground: unless `knee confirm` is run within this time, and in
-    /// whatever way this process ends, the kernel drops all of it.
+    /// Load on trial, in the foreground. The kernel undoes everything unless `knee confirm` runs within this time,
+    /// and whenever this process ends.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     confirm_within: Option<Duration>,
-    /// Give an algorithm that needs ECN to all connections, although it would meet the Internet.
+    /// Allow an algorithm that needs ECN on all connections, also those to the Internet.
     #[arg(long)]
     i_know: bool,
     /// Print JSON.
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     match args.confirm_within {
         None => {
             let (done, entry) = host.load(&request)?;
-            print(&told(args, &host, done, &entry))?;
+            print(&in_words(args, &host, done, &entry))?;
             Ok(DONE)
         }
         Some(confirm_within) => on_trial(args, &host, TrialRequest { request, confirm_within }),
@@ -134,7 +134,7 @@ fn program(what: &str, clang: Option<&str>) -> Result<&'static Embedded, Failure
     if let Err(why) = Algorithm::by_name(what) {
         let is_here = check_name(what).is_ok() && Path::new(&here).is_file();
         return Err(Failure::Says(match is_here {
-            true => format!("{what} is not in this knee, but its file is here: knee load ./{here}"),
+            true => format!("this knee has no {what}, but its file is here: knee load ./{here}"),
             false => why.to_string(),
         }));
     }
@@ -145,14 +145,13 @@ fn variant_name(algorithm: &str, variant: &str) -> Result<String, Failure> {
     let name = format!("knee_{algorithm}_{variant}");
     let room = NAME_MOST.saturating_sub(name.len() - variant.len());
     let way_out = match room {
-        0 => "name it with --as".to_owned(),
-        1 => "choose a word of one character, or name it with --as".to_owned(),
-        room => format!("choose a word of at most {room} characters, or name it with --as"),
+        0 => "choose a name with --as".to_owned(),
+        1 => "choose a word of one character, or a name with --as".to_owned(),
+        room => format!("choose a word of at most {room} characters, or a name with --as"),
     };
     match name.len() > NAME_MOST {
         true => Err(Failure::Says(format!(
-            "{algorithm}={}: \"{}\" is longer than the {NAME_MOST} characters that the kernel takes: \
-             {way_out}",
+            "{algorithm}={}: \"{}\" is longer than the kernel's {NAME_MOST} characters: {way_out}",
             variant.escape_debug(),
             name.escape_debug()
         ))),
@@ -170,7 +169,7 @@ fn cgroup(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-fn told(args: &Args, host: &Host, done: Done, entry: &Entry) -> String {
+fn in_words(args: &Args, host: &Host, done: Done, entry: &Entry) -> String {
     let what = match done {
         Done::Loaded => "loaded",
         Done::Updated => "updated",
@@ -185,24 +184,24 @@ fn told(args: &Args, host: &Host, done: Done, entry: &Entry) -> String {
     let mut out = match done {
         Done::Loaded => format!("{name}: registered{}\n", set_to(entry)),
         Done::Updated => format!(
-            "{name}: updated{}\n  connections that are open keep the program they have until they close, and \
-             listeners that\n  chose it hand that on: knee migrate --from {name} --to {name} [--listeners]\n",
+            "{name}: updated{}\n  open connections keep the old program until they close, and so \
+             do listeners that chose it\n  and what they accept: knee migrate --from {name} --to \
+             {name} [--listeners]\n",
             set_to(entry)
         ),
-        Done::Already => format!("{name}: was there already{}\n", set_to(entry)),
+        Done::Already => format!("{name}: already loaded{}\n", set_to(entry)),
     };
     if let Some(source) = &entry.source {
         out += &format!("  of {}\n", made_of(source));
     }
     if let Some(fallback) = &entry.fallback {
-        out +=
-            &format!("  connections without ECN are handed to {fallback}, this host's default\n");
+        out += &format!("  connections without ECN use {fallback}, this host's default\n");
     }
     if entry.params.iter().any(|(name, value)| name == "plb" && *value != 0) {
-        out += "  changes of path take IPv6 and a program at the device: knee plb on DEVICE\n";
+        out += "  path changes need IPv6 and a program at the device: knee plb on DEVICE\n";
     }
     if args.default {
-        out += "  it is the default of this network namespace now\n";
+        out += "  it is now the default of this network namespace\n";
     } else if args.cgroup.is_none() {
         out += &format!("  a program chooses it by setsockopt(TCP_CONGESTION, \"{name}\")\n");
     }
@@ -233,8 +232,8 @@ fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failu
         given.extend(entry.cgroup.iter().map(|cgroup| format!("for {}", cgroup.display())));
         let given = if given.is_empty() { String::new() } else { format!(" {}", given.join(" ")) };
         tell(&format!(
-            "{name}: on trial for {seconds} s{given}{}\n  knee confirm {name}, from elsewhere, makes it \
-             permanent; the end of this process undoes it\n",
+            "{name}: on trial for {seconds} s{given}{}\n  knee confirm {name}, in another \
+             terminal, makes it permanent; the end of this process undoes it\n",
             set_to(&entry)
         ))?;
     }
@@ -242,9 +241,9 @@ fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failu
     let (word, sentence, code) = match ended {
         Ended::Confirmed => ("confirmed", "confirmed", DONE),
         Ended::TimedOut => {
-            ("timed out", "nobody confirmed it in time: the host is as it was before", CHECK_FAILED)
+            ("timed out", "not confirmed in time: the host is as before", CHECK_FAILED)
         }
-        Ended::Stopped => ("stopped", "stopped: the host is as it was before", CHECK_FAILED),
+        Ended::Stopped => ("stopped", "stopped: the host is as before", CHECK_FAILED),
     };
     if args.json {
         tell(&format!("{}\n", json!({ "done": word, "name": name })))?;

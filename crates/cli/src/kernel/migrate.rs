@@ -14,16 +14,16 @@ const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The algorithm that connections have now.
+    /// The connections' present algorithm.
     #[arg(long, value_name = "NAME")]
     from: String,
-    /// The one they get.
+    /// The new algorithm.
     #[arg(long, value_name = "NAME")]
     to: String,
-    /// Move listening sockets, and what they accept from then on, instead of connections.
+    /// Move listening sockets instead of connections. What they accept later gets the new algorithm.
     #[arg(long, conflicts_with_all = ["remote_port", "remote"])]
     listeners: bool,
-    /// Only say what would be done.
+    /// Change nothing; print what would change.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -75,7 +75,7 @@ fn counts(all: &[Planned]) -> [usize; 3] {
 fn in_words<'a>(args: &Args, all: &'a [Planned], label: impl Fn(&'a Planned) -> &'a str) -> String {
     let what = if args.listeners { "listeners" } else { "connections" };
     if all.is_empty() {
-        return format!("no {what} of {} that fit\n", args.from);
+        return format!("no matching {what} of {}\n", args.from);
     }
     let mut out = String::new();
     let mut outcomes: Vec<String> = all.iter().map(|one| one.outcome.to_string()).collect();
@@ -96,7 +96,7 @@ fn in_words<'a>(args: &Args, all: &'a [Planned], label: impl Fn(&'a Planned) -> 
         }
         let more = of_it().count().saturating_sub(SHOWN);
         if more > 0 {
-            let _ = writeln!(out, "{outcome}  and {more} more (all with --json)");
+            let _ = writeln!(out, "{outcome}  and {more} more (--json prints all)");
         }
     }
     let [moved, skipped, failed] = counts(all);

@@ -26,21 +26,21 @@ const HASH_SHOWN: usize = 16;
 pub(crate) enum Command {
     /// Register an algorithm with the running kernel.
     Load(load::Args),
-    /// Make permanent what is loaded on trial.
+    /// Make an algorithm on trial permanent.
     Confirm(confirm::Args),
-    /// Undo a load: the host is as it was before.
+    /// Undo a load and restore the host.
     Unload(unload::Args),
-    /// Choose by rules which connections get which algorithm and ECN.
+    /// Choose algorithm and ECN per connection, by rules.
     Policy(policy::Args),
-    /// Let IPv6 labels follow algorithms that change paths (PLB).
+    /// Change IPv6 flow labels for algorithms that change paths (PLB).
     Plb(plb::Args),
-    /// Show what knee has loaded into this kernel, and who uses it.
+    /// Show what knee has loaded into this kernel, and its users.
     Status(status::Args),
-    /// Watch connections: what they do, and what their algorithm holds inside.
+    /// Watch live connections and the internal values of their algorithms.
     Top(top::Args),
-    /// Give live connections, or listeners, another algorithm.
+    /// Give live connections or listeners another algorithm.
     Migrate(migrate::Args),
-    /// Record every call of a registered algorithm, with all it was given and did.
+    /// Record every call of a registered algorithm, with its inputs and effects.
     Trace(trace::Args),
 }
 
@@ -70,7 +70,7 @@ fn set_to(entry: &Entry) -> String {
 fn mounted(host: &Host) -> String {
     host.mounted().map_or_else(String::new, |at| {
         format!(
-            "  knee mounted a BPF file system at {} for it; the last unload unmounts it\n",
+            "  knee mounted a BPF file system at {}; the last unload unmounts it\n",
             at.display()
         )
     })

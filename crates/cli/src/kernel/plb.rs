@@ -24,24 +24,24 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Write IPv6 labels at a device, so that connections whose algorithm asks for it change path.
+    /// Write IPv6 flow labels at a device, so that algorithms can change a connection's path.
     On {
-        /// The device that packets leave by.
+        /// The outgoing device.
         device: String,
-        /// Only for so long, in the foreground: the kernel ends it with this process, in whatever way.
+        /// Only for this time, in the foreground. The kernel undoes it when this process ends.
         #[arg(long = "for", value_name = "TIME", value_parser = duration)]
         time: Option<Duration>,
     },
-    /// Leave the labels at a device alone again.
+    /// Stop writing labels at a device.
     Off {
         /// The device.
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         device: Option<String>,
-        /// At all devices where that is kept, in all network namespaces.
+        /// At all such devices, in all network namespaces.
         #[arg(long)]
         all: bool,
     },
-    /// Show at which devices labels are written.
+    /// Show the devices at which labels are written.
     Show {
         /// Print JSON.
         #[arg(long)]
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     match &args.action {
         Action::On { device, time: None } => {
             let what = match host.keep_labels(device)? {
-                Kept::New => "labels of connections that change path are written here",
-                Kept::TakenOver => "what a process held until now is kept",
-                Kept::Already => "labels were written here already",
+                Kept::New => "flow labels follow path changes here",
+                Kept::TakenOver => "kept permanently; so far a process held it",
+                Kept::Already => "labels are already written here",
             };
             let mounted = mounted(&host);
             print(&format!("{device}: {what}\n{mounted}  knee plb off {device} undoes it\n"))
@@ -79,10 +79,10 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         Action::Show { json: false } => {
             let seen = host.labels()?;
             let written = match seen.at.is_empty() {
-                true => "labels are written nowhere: knee plb on DEVICE\n".to_owned(),
+                true => "no device writes labels: knee plb on DEVICE starts it\n".to_owned(),
                 false => words(&seen.at, how),
             };
-            print(&(written + &unknown_in_words("where labels are written", &seen.unknown)))
+            print(&(written + &unknown_in_words("the devices with labels", &seen.unknown)))
         }
     }?;
     Ok(DONE)
@@ -93,8 +93,8 @@ fn hold(host: &Host, device: &str, time: Duration) -> Result<(), Failure> {
     let started = Instant::now();
     let labels = host.hold_labels(device, time)?;
     print(&format!(
-        "{device}: labels are written here for {} s\n  knee plb on {device}, from elsewhere, keeps it; the \
-         end of this process undoes it\n",
+        "{device}: labels are written here for {} s\n  knee plb on {device}, in another terminal, \
+         keeps it; the end of this process undoes it\n",
         time.as_secs_f64()
     ))?;
     while started.elapsed() < time && !stop.load(Ordering::Relaxed) && !labels.are_kept() {
@@ -104,7 +104,7 @@ fn hold(host: &Host, device: &str, time: Duration) -> Result<(), Failure> {
     drop(labels);
     match kept {
         true => print(&format!("{device}: kept\n")),
-        false => print(&format!("{device}: left alone again\n")),
+        false => print(&format!("{device}: labels are no longer written\n")),
     }
 }
 
@@ -125,7 +125,7 @@ fn who_holds(at: &LabelsAt) -> String {
         })
         .collect();
     match holders.as_slice() {
-        [] => "a process, or another BPF file system, out of sight holds".to_owned(),
+        [] => "a hidden process or another BPF file system holds".to_owned(),
         [one] => format!("process {one} holds"),
         more => format!("processes {} hold", more.join(", ")),
     }
@@ -139,10 +139,10 @@ fn words(all: &[LabelsAt], what: impl Fn(&LabelsAt) -> String) -> String {
     out
 }
 
-/// What was taken away, and what was not, because it is not kept.
+/// The removed labels and those that stay with their process, in words.
 fn in_words_after(dropped: &LabelsDropped) -> String {
     let begin = match dropped.at.is_empty() && dropped.failed.is_empty() {
-        true => "labels are kept nowhere\n".to_owned(),
+        true => "no device writes labels\n".to_owned(),
         false => String::new(),
     };
     begin + &left_alone(dropped)
@@ -150,14 +150,14 @@ fn in_words_after(dropped: &LabelsDropped) -> String {
 
 /// For `knee unload --all`, too.
 pub(super) fn left_alone(dropped: &LabelsDropped) -> String {
-    let held = |at: &LabelsAt| format!("{}, and end with that", how(at));
-    words(&dropped.at, |_| "labels are left alone again".to_owned()) + &words(&dropped.held, held)
+    let held = |at: &LabelsAt| format!("{}, and end with it", how(at));
+    words(&dropped.at, |_| "labels are no longer written".to_owned()) + &words(&dropped.held, held)
 }
 
 /// For `knee unload --all`, too: a complaint for each that could not be taken away.
 pub(super) fn not_left_alone(dropped: &LabelsDropped) -> Vec<String> {
     let complaint = |(what, why): &(String, Error)| {
-        format!("knee: labels at {what} could not be left alone: {why}")
+        format!("knee: cannot stop writing labels at {what}: {why}")
     };
     dropped.failed.iter().map(complaint).collect()
 }
@@ -168,13 +168,13 @@ pub(super) fn in_words(seen: &LabelsSeen) -> String {
         true => "IPv6 labels follow PLB".to_owned(),
         false => format!("IPv6 labels follow PLB as long as {} it", who_holds(at)),
     };
-    words(&seen.at, how) + &unknown_in_words("where labels are written", &seen.unknown)
+    words(&seen.at, how) + &unknown_in_words("the devices with labels", &seen.unknown)
 }
 
 /// A line for each namespace that could not be looked at.
 pub(super) fn unknown_in_words(what: &str, unknown: &[(String, String)]) -> String {
     let line = |(namespace, why): &(String, String)| {
-        format!("{namespace} could not be looked at, so {what} there is not known: {why}\n")
+        format!("cannot read {namespace}, so knee does not know {what} there: {why}\n")
     };
     unknown.iter().map(line).collect()
 }
@@ -208,8 +208,8 @@ mod tests {
         let seen = LabelsSeen { at: Vec::new(), unknown };
         assert_eq!(
             in_words(&seen),
-            "pid 7 (x) could not be looked at, so where labels are written there is not known: it is \
-             not permitted\n"
+            "cannot read pid 7 (x), so knee does not know the devices with labels there: it is not \
+             permitted\n"
         );
     }
 
@@ -220,6 +220,6 @@ mod tests {
         assert_eq!(in_words_after(&dropped), "");
         let complaints = not_left_alone(&dropped);
         assert_eq!(complaints.len(), 1);
-        assert!(complaints[0].starts_with("knee: labels at eth0 (host) could not"));
+        assert!(complaints[0].starts_with("knee: cannot stop writing labels at eth0 (host)"));
     }
 }

@@ -19,27 +19,27 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Put the rules of a file (docs/policy.md) in the place of those that are there.
+    /// Replace all rules by those of a file (docs/policy.md).
     Apply {
         /// The file.
         file: PathBuf,
-        /// The cgroup whose sockets it is for [default: the root of cgroup2, so all].
+        /// Apply it to the sockets of this cgroup [default: the root of cgroup2, so all].
         #[arg(long, value_name = "PATH")]
         cgroup: Option<PathBuf>,
-        /// Allow algorithms that need ECN towards the Internet.
+        /// Allow algorithms that need ECN on connections to the Internet.
         #[arg(long)]
         i_know: bool,
         /// Check everything, change nothing.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Show the rules as the kernel has them, and how often each decided.
+    /// Show the kernel's rules, and how many connections each decided.
     Show {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Take all rules away. Connections keep what they have.
+    /// Remove all rules. Connections keep their algorithm.
     Clear,
 }
 
@@ -77,7 +77,7 @@ fn text(all: &[Attached]) -> String {
     for one in all {
         let _ = match &one.cgroup {
             Some(path) => writeln!(out, "{}", path.display()),
-            None => writeln!(out, "a cgroup that was removed (the next apply or clear tidies up)"),
+            None => writeln!(out, "a removed cgroup (the next apply or clear tidies up)"),
         };
         for (index, (rule, hits)) in one.rules.iter().enumerate() {
             let name = if rule.name.is_empty() { "" } else { " " };

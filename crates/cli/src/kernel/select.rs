@@ -9,10 +9,10 @@ use crate::Failure;
 /// Those that fit all that is given.
 #[derive(clap::Args)]
 pub(super) struct FilterArgs {
-    /// Only with this port on this side.
+    /// Only this local port.
     #[arg(long, value_name = "PORT")]
     local_port: Option<u16>,
-    /// Only with this port on the other side.
+    /// Only this remote port.
     #[arg(long, value_name = "PORT")]
     remote_port: Option<u16>,
     /// Only to or from these addresses: 10.1.0.0/16, 2001:db8::/32, 10.1.2.3.
@@ -34,8 +34,7 @@ impl FilterArgs {
 /// In which network namespaces.
 #[derive(clap::Args)]
 pub(super) struct NetnsArgs {
-    /// In this network namespace (host, a name of ip netns, or the number of a process), or in
-    /// all.
+    /// In this network namespace: host, a name of ip netns, or the number of a process; or in all.
     #[arg(long, value_name = "NAME|PID|all")]
     netns: Option<String>,
 }
@@ -49,7 +48,7 @@ impl NetnsArgs {
     /// Those that there are now, each with a name for people.
     pub(super) fn find(&self) -> Result<Vec<(FoundNamespace, String)>, Failure> {
         let unreadable =
-            |error| Failure::Says(format!("the network namespaces cannot be read: {error}"));
+            |error| Failure::Says(format!("cannot read the network namespaces: {error}"));
         let labelled = |found: FoundNamespace| {
             let label = found.label();
             (found, label)
@@ -70,8 +69,8 @@ impl NetnsArgs {
                 let found = all.into_iter().map(labelled).find(|(_, label)| label == name);
                 found.map(|found| vec![found]).ok_or_else(|| {
                     Failure::Says(format!(
-                        "no network namespace \"{name}\": it must be host, a name that ip netns \
-                         shows, the number of a process that is in it, or all"
+                        "no network namespace \"{name}\": it must be host, a name of ip netns, the \
+                         number of a process in it, or all"
                     ))
                 })
             }

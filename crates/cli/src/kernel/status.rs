@@ -115,29 +115,30 @@ fn in_words(status: &Status) -> String {
         describe(&mut out, one);
     }
     if status.registered.is_empty() {
-        out += "knee has nothing registered with this kernel\n";
+        out += "knee has no algorithm registered with this kernel\n";
     }
     for (name, sockets) in &status.lingering {
         let _ = writeln!(
             out,
-            "{name}: not registered any more, but {} until closed or migrated (knee migrate)",
+            "{name}: no longer registered, but {} until closed or migrated (knee migrate)",
             counted(*sockets, "socket keeps it", "sockets keep it")
         );
     }
     for entry in &status.interrupted {
         let name = &entry.name;
-        let _ =
-            writeln!(out, "{name}: a command was cut short: load it again, or knee unload {name}");
+        let _ = writeln!(
+            out,
+            "{name}: a command was interrupted: load it again, or run knee unload {name}"
+        );
     }
     for Entry { name, .. } in &status.vanished {
         let _ = writeln!(
             out,
-            "{name}: loaded, but not registered any more, as nothing pins it: its BPF file system went \
-             away (unmounted, or with its mount namespace), or knee unload was cut short: load it \
-             again, or knee unload {name}"
+            "{name}: loaded, but no longer registered: its pin is gone, by an unmounted BPF file \
+             system or an interrupted knee unload. Load it again, or run knee unload {name}"
         );
     }
-    out += &plb::unknown_in_words("who uses what", &status.unknown);
+    out += &plb::unknown_in_words("which connections use what", &status.unknown);
     out
 }
 
@@ -154,35 +155,35 @@ fn describe(out: &mut String, one: &InUse) {
         }
         Origin::Trial(note) => writeln!(
             out,
-            "  on trial by process {}: {} s left for knee confirm {}",
+            "  on trial by process {}: {} s left to run knee confirm {}",
             note.pid,
             note.seconds_left(),
             one.name
         ),
-        Origin::Pinned => writeln!(out, "  pinned, but the journal does not know it"),
-        Origin::Process => writeln!(out, "  held by a process, not by knee load"),
+        Origin::Pinned => writeln!(out, "  pinned, but not in the journal"),
+        Origin::Process => writeln!(out, "  held by a process, not loaded by knee load"),
     };
     let cgroup = match &one.origin {
         Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => entry.cgroup.as_ref(),
         Origin::Pinned | Origin::Process => None,
     };
     if let Some(cgroup) = cgroup {
-        let gone = if one.cgroup_is_gone { ", which was removed: load it again" } else { "" };
-        let _ = writeln!(out, "  given to the sockets of {}{gone}", cgroup.display());
+        let gone = if one.cgroup_is_gone { ", a removed cgroup: load it again" } else { "" };
+        let _ = writeln!(out, "  for sockets of {}{gone}", cgroup.display());
     }
     for namespace in &one.defaults {
         let _ = writeln!(out, "  default in namespace {namespace}");
     }
     for (namespace, to) in &one.routes {
-        let _ = writeln!(out, "  named by the route {to} in namespace {namespace}");
+        let _ = writeln!(out, "  used by the route {to} in namespace {namespace}");
     }
     let _ = write!(out, "  {}", counted(one.connections, "connection", "connections"));
     if one.old_connections > 0 {
-        let _ = write!(out, ", {} with the program before the update", one.old_connections);
+        let _ = write!(out, ", {} with the old program", one.old_connections);
     }
     let _ = write!(out, ", {}", counted(one.listeners, "listener", "listeners"));
     if one.old_listeners > 0 {
-        let _ = write!(out, ", {} with the program before the update", one.old_listeners);
+        let _ = write!(out, ", {} with the old program", one.old_listeners);
     }
     out.push('\n');
     let left = one.without_ecn.unwrap_or(0);
@@ -191,14 +192,14 @@ fn describe(out: &mut String, one: &InUse) {
         let to = one.fallback.as_deref().unwrap_or("its fallback");
         let _ = writeln!(
             out,
-            "  {} without ECN handed to {to}",
+            "  {} without ECN moved to {to}",
             counted(fallbacks as usize, "connection", "connections")
         );
     }
     if let Some((indices, loops)) = one.stopped.filter(|stopped| *stopped != (0, 0)) {
         let _ = writeln!(
             out,
-            "  {} beyond an array taken for 0, {} stopped after 65536 turns: its source is at fault (docs/modules.md)",
+            "  {} out of bounds, {} stopped after 65536 turns: a fault of its source (docs/modules.md)",
             counted(indices as usize, "index", "indices"),
             counted(loops as usize, "loop", "loops")
         );
@@ -211,8 +212,8 @@ fn describe(out: &mut String, one: &InUse) {
     for (namespace, at) in one.refusing.iter().take(LISTED) {
         let _ = writeln!(
             out,
-            "  listener {at} in namespace {namespace} refuses it ECN: opened before, or chose \
-             otherwise (knee migrate --listeners)"
+            "  listener {at} in namespace {namespace} refuses ECN: it is older, or chose another \
+             algorithm (knee migrate --listeners)"
         );
     }
     if one.refusing.len() > LISTED {

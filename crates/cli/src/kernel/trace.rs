@@ -20,15 +20,15 @@ const WAIT: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The name that an algorithm of knee's is registered under: see knee status.
+    /// The registered name of one of knee's algorithms (knee status).
     name: String,
-    /// Where to write the recording; a file that is there is left alone.
+    /// Write the recording to this new file.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Stop after this time [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     for_: Option<Duration>,
-    /// Stop after so many calls.
+    /// Stop after this number of calls.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_records: Option<u64>,
     /// Only connections with this port on this host.
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let records = writer.records();
     let mut file = writer.finish(&lost).map_err(|why| failed(&why))?;
     file.flush().map_err(|why| failed(&why))?;
-    print(&told(args, records, &lost))?;
+    print(&in_words(args, records, &lost))?;
     Ok(DONE)
 }
 
@@ -107,7 +107,7 @@ fn record(
     Ok(tracer.lost())
 }
 
-fn told(args: &Args, records: u64, lost: &Ending) -> String {
+fn in_words(args: &Args, records: u64, lost: &Ending) -> String {
     if args.json {
         let all = json!({
             "name": args.name,

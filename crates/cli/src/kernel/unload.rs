@@ -11,10 +11,10 @@ use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Names they are registered under, as knee status shows them.
+    /// Registered names, as knee status shows them.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     names: Vec<String>,
-    /// All that knee loaded.
+    /// Unload everything that knee loaded.
     #[arg(long)]
     all: bool,
     /// Exit 0 for a name that is not loaded.
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             {
                 absent.push(name.as_str());
                 if !args.json {
-                    print(&format!("{name}: not loaded, so there is nothing to undo\n"))?;
+                    print(&format!("{name}: not loaded\n"))?;
                 }
             }
             Err(error) => {
@@ -139,37 +139,34 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
 
 fn in_words(name: &str, undone: &Unloaded) -> String {
     let mut out = match undone.trial {
-        true => format!("{name}: its trial is ended\n"),
+        true => format!("{name}: trial ended\n"),
         false => format!("{name}: unloaded\n"),
     };
     for (namespace, to) in &undone.defaults {
         let _ = writeln!(out, "  default in namespace {namespace}: {to} again");
     }
     for (namespace, to) in &undone.routes {
-        let _ = writeln!(
-            out,
-            "  route {to} in namespace {namespace} named it and names no algorithm now"
-        );
+        let _ = writeln!(out, "  route {to} in namespace {namespace} no longer has an algorithm");
     }
     for (namespace, to, why) in &undone.routes_left {
         let _ = writeln!(
             out,
-            "  route {to} in namespace {namespace} names it still (ip route change it): {why}"
+            "  route {to} in namespace {namespace} still has it (run ip route change): {why}"
         );
     }
     for (namespace, at, to) in &undone.listeners {
         let _ = writeln!(out, "  listener {at} in namespace {namespace}: {to} again");
     }
     if let Some(why) = &undone.unread {
-        let _ = writeln!(out, "  not all of its users could be read or moved: {why}");
+        let _ = writeln!(out, "  some of its users could not be read or moved: {why}");
     }
     let Some(left) = &undone.left else {
-        return out + "  who still has it is not known (knee doctor)\n";
+        return out + "  its remaining users are unknown (knee doctor)\n";
     };
     for (namespace, at) in &left.listeners {
         let _ = writeln!(
             out,
-            "  listener {at} in namespace {namespace} still has it, and its connections will"
+            "  listener {at} in namespace {namespace} still has it; so will its new connections"
         );
     }
     if left.connections > 0 {
@@ -199,7 +196,7 @@ mod tests {
         assert!(!undone.is_all());
         let said = in_words("knee_x", &undone);
         assert!(said.contains("read or moved: cannot read the connections\n"), "{said}");
-        assert!(said.ends_with("  who still has it is not known (knee doctor)\n"), "{said}");
+        assert!(said.ends_with("  its remaining users are unknown (knee doctor)\n"), "{said}");
         assert_eq!(as_json("knee_x", &undone)["unread"], "cannot read the connections");
     }
 }

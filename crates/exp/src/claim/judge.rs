@@ -12,7 +12,7 @@ use super::{Bounds, Check, Claim, Every, Join, Term};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::Stat;
-use crate::swept::{Subject, Summaries, Swept};
+use crate::sweep_result::{Subject, Summaries, SweepResult};
 
 impl Bounds {
     /// The verdict on a value, if there is one.
@@ -46,7 +46,7 @@ impl Interval {
         Interval { value, low: (value - half).max(0.0), high: value + half }
     }
 
-    /// Of a share: at least as wide as Wilson's 95 % interval of so many trials.
+    /// Widens the interval of a share to at least Wilson's 95 % interval for this number of trials.
     pub fn and_of_share(self, trials: f64) -> Interval {
         const Z: f64 = 1.96;
         let (share, per_trial) = (self.value, Z * Z / trials);
@@ -95,7 +95,7 @@ pub struct JudgedCheck {
 /// A check at one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Which case and values, of those that the check goes through; empty where it goes through nothing.
+    /// Case and values of the row, for a check with `every`; else empty.
     pub at: String,
     pub verdict: CheckVerdict,
     /// The value; `None`: nothing was measured, or not everywhere.
@@ -139,7 +139,7 @@ impl Judged {
 
 impl Claim {
     /// The verdict on what was run.
-    pub fn judge(&self, experiment: &Experiment, swept: &Swept) -> Judged {
+    pub fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> Judged {
         if self.cannot.is_some() {
             return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new() };
         }
@@ -158,7 +158,7 @@ struct Place {
 }
 
 impl Check {
-    fn judge(&self, experiment: &Experiment, swept: &Swept) -> JudgedCheck {
+    fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> JudgedCheck {
         let places = self.places();
         let several = places.len() > 1;
         let rows = places.iter().filter_map(|place| self.row(place, several, experiment, swept));
@@ -198,7 +198,7 @@ impl Check {
         place: &Place,
         several: bool,
         experiment: &Experiment,
-        swept: &Swept,
+        swept: &SweepResult,
     ) -> Option<Row> {
         let other = self.other.as_ref().map(|(join, term)| (*join, term.placed(place)));
         let figure = self.figure.placed(place);
@@ -248,7 +248,7 @@ impl Term {
         &self,
         role: &'static str,
         experiment: &Experiment,
-        swept: &Swept,
+        swept: &SweepResult,
     ) -> Option<(JudgedTerm, Option<Interval>)> {
         // At another scale timers and jiffies are as they were, and the figures are of something else.
         if !experiment.scale.is_one() {
@@ -292,7 +292,7 @@ impl Term {
     }
 }
 
-/// What a share is a share of: the queries or rounds of all runs.
+/// Trials of a share: the queries or rounds of all runs.
 fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
     let count = |metric| subject.metric(metric).filter(|summary| summary.values > 0);
     match metric {

@@ -30,7 +30,7 @@ pub struct Claim {
     pub see: Option<String>,
     /// Why it cannot be decided here at all; then there are no checks.
     pub cannot: Option<String>,
-    /// What must hold.
+    /// Checks of the claim.
     pub checks: Vec<Check>,
     /// Where it was written.
     pub(crate) origin: Origin,
@@ -39,7 +39,7 @@ pub struct Claim {
 /// Who says what a claim says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Its source states it.
+    /// Stated by the source.
     Source,
     /// We derive it from the source's figures.
     Us,
@@ -58,13 +58,13 @@ impl By {
 /// A value and its bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What is bounded, or one side of it.
+    /// The bounded figure, or the first of two.
     pub figure: Term,
     /// The other side.
     pub other: Option<(Join, Term)>,
-    /// What the value must be.
+    /// Bounds of the value.
     pub bounds: Bounds,
-    /// What it must be so for: every case, every value of an axis.
+    /// Cases and axes whose values the check covers.
     pub every: Vec<Every>,
     /// Cases of the file, for `every`.
     cases: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Check {
     pub(crate) origin: Origin,
 }
 
-/// What two figures become.
+/// Combination of two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// The ratio of the first to the second.
@@ -96,9 +96,9 @@ impl Join {
 pub struct Term {
     /// Traffic entry or link.
     pub subject: String,
-    /// What is measured of it.
+    /// Metric of the subject.
     pub metric: Metric,
-    /// Which statistic of it.
+    /// Statistic of the metric.
     pub stat: Stat,
     /// The case; `None`: each of those that the check goes through.
     pub case: Option<String>,
@@ -106,7 +106,7 @@ pub struct Term {
     pub at: Vec<(String, Option<String>)>,
 }
 
-/// What a check goes through.
+/// Dimension that a check covers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Every {
     Case,
@@ -121,7 +121,7 @@ pub struct Bounds {
     pub at_least: Option<f64>,
     /// Not above.
     pub at_most: Option<f64>,
-    /// As written.
+    /// Text as in the file.
     pub text: String,
 }
 
@@ -177,7 +177,7 @@ impl Check {
 }
 
 impl Term {
-    /// What is measured of what: `p99 of latency of 10kB`.
+    /// Name of the figure: `p99 of latency of 10kB`.
     pub fn name(&self) -> String {
         let stat = match self.stat {
             Stat::Mean => String::new(),

@@ -12,21 +12,21 @@ use crate::scenario::Scenario;
 use serde_json::{Value as Json, json};
 
 keys! {
-    /// What its source says of the experiment, or we do, as checks that every run decides.
+    /// A claim about the experiment, by its source or by us. Every run checks it.
     pub(crate) static KEYS: ClaimKeys = "claim" {
-        /// No other claim of the file has it.
+        /// A unique name.
         name: Key<Name> = needed("ten-times-sooner"),
-        /// What is claimed, in one sentence.
+        /// The claim, in one sentence.
         says: Key<Text> = needed("Short transfers finish ten times sooner."),
-        /// Whether it is stated there, or derived by us from its figures.
+        /// Stated by the source, or derived by us from its figures.
         by: Choice<By> = of(&[("source", By::Source), ("us", By::Us)]).or("source"),
-        /// Where it does not stand: the cause, with the figures that show it.
+        /// If it fails: the cause, with figures.
         because: Key<Text>,
-        /// The experiment that shows the cause.
+        /// An experiment that shows the cause.
         see: Key<Text>,
-        /// Why it cannot be decided here at all; then it has no checks.
+        /// Why it cannot be checked; replaces `check`.
         cannot: Key<Text>,
-        /// What must hold.
+        /// Its checks.
         check: Below = list(&CheckKeys::TABLE),
     }
 }
@@ -34,47 +34,47 @@ keys! {
 keys! {
     /// A value and its bounds.
     static CHECK: CheckKeys = "check" {
-        /// What is bounded.
+        /// The value.
         figure: Below = table(&TermKeys::TABLE).needed(),
-        /// The value is the ratio of `figure` to this.
+        /// Divisor: the value is a ratio.
         over: Below = table(&TermKeys::TABLE),
-        /// The value is `figure` less this.
+        /// Subtrahend: the value is a difference.
         minus: Below = table(&TermKeys::TABLE),
-        /// The least that it may be, in the unit of the metric; of a ratio plain or in per cent.
+        /// Lower bound, with unit; a ratio: plain or in %.
         at_least: Special = takes(bounds),
-        /// The most that it may be.
+        /// Upper bound.
         at_most: Special = takes(bounds),
-        /// What it must be, instead.
+        /// Exact value, instead of bounds.
         equals: Special = takes(bounds),
-        /// How far off it may be then: a share of it, or a figure.
+        /// Tolerance of `equals`: a share or a figure.
         within: Special = takes(bounds),
-        /// `"case"`, a varied key, or a list of them: the check is made for all of the file's.
+        /// Check all values of `"case"` or of these varied keys.
         every: Key<List<Text>>,
     }
 }
 
 keys! {
-    /// A figure that is measured. What `over` and `minus` leave out is as in `figure`.
+    /// A measured figure. `over` and `minus` inherit missing keys from `figure`.
     static TERM: TermKeys = "figure" {
         /// A traffic entry or a link.
         subject: Key<Text> = like("short"),
-        /// What is measured of it: docs/results.md.
+        /// Its metric: docs/results.md.
         metric: Key<Text> = like("completion"),
-        /// Which statistic of that.
+        /// Statistic of the metric.
         stat: Choice<Stat> = of(STATS).or("mean"),
-        /// The case, unless the file has only one.
+        /// The case, if there are several.
         case: Key<Text>,
-        /// A value of each varied key that has more than one.
+        /// A value of each varied key with several.
         at: Below = table(&AT),
     }
 }
 
-/// What a bound takes, in words and as JSON Schema.
+/// Values of a bound, in words and as JSON Schema.
 fn bounds() -> (String, Json) {
     ("figure with its unit, or number".to_owned(), json!({ "type": ["string", "number"] }))
 }
 
-/// What there is in the file to make claims about.
+/// Parts of the file that claims may refer to.
 struct Known<'a> {
     cases: &'a [Case],
     axes: &'a [Axis],
@@ -118,10 +118,11 @@ fn read_one(reader: &Reader<'_>, known: &Known<'_>) -> Result<Claim, Error> {
     match (claim.checks.is_empty(), &claim.cannot) {
         (true, None) => Err(reader.error(
             &KEYS.check,
-            "missing: a claim has at least one [[claim.check]], or says in cannot why there can be none",
+            "missing: give at least one [[claim.check]], or give the reason in cannot",
         )),
-        (false, Some(_)) => Err(reader
-            .error(&KEYS.cannot, "stands beside checks: it says why there are none, so give one of the two")),
+        (false, Some(_)) => {
+            Err(reader.error(&KEYS.cannot, "conflicts with the claim's checks: leave one out"))
+        }
         _ => Ok(claim),
     }
 }
@@ -132,7 +133,7 @@ fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
     let written = read_term(&reader.need_child(&CHECK.figure)?, None)?;
     let other = match (reader.child(&CHECK.over)?, reader.child(&CHECK.minus)?) {
         (Some(_), Some(_)) => {
-            return Err(reader.error(&CHECK.minus, "stands beside over: give one of the two"));
+            return Err(reader.error(&CHECK.minus, "conflicts with over: leave one out"));
         }
         (Some(over), None) => Some((Join::Over, over)),
         (None, Some(minus)) => Some((Join::Minus, minus)),
@@ -144,7 +145,7 @@ fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
     if let Some((join, term)) = &other {
         if term.metric.unit() != written.metric.unit() {
             let message = format!(
-                "{} is measured in another unit than {}",
+                "{} and {} have different units",
                 term.metric.name(),
                 written.metric.name()
             );
@@ -171,13 +172,13 @@ fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
         }
     }) {
         if is_fixed {
-            let message = format!("goes through {name}, and the figure names one: leave that out");
+            let message = format!("covers {name}, but the figure gives one: leave that out");
             return Err(reader.error(&CHECK.every, message));
         }
     }
     if let Some((join, _)) = other.as_ref().filter(|(_, other)| *other == figure) {
         let message =
-            "is the same figure: name another case, value, metric or statistic".to_owned();
+            "is the same figure: give another case, value, metric or statistic".to_owned();
         return Err(reader.error(join.name(), message));
     }
     let cases = known.cases.iter().map(|case| case.name.clone()).collect();
@@ -253,14 +254,14 @@ fn complete(
         None if known.cases.len() == 1 => Some(known.cases[0].name.clone()),
         None => {
             return Err(
-                reader.error(&TERM.case, "missing: name one, or give the check every = \"case\"")
+                reader.error(&TERM.case, "missing: give one, or every = \"case\" in the check")
             );
         }
     };
     if let Some((path, _)) =
         term.at.iter().find(|(path, _)| !known.axes.iter().any(|axis| axis.path == *path))
     {
-        return Err(reader.error(&TERM.at, format!("{path:?} is no key that [vary] varies")));
+        return Err(reader.error(&TERM.at, format!("{path:?} is not a key of [vary]")));
     }
     let at = known.axes.iter().map(|axis| {
         let path = &axis.path;
@@ -278,7 +279,7 @@ fn complete(
             None if labels.len() == 1 => Ok((path.clone(), Some(labels[0].clone()))),
             None => Err(reader.error(
                 "at",
-                format!("must name a value of {path:?}, or the check must have every = {path:?}"),
+                format!("must give a value of {path:?}, or the check needs every = {path:?}"),
             )),
         }
     });
@@ -295,7 +296,7 @@ fn read_bounds(reader: &Reader<'_>, metric: Option<Metric>) -> Result<Bounds, Er
     let (at_least, at_most) = (number(&CHECK.at_least)?, number(&CHECK.at_most)?);
     let Some((equals, text)) = number(&CHECK.equals)? else {
         if reader.has(&CHECK.within) {
-            return Err(reader.error(&CHECK.within, "belongs to equals, which is missing"));
+            return Err(reader.error(&CHECK.within, "needs equals"));
         }
         let words = [("at least", &at_least), ("at most", &at_most)];
         let words: Vec<String> = words
@@ -308,10 +309,8 @@ fn read_bounds(reader: &Reader<'_>, metric: Option<Metric>) -> Result<Bounds, Er
             text: words.join(", "),
         };
         return match (bounds.at_least, bounds.at_most) {
-            (None, None) => Err(reader.error(
-                &CHECK.at_least,
-                "missing: a check has at_least, at_most, or equals with within",
-            )),
+            (None, None) => Err(reader
+                .error(&CHECK.at_least, "missing: give at_least, at_most, or equals with within")),
             (Some(least), Some(most)) if least > most => {
                 Err(reader.error(&CHECK.at_least, "must not be above at_most"))
             }
@@ -320,7 +319,7 @@ fn read_bounds(reader: &Reader<'_>, metric: Option<Metric>) -> Result<Bounds, Er
     };
     if at_least.is_some() || at_most.is_some() {
         return Err(
-            reader.error(&CHECK.equals, "stands beside at_least or at_most: give one of the two")
+            reader.error(&CHECK.equals, "conflicts with at_least and at_most: leave one out")
         );
     }
     let Some(within) = reader.node(&CHECK.within) else {
@@ -355,7 +354,7 @@ fn bound(node: &Node, metric: Option<Metric>) -> Result<(f64, String), String> {
             format!("must have no unit but %, as {} has", metric.name())
         }
         Some(metric) => format!("must have the unit of {} ({})", metric.name(), metric.unit()),
-        None => "must have no unit but %: it bounds a ratio".into(),
+        None => "must have no unit but %, because it bounds a ratio".into(),
     })
 }
 
@@ -372,7 +371,8 @@ pub(crate) fn check_measured(
                 let key = |key: &str| format!("claim.{}.check.{role}.{key}", claim.name);
                 let Some(metrics) = scenario.measured_of(&term.subject) else {
                     let subject = term.subject.escape_debug();
-                    let why = format!("\"{subject}\" is no traffic entry and no recorded link");
+                    let why =
+                        format!("\"{subject}\" is neither a traffic entry nor a recorded link");
                     return Err(wrong(check.origin, key("subject"), why));
                 };
                 if !metrics.contains(&term.metric) {

@@ -16,7 +16,7 @@ use crate::difference::{
 };
 use crate::error::Error;
 use crate::stats::Spread;
-use read::{Figure, OfRun, Row};
+use read::{Figure, Row, RunMetric};
 
 /// Keys that a refusal names.
 const NAMED: usize = 8;
@@ -54,7 +54,7 @@ pub struct Line {
     pub row: String,
     /// Traffic entry or link.
     pub subject: String,
-    /// What was measured, and of which mode.
+    /// Metric, with its mode.
     pub metric: String,
     pub unit: String,
     /// In the first directory.
@@ -63,11 +63,11 @@ pub struct Line {
     pub b: Mean,
     /// Half the 95 % interval of the difference; `None`: too few runs to have one.
     pub half_width: Option<f64>,
-    /// What percentages are of.
+    /// Base of percentages.
     pub scale: f64,
     /// By the rule.
     pub verdict: Verdict,
-    /// What led to it, if not the usual.
+    /// Reason for an unusual verdict.
     pub note: &'static str,
 }
 
@@ -112,7 +112,7 @@ pub struct Comparison {
     pub of_host: Vec<String>,
     /// Every figure that both have, the worst first.
     pub lines: Vec<Line>,
-    /// What was left out, each in a sentence.
+    /// Left-out rows and figures, one sentence each.
     pub left_out: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
         };
         let named = differences[..differences.len().min(NAMED)].join(", ");
         return refused(format!(
-            "is of another experiment than {}: {named}{more}: --force compares what has the same names",
+            "is not the experiment of {}: {named}{more}: --force compares equal names",
             a.dir.display()
         ));
     }
@@ -163,7 +163,7 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
     let (mut left_out, of_host) = (by_reason(&left_out), by_reason(&of_host));
     if lines.is_empty() {
         let because = left_out.first().map_or(String::new(), |first| format!(" ({first})"));
-        return refused(format!("has no figure that {} has too{because}", a.dir.display()));
+        return refused(format!("has no figure in common with {}{because}", a.dir.display()));
     }
     for side in [&a, &b].into_iter().filter(|_| a.back_end != b.back_end) {
         let words = |apart: &String| format!("{}, not as in the simulator: {apart}", side.back_end);
@@ -197,11 +197,11 @@ fn limited(side: &Side, row: &Row, force: bool) -> Option<String> {
         (0, _) => None,
         (_, false) => Some(format!("{of_all} and are left out")),
         (_, true) if force => {
-            Some(format!("{of_all}: what is compared is the host's, not the algorithm's"))
+            Some(format!("{of_all}: the comparison shows the host, not the algorithm"))
         }
         (_, true) => Some(format!(
-            "{of_all} and are left out: run it again where the host keeps up (--attempts 5, a smaller --scale), or compare what \
-             the host did by --force"
+            "{of_all} and are left out: run again with --attempts 5 or a smaller --scale, or \
+             compare them with --force"
         )),
     }
 }
@@ -243,13 +243,13 @@ fn compare_rows(a: &Row, b: &Row, options: Options) -> Vec<Line> {
 /// One line; of times of which some waited for a retransmission timer, one for the share of these and one for
 /// each mode: a mean over both would follow the share alone.
 fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
-    let is_late = |run: &OfRun| run.late.is_some_and(|(late, _)| late > 0.0);
+    let is_late = |run: &RunMetric| run.late.is_some_and(|(late, _)| late > 0.0);
     if !a.runs.iter().chain(&b.runs).any(is_late) {
         let mean = |figure: &Figure| figure.runs.iter().map(|run| run.mean).collect::<Vec<_>>();
         return means(a, "", &mean(a), &mean(b), within).into_iter().collect();
     }
     let prompt =
-        |figure: &Figure| figure.runs.iter().filter_map(OfRun::prompt_mean).collect::<Vec<_>>();
+        |figure: &Figure| figure.runs.iter().filter_map(RunMetric::prompt_mean).collect::<Vec<_>>();
     let late =
         |figure: &Figure| figure.runs.iter().filter_map(|run| run.late?.1).collect::<Vec<_>>();
     let share = late_share(a, b, within);
@@ -258,7 +258,7 @@ fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
     [Some(share), prompt, late].into_iter().flatten().collect()
 }
 
-impl OfRun {
+impl RunMetric {
     /// Mean of the values that waited for no timer; `None` without such.
     fn prompt_mean(&self) -> Option<f64> {
         let (late, late_mean) = self.late?;
@@ -267,8 +267,7 @@ impl OfRun {
     }
 }
 
-/// What percentages are of at least, lest 5 % of next to nothing be asked for: one event or packet per run, a
-/// tenth of marks.
+/// Minimum base of percentages, so that tiny figures need no 5 %: one event or packet per run, a tenth of marks.
 fn least_scale(figure: &Figure) -> f64 {
     match (Metric::by_name(&figure.metric), figure.unit.as_str()) {
         (Some(Metric::Jain | Metric::Utilisation), _) | (_, "s" | "bps") => 0.0,
@@ -283,7 +282,7 @@ fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option
     let half_width = difference_half_width(x, y);
     let scale = x.mean.abs().max(least_scale(figure));
     let (verdict, note) = match half_width {
-        _ if a == b => (Verdict::Ok, "the same in every run"),
+        _ if a == b => (Verdict::Ok, "no spread over runs"),
         None => (Verdict::Undecided, "too few runs"),
         _ => (Verdict::of(y.mean - x.mean, half_width, scale, within), ""),
     };
@@ -318,7 +317,7 @@ fn late_share(a: &Figure, b: &Figure, within: f64) -> Line {
     let (x, y) = (share(a), share(b));
     let (low, high) = newcombe(&x, &y);
     let (verdict, note) = match x == y {
-        true => (Verdict::Ok, "the same in every run"),
+        true => (Verdict::Ok, "no spread over runs"),
         false => (Verdict::of_shares(y.value() - x.value(), (low, high), within), ""),
     };
     let mean = |share: &Share| Mean { mean: share.value(), ci95: None, runs: share.runs.len() };
@@ -341,7 +340,7 @@ mod tests {
     use super::*;
 
     fn figure(metric: &str, unit: &str, runs: &[(f64, f64, f64, Option<f64>)]) -> Figure {
-        let of_run = |&(values, mean, late, late_mean): &(f64, f64, f64, Option<f64>)| OfRun {
+        let of_run = |&(values, mean, late, late_mean): &(f64, f64, f64, Option<f64>)| RunMetric {
             values,
             mean,
             late: Some((late, late_mean)),
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(verdict(&near(100.0), &near(106.0), 0.1), Verdict::Ok);
         let wide = |mean: f64| [0.5 * mean, mean, 1.5 * mean];
         assert_eq!(verdict(&wide(100.0), &wide(110.0), 0.05), Verdict::Undecided);
-        assert_eq!(verdict(&wide(100.0), &wide(100.0), 0.05), Verdict::Ok, "the same in every run");
+        assert_eq!(verdict(&wide(100.0), &wide(100.0), 0.05), Verdict::Ok, "no spread over runs");
         assert_eq!(verdict(&[100.0], &[101.0], 0.05), Verdict::Undecided, "too few runs");
         assert_eq!(verdict(&[100.0; 3], &[107.0; 3], 0.05), Verdict::Differs, "nothing random");
     }

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
 
-/// What runs and figures of a directory may take. Of an experiment as large as can be it is some 50 figures of each run.
+/// Memory limit for runs and figures of a directory, bytes. The largest experiment has some 50 figures per run.
 const MOST_BYTES: usize = 256 << 20;
 
 /// A results directory.
@@ -50,7 +50,7 @@ pub(super) struct Row {
     pub(super) runs: usize,
     /// Those of them that the host limited.
     pub(super) limited: usize,
-    /// What valid runs measured, in the order of the file.
+    /// Figures of valid runs, in the order of the file.
     pub(super) figures: Vec<Figure>,
     /// The same of runs that the host limited.
     pub(super) of_host: Vec<Figure>,
@@ -62,7 +62,7 @@ impl Row {
         self.runs > 0 && self.limited == self.runs
     }
 
-    /// What it is compared by: valid runs; where there are none and it is forced, those that the host limited.
+    /// Figures to compare: those of valid runs; without any, and with `force`, of host-limited runs.
     pub(super) fn compared(&self, force: bool) -> &[Figure] {
         if force && self.is_of_host() { &self.of_host } else { &self.figures }
     }
@@ -75,7 +75,7 @@ pub(super) struct Figure {
     pub(super) metric: String,
     pub(super) unit: String,
     /// One for each run that has it.
-    pub(super) runs: Vec<OfRun>,
+    pub(super) runs: Vec<RunMetric>,
 }
 
 impl Figure {
@@ -85,9 +85,9 @@ impl Figure {
     }
 }
 
-/// What one run has of a metric.
+/// A metric of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct OfRun {
+pub(super) struct RunMetric {
     pub(super) values: f64,
     pub(super) mean: f64,
     /// Values that waited for a retransmission timer, and their mean; `None`: of no time of a transfer.
@@ -102,7 +102,7 @@ impl Side {
     pub fn read(dir: &Path) -> Result<Side, Error> {
         let manifest = Manifest::read(dir)?;
         if manifest.resolved.is_empty() {
-            let why = "has no \"resolved\": it is not of a results directory of knee run";
+            let why = "has no \"resolved\": give a results directory of knee run";
             return Err(knee_results::Error::input(&dir.join(Manifest::FILE), 0, why).into());
         }
         let mut whole = flat(&manifest.vary, "vary.");
@@ -222,8 +222,9 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
         bytes += cells.text(run).len() + size_of::<(String, usize, bool)>();
         row_of.insert(cells.text(run).to_owned(), (at, is_limited));
         if row_of.len() > MAX_RUNS {
-            let why =
-                format!("has more than {MAX_RUNS} runs, as no experiment has: it was changed");
+            let why = format!(
+                "has more than {MAX_RUNS} runs, so it was changed: run the experiment again"
+            );
             return Err(runs.wrong(&why).into());
         }
         if bytes > most_bytes {
@@ -255,12 +256,12 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
             figures.push(Figure { subject, metric, unit, runs: Vec::new() });
             figures.len() - 1
         });
-        let of_run = OfRun {
+        let of_run = RunMetric {
             values: cells.number(values)?.unwrap_or(0.0),
             mean: cells.number(mean)?.unwrap_or(0.0),
             late: cells.number(late)?.zip(Some(cells.number(late_mean)?)),
         };
-        bytes += size_of::<OfRun>();
+        bytes += size_of::<RunMetric>();
         figures[at].runs.push(of_run);
         if bytes > most_bytes {
             return Err(too_much(&measures, most_bytes));
@@ -272,7 +273,8 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
 /// An error about the row that was read last.
 fn too_much(table: &Table, most_bytes: usize) -> Error {
     let why = format!(
-        "takes more than {} MiB of memory, with the rows before it: compare experiments of fewer repeats, cases or varied values",
+        "takes more than {} MiB of memory, with the rows before it: use fewer repeats, cases or \
+            varied values",
         most_bytes >> 20
     );
     table.wrong(&why).into()
@@ -297,7 +299,7 @@ mod tests {
             read_rows(dir, &[], 1 << 20).map_err(|why| why.to_string())
         };
         assert_eq!(write(2, 3, "x").unwrap()[0].figures[0].runs.len(), 3);
-        let says = "takes more than 1 MiB of memory, with the rows before it: compare";
+        let says = "takes more than 1 MiB of memory, with the rows before it: use fewer";
         let long = "x".repeat(60_000);
         let why = write(10, 1, &long).unwrap_err();
         assert!(why.contains("runs.csv:10: ") && why.contains(says), "{why}");

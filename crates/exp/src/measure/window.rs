@@ -93,7 +93,7 @@ pub(super) fn per_second(bytes: u64, time: Duration) -> Option<f64> {
     (time > Duration::ZERO).then(|| bytes as f64 * 8.0 * PS_PER_S as f64 / time.ps() as f64)
 }
 
-/// Of the whole run, from its start.
+/// Duration of the whole run.
 pub(super) fn whole_run(outcome: &Outcome) -> Duration {
     outcome.end.since(Time::ZERO)
 }

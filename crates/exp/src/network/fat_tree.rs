@@ -10,15 +10,15 @@ use super::{CableKeys, Cables, End, Hosts, MAX_HOSTS, port_to_host, ports_to_hos
 keys! {
     /// Hosts `h0.0.0`.. (pod, edge, host) below `edge0.0`.., `aggregation0.0`.. and `core0`...
     pub(super) static KEYS: FatTreeKeys = "fat-tree" {
-        /// Ports of every switch, an even number: k^3 / 4 hosts.
+        /// Ports per switch, even: k^3 / 4 hosts.
         k: Key<u64> = or(4).within(2, LARGEST_K),
-        /// The cable from each host to its switch.
+        /// Host to switch.
         up: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable from the switch to each host.
+        /// Switch to host.
         down: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable between edge and aggregation, either way.
+        /// Edge and aggregation, both ways.
         edge: Below = table(&CableKeys::TABLE).needed(),
-        /// The cable between aggregation and core, either way.
+        /// Aggregation and core, both ways.
         core: Below = table(&CableKeys::TABLE).needed(),
     }
 }
@@ -34,7 +34,9 @@ pub(super) fn read(
 ) -> Result<(Network, Vec<usize>), Error> {
     let k = reader.read(&KEYS.k)?;
     if k % 2 == 1 {
-        return Err(reader.error(&KEYS.k, "must be even: half of each switch's ports lead up"));
+        return Err(
+            reader.error(&KEYS.k, "must be even, because half of each switch's ports lead up")
+        );
     }
     debug_assert!(k * k * k / 4 <= MAX_HOSTS);
     let (host_down, if_used) = port_to_host(reader, cables, &KEYS.down)?;

@@ -13,44 +13,44 @@ use crate::names::expand_all;
 keys! {
     /// Any network, node by node and link by link.
     pub(super) static KEYS: GraphKeys = "graph" {
-        /// Its hosts and switches.
+        /// Hosts and switches.
         node: Below = list(&NodeKeys::TABLE).needed(),
-        /// What joins them.
+        /// Links between nodes.
         link: Below = list(&LINK_TABLE),
     }
 }
 
 keys! {
-    /// A node of a graph, or several alike.
+    /// A node of a graph, or several equal ones.
     static NODE: NodeKeys = "node" {
-        /// What it is called.
+        /// Name.
         name: Key<Name> = needed("s"),
-        /// What it is.
+        /// Host or switch.
         kind: Choice<NodeKind> = of(&[("host", NodeKind::Host), ("switch", NodeKind::Switch)]).needed("host"),
-        /// So many of them, `NAME1` and so on.
-        count: Key<u64> = within(1, MAX_HOSTS).usually("one, `NAME` itself"),
+        /// This many: `NAME1`, `NAME2`, ...
+        count: Key<u64> = within(1, MAX_HOSTS).usually("one node, `NAME`"),
     }
 }
 
 keys! {
-    /// Which nodes a link joins.
+    /// Ends of a link.
     static LINK: LinkKeys = "ends" {
-        /// Nodes, or ranges or lists of them.
+        /// Nodes, or ranges.
         from: Key<List<Text>> = needed("s1..s10"),
         /// Nodes: one, all from one, or as many as `from`.
         to: Key<List<Text>> = needed("s1..s10"),
-        /// Whether each of `from` is joined to each of `to`.
+        /// Link each of `from` to each of `to`.
         mesh: Key<bool> = or(false),
-        /// Whether there is no link back.
+        /// No link back.
         oneway: Key<bool> = or(false),
-        /// The cable back.
-        back: Below = table(&CableKeys::TABLE).usually("the same as forth"),
+        /// The link back.
+        back: Below = table(&CableKeys::TABLE).usually("as forward"),
     }
 }
 
 static LINK_TABLE: Table = Table {
     name: "link",
-    says: "Links of a graph: a cable, and which nodes it joins.",
+    says: "A link of a graph, between these nodes.",
     shape: || Shape::Keys(entries(&[&LINK, &CABLE])),
 };
 
@@ -85,7 +85,7 @@ pub(super) fn read(
 struct Graph {
     network: Network,
     ids: HashMap<String, NodeId>,
-    /// Which nodes a link joins, so that none is joined twice.
+    /// Linked pairs, to refuse duplicates.
     joined: HashSet<(NodeId, NodeId)>,
     recorded_if_used: Vec<usize>,
 }
@@ -103,7 +103,7 @@ impl Graph {
         if (self.network.nodes.len() + names.len()) as u64 > MAX_HOSTS {
             let has_count = reader.has(&NODE.count);
             let key = if has_count { NODE.count.as_ref() } else { NODE.name.as_ref() };
-            return Err(reader.error(key, format!("must leave at most {MAX_HOSTS} nodes in all")));
+            return Err(reader.error(key, format!("must give at most {MAX_HOSTS} nodes in all")));
         }
         for name in names {
             let id = match kind {
@@ -111,9 +111,7 @@ impl Graph {
                 NodeKind::Switch => self.network.switch(&name),
             };
             if self.ids.insert(name.clone(), id).is_some() {
-                return Err(
-                    reader.error(&NODE.name, format!("names {name}, which is there already"))
-                );
+                return Err(reader.error(&NODE.name, format!("gives {name} twice")));
             }
         }
         Ok(())
@@ -127,7 +125,7 @@ impl Graph {
         let is_oneway = reader.read(&LINK.oneway)?;
         let back = reader.child(&LINK.back)?;
         if is_oneway && back.is_some() {
-            return Err(reader.error(&LINK.back, "has no meaning beside oneway = true"));
+            return Err(reader.error(&LINK.back, "conflicts with oneway = true: leave one out"));
         }
         // Without a `back` of its own the way back has the same queue, so a switch there needs one too.
         let both_alike = !is_oneway && back.is_none();
@@ -157,11 +155,11 @@ impl Graph {
         says: bool,
     ) -> Result<(), Error> {
         if !self.joined.insert((a, b)) {
-            let message = format!("joins {} to {} a second time", self.name(a), self.name(b));
+            let message = format!("links {} to {} twice", self.name(a), self.name(b));
             return Err(reader.error(&LINK.to, message));
         }
         if self.network.links.len() as u64 >= 2 * MAX_FABRIC_CABLES {
-            let message = format!("must leave at most {} links in all", 2 * MAX_FABRIC_CABLES);
+            let message = format!("must give at most {} links in all", 2 * MAX_FABRIC_CABLES);
             return Err(reader.error(&LINK.to, message));
         }
         let is_port_to_host = self.is_host(b) && !self.is_host(a) && cable.rate.is_some();
@@ -185,7 +183,7 @@ impl Graph {
             let id = self.ids.get(&name).ok_or_else(|| {
                 let shown: String = name.chars().take(40).collect();
                 let message =
-                    format!("must name nodes of this network, and there is no \"{shown}\"");
+                    format!("must name nodes of this network: \"{shown}\" does not exist");
                 reader.error(key, message)
             })?;
             ids.push(*id);
@@ -204,7 +202,7 @@ impl Graph {
         let most =
             if is_mesh { from.len().saturating_mul(to.len()) } else { from.len().max(to.len()) };
         if most as u64 > MAX_FABRIC_CABLES {
-            let message = format!("must leave at most {MAX_FABRIC_CABLES} cables, not {most}");
+            let message = format!("must give at most {MAX_FABRIC_CABLES} links, not {most}");
             return Err(reader.error(&LINK.to, message));
         }
         let pairs: Vec<_> = if is_mesh || from.len() == 1 || to.len() == 1 {
@@ -213,7 +211,8 @@ impl Graph {
             from.iter().copied().zip(to.iter().copied()).collect()
         } else {
             let message = format!(
-                "must name one node, or as many as \"from\" does ({}), not {}; mesh = true joins each to each",
+                "must name one node, or as many as \"from\" ({}), not {}; mesh = true links each \
+                    to each",
                 from.len(),
                 to.len()
             );
@@ -221,7 +220,7 @@ impl Graph {
         };
         match pairs.iter().find(|(a, b)| a == b) {
             Some((node, _)) => {
-                Err(reader.error(&LINK.to, format!("joins {} to itself", self.name(*node))))
+                Err(reader.error(&LINK.to, format!("links {} to itself", self.name(*node))))
             }
             None => Ok(pairs),
         }
@@ -255,10 +254,11 @@ pub(super) fn check_ways(
             continue;
         };
         let name = |node: NodeId| &network.nodes[node as usize].name;
-        let words = format!("there is no way from {} to {}", name(from), name(to));
+        let words = format!("there is no path from {} to {}", name(from), name(to));
         return Err(match host_between(network, from, to) {
             Some(host) => format!(
-                "{words} but through the host {}, and hosts do not forward: make it kind = \"switch\", or add links",
+                "{words} except through the host {}, which does not forward: make it kind = \
+                    \"switch\", or add links",
                 name(host)
             ),
             None => format!("{words}: add links"),

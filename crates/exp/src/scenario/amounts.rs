@@ -20,7 +20,7 @@ use crate::traffic::TrafficSpec;
 /// Cells of a row of text with their commas: a time to the nanosecond, and a number.
 const TIME_TEXT: u64 = 14;
 const NUMBER_TEXT: u64 = 8;
-/// What the allocator adds to a small piece of memory.
+/// Overhead of the allocator per small allocation, bytes.
 const PIECE: u64 = 16;
 /// Two established sockets and what the simulator has beside them (held below this by its test of memory).
 const FLOW: u64 = 4096;
@@ -33,7 +33,7 @@ const SEGMENT: u64 = 96;
 const HELD: u64 = 6;
 /// So many queues of ACKs may stand on a way.
 const HOPS: u64 = 8;
-/// What one metric of a subject takes without values, with its pair in the list.
+/// Memory of a metric without values, bytes.
 const METRIC: u64 = 128;
 /// Metrics of a subject, and those of them that may have many values.
 const METRICS: u64 = 30;
@@ -46,10 +46,10 @@ const HISTOGRAM: u64 = 256 << 10;
 /// So many pairs of hosts are looked at for the time that exchanges take; the others are bounded by their links alone.
 const MOST_PAIRS: usize = 200;
 
-/// What counts for the memory of runs beside a scenario.
+/// Options that decide the memory of runs, besides the scenario.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    /// What a run may take.
+pub(crate) struct MemoryInputs {
+    /// Memory limit of a run, bytes.
     pub(crate) most_bytes: u64,
     /// Text that names the run in rows of results.
     pub(crate) label_bytes: u64,
@@ -57,12 +57,12 @@ pub(crate) struct Asked {
     pub(crate) repeat: u32,
 }
 
-/// What one key asks for.
+/// Memory that one key needs.
 struct Part<'a> {
     table: Reader<'a>,
     key: &'static str,
     things: u64,
-    /// What they are, and how there are less of them.
+    /// Description, and advice to reduce it.
     of: (&'static str, &'static str),
     bytes: u64,
 }
@@ -74,7 +74,11 @@ impl Part<'_> {
 }
 
 /// Estimates it, and refuses more than may be.
-pub(super) fn check(scenario: &Scenario, root: &Reader<'_>, asked: Asked) -> Result<Memory, Error> {
+pub(super) fn check(
+    scenario: &Scenario,
+    root: &Reader<'_>,
+    asked: MemoryInputs,
+) -> Result<Memory, Error> {
     let amounts = Amounts::new(scenario, root, asked);
     let mut parts = amounts.series()?;
     parts.extend(amounts.traffic()?);
@@ -95,8 +99,8 @@ pub(super) fn check(scenario: &Scenario, root: &Reader<'_>, asked: Asked) -> Res
     let (all, of_most, allowed) =
         (shown(memory.bytes()), shown(most.bytes), shown(asked.most_bytes));
     let message = format!(
-        "gives {words}, up to {of_most} of the {all} of memory that a run would take, and {allowed} is \
-         allowed: {}, or allow more with knee run --memory",
+        "gives {words}, up to {of_most} of the {all} of memory per run, but {allowed} is allowed: \
+         use {}, or allow more with knee run --memory",
         most.of.1
     );
     Err(most.table.error(most.key, message))
@@ -105,7 +109,7 @@ pub(super) fn check(scenario: &Scenario, root: &Reader<'_>, asked: Asked) -> Res
 struct Amounts<'a> {
     scenario: &'a Scenario,
     root: &'a Reader<'a>,
-    asked: Asked,
+    asked: MemoryInputs,
     network: Cow<'a, Network>,
     flows: u64,
     /// The longest name of a traffic entry.
@@ -115,7 +119,7 @@ struct Amounts<'a> {
 }
 
 impl<'a> Amounts<'a> {
-    fn new(scenario: &'a Scenario, root: &'a Reader<'a>, asked: Asked) -> Amounts<'a> {
+    fn new(scenario: &'a Scenario, root: &'a Reader<'a>, asked: MemoryInputs) -> Amounts<'a> {
         let flows = scenario.traffic.iter().map(TrafficSpec::flows);
         let names = scenario.traffic.iter().map(|entry| entry.name.len() as u64);
         let network = scenario.network.sampled(|| scenario.destinations());
@@ -283,15 +287,15 @@ impl<'a> Amounts<'a> {
             table: self.root.need_child("network")?,
             key: "topology",
             things: links.len() as u64,
-            of: ("links with their queues", "fewer of them, or fewer flows of fq-codel"),
+            of: ("links and their queues", "fewer of them, or fewer flows of fq-codel"),
             bytes: empty.saturating_add(links.len() as u64 * (size_of::<Link>() + 1024) as u64),
         };
-        let UnderWay { packets, segments, acks } = self.under_way();
+        let MaxInFlight { packets, segments, acks } = self.max_in_flight();
         let packets = Part {
             table: self.root.child_or_empty("hosts")?,
             key: "rcvbuf_max",
             things: segments.saturating_add(acks),
-            of: ("packets under way", "smaller windows, or limits of queues"),
+            of: ("packets in flight", "smaller windows, or limits of queues"),
             bytes: packets
                 .saturating_add(acks)
                 .saturating_mul(PACKET)
@@ -300,11 +304,12 @@ impl<'a> Amounts<'a> {
         Ok(vec![lists, packets])
     }
 
-    /// What may be under way at once: what windows allow, no more than queues and links hold, no more than senders send.
-    fn under_way(&self) -> UnderWay {
+    /// Largest number of packets in flight: the windows, but at most the capacity of queues and links, and at most the senders'
+    /// data.
+    fn max_in_flight(&self) -> MaxInFlight {
         let hosts = || self.network.nodes.iter().filter_map(|node| node.host.as_ref());
         let Some(mtu) = hosts().map(|host| host.mtu_bytes).min() else {
-            return UnderWay::default();
+            return MaxInFlight::default();
         };
         let window = hosts().map(|host| host.rcvbuf_max_bytes.max(host.rcvbuf_initial_bytes)).max();
         let window = u64::from(window.unwrap_or(0));
@@ -340,7 +345,7 @@ impl<'a> Amounts<'a> {
         });
         let of_links = of_links.fold(0, u64::saturating_add);
         let sent = of_windows.min(of_time);
-        UnderWay {
+        MaxInFlight {
             packets: sent.min(of_links),
             segments: sent.min(of_links.saturating_mul(HELD)),
             acks: sent.min(self.acks(mtu)),
@@ -372,7 +377,7 @@ impl<'a> Amounts<'a> {
         room.min(arriving.fold(0, u64::saturating_add))
     }
 
-    /// What the runs of a row add up to: of each metric a mean of each run, and all values.
+    /// Memory of a row's runs: per metric, a mean per run and all values.
     fn kept(&self) -> Result<Part<'a>, Error> {
         let sampling = &self.scenario.sampling;
         let series = [sampling.flows, sampling.queues].into_iter().flatten();
@@ -411,7 +416,7 @@ impl<'a> Amounts<'a> {
             table: self.root.need_child("run")?,
             key: "repeat",
             things: runs,
-            of: ("runs whose values are kept", "fewer runs"),
+            of: ("values of runs", "fewer runs"),
             bytes: each,
         })
     }
@@ -419,7 +424,7 @@ impl<'a> Amounts<'a> {
 
 /// Packets in queues and on links, segments that senders keep until they are acknowledged, and ACKs that wait in queues beside data.
 #[derive(Default)]
-struct UnderWay {
+struct MaxInFlight {
     packets: u64,
     segments: u64,
     acks: u64,

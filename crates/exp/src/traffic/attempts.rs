@@ -10,11 +10,11 @@ use crate::random::Random;
 keys! {
     /// Connections at random times that nothing is sent on.
     pub(super) static KEYS: AttemptKeys = "attempts" {
-        /// How many.
+        /// Number of attempts.
         count: Key<u64> = needed("20").within(1, super::MAX_FLOWS),
-        /// They begin from `start` to this.
+        /// Last start time.
         until: Key<Duration> = needed("1 s"),
-        /// One that is not established within this has failed.
+        /// Later establishment counts as failure.
         deadline: Key<Duration> = needed("900 ms").above("0 s"),
     }
 }

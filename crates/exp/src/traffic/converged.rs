@@ -8,13 +8,13 @@ use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
 
 keys! {
-    /// When transfers without end count as sharing fairly.
+    /// Criterion for fair sharing of endless transfers.
     pub(super) static KEYS: ConvergedKeys = "converged" {
-        /// How near to the fair share the goodput of each must be.
+        /// Largest distance of each goodput from the fair share.
         within: Key<Share> = needed("20 %"),
-        /// Goodput is averaged over this.
+        /// Averaging time of goodput.
         over: Key<Duration> = needed("100 ms").above("0 s"),
-        /// And must remain near for this.
+        /// Time to stay within.
         hold: Key<Duration> = usually("`over`"),
     }
 }
@@ -22,7 +22,7 @@ keys! {
 /// How near to its fair share each transfer must be, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Converged {
-    /// Of the fair share, 0 to 1.
+    /// Tolerance, as a share of the fair share, 0 to 1.
     within: f64,
     /// Goodput is averaged over this.
     pub(crate) over: Duration,

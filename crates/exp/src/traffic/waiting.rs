@@ -18,15 +18,15 @@ const REQUEST_BYTES: u64 = 100;
 keys! {
     /// Transfers from each to each.
     pub(super) static SHUFFLE: ShuffleKeys = "shuffle" {
-        /// Bytes of each transfer; of a list, flow by flow.
+        /// Transfer size, or one per flow.
         size: Key<List<Size>> = needed("10 kB"),
-        /// How often, on new connections; each begins when the one before is done.
+        /// Rounds, one after another, on new connections.
         rounds: Key<u64> = or(1).within(1, MAX_FLOWS),
-        /// Transfers of a host at a time.
+        /// Parallel transfers per host.
         parallel: Key<u32> = or(4).within(1, MAX_FLOWS),
-        /// Whose transfers are counted.
+        /// Count parallel transfers per sender or receiver.
         per: Choice<Per> = of(&[("sender", Per::Sender), ("receiver", Per::Receiver)]).or("receiver"),
-        /// Which transfer of a host comes first: to the host after itself, or any.
+        /// First transfer: to the next host, or random.
         order: Choice<Turn> = of(&[("rotated", Turn::Rotated), ("random", Turn::Random)]).or("rotated"),
     }
 }
@@ -34,18 +34,18 @@ keys! {
 keys! {
     /// Requests to all of `to` at once, the next when all have answered.
     pub(super) static QUERY: QueryKeys = "query" {
-        /// Bytes of a request.
+        /// Request size.
         request: Key<Size> = or(Size(REQUEST_BYTES)),
-        /// Bytes of each answer.
-        response: Key<Size> = usually("`total` says it"),
-        /// Bytes of all answers together.
-        total: Key<Size> = usually("`response` says it"),
-        /// How often.
+        /// Size of each response.
+        response: Key<Size> = usually("from `total`"),
+        /// Size of all responses together.
+        total: Key<Size> = usually("from `response`"),
+        /// Number of queries.
         count: Key<u64> = within(1, 1_000_000_000).usually("without end"),
     }
 }
 
-/// Which flows of an entry wait for which others.
+/// Dependencies between the flows of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
     /// Incast: a round begins when the one before is done.
@@ -63,7 +63,7 @@ pub(crate) enum Per {
     Receiver,
 }
 
-/// Which of a host's transfers comes first.
+/// Order of a host's transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Each host begins with the one after itself in the list.
@@ -82,7 +82,7 @@ pub(crate) fn read(
     let flows = (pairs.len() as u64).saturating_mul(connections.rounds);
     if flows > MAX_FLOWS {
         let key = if reader.has(&SHUFFLE.rounds) { SHUFFLE.rounds.as_ref() } else { "to" };
-        let message = format!("gives {flows} flows, and at most {MAX_FLOWS} are allowed");
+        let message = format!("gives {flows} flows, but at most {MAX_FLOWS} are allowed");
         return Err(reader.error(key, message));
     }
     let waiting = if kind == Kind::Shuffle {
@@ -102,7 +102,7 @@ pub(crate) fn read(
     Ok(Connections { traffic, waiting: Some(waiting), ..connections })
 }
 
-/// What each connection of each client carries.
+/// Reads the queries of each client's connections.
 fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Arc<[Traffic]>, Error> {
     let request = reader.read(&QUERY.request)?.0;
     let response = reader.get(&QUERY.response)?;
@@ -113,9 +113,11 @@ fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Arc<[
         (None, Some(Size(total))) if total >= servers => Ok(total / servers),
         (None, Some(_)) => Err(reader.error(
             &QUERY.total,
-            format!("must be at least a byte from each of the {servers} servers"),
+            format!("must be at least one byte from each of the {servers} servers"),
         )),
-        (Some(_), Some(_)) => Err(reader.error(&QUERY.total, "has no meaning beside \"response\"")),
+        (Some(_), Some(_)) => {
+            Err(reader.error(&QUERY.total, "conflicts with \"response\": leave one out"))
+        }
         (None, None) => Err(reader.error(
             &QUERY.response,
             "missing, as in response = \"20 kB\" of each server, or total = \"1 MB\"",
@@ -189,7 +191,7 @@ impl Waiting {
     }
 }
 
-/// What an entry's flows are in a run.
+/// Flows of an entry in a run.
 pub(crate) struct Entry {
     /// The number of its first flow.
     pub(crate) first: usize,

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use knee_exp::results::Results;
 use knee_exp::runner::sweep;
 use knee_exp::runs::Options;
-use knee_exp::swept::Swept;
+use knee_exp::sweep_result::SweepResult;
 use knee_exp::{Error, Experiment, Overrides};
 use knee_run::outcome::Outcome;
-use knee_run::{Ask, BackEnd, Capabilities, Ran, Run};
+use knee_run::{BackEnd, Capabilities, Run, RunOptions, RunResult};
 use knee_sim::Simulator;
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ pub(crate) fn run_into(
     scratch: &Scratch,
     experiment: &Arc<Experiment>,
     options: &Options,
-) -> Result<Swept, Error> {
+) -> Result<SweepResult, Error> {
     let mut results = Results::numbered(scratch.path(), &experiment.name)?;
     let swept = sweep(experiment, options, &mut results, &mut |_| {})?;
     results.finish(experiment, &swept)?;
@@ -67,8 +67,8 @@ impl BackEnd for Fake {
         Capabilities { is_model: true, ..Capabilities::default() }
     }
 
-    fn run(&self, run: &Run, _ask: &Ask<'_>) -> Result<Ran, knee_run::Error> {
-        (self.0)(run).map(Ran::from)
+    fn run(&self, run: &Run, _ask: &RunOptions<'_>) -> Result<RunResult, knee_run::Error> {
+        (self.0)(run).map(RunResult::from)
     }
 }
 

@@ -47,9 +47,9 @@ const MOST_OPTIONS: usize = 100;
 const KEY_CHECKING: &str = "yes";
 
 keys! {
-    /// Machines that carry out an experiment: docs/hosts.md.
+    /// Machines of an experiment: docs/hosts.md.
     static TOP: TopKeys = "hosts-file" {
-        /// One table per machine.
+        /// The machines.
         host: Below = list(&MachineKeys::TABLE).needed(),
     }
 }
@@ -57,21 +57,21 @@ keys! {
 keys! {
     /// One machine: how to reach it, and its hosts of the experiment.
     static MACHINE: MachineKeys = "machine" {
-        /// Name in messages and results, unique: letters, digits, `-` and `_`.
+        /// Unique name: letters, digits, `-` and `_`.
         name: Key<Text> = needed("left"),
-        /// `user@address`, or a name of your ssh configuration; it must let you in without a question.
+        /// `user@address`, or a name of your ssh configuration. It must need no password.
         ssh: Key<Text> = needed("root@192.0.2.1"),
-        /// IP address in the measured network; one family for all machines.
+        /// IP address in the measured network; one family for all.
         address: Key<Text> = needed("198.51.100.1"),
-        /// Network device with that address.
+        /// Network device of the address.
         device: Key<Text> = needed("eth1"),
-        /// Hosts of the experiment that this machine is: names, or ranges as `s1..s8`.
+        /// Hosts of the experiment on this machine: names, or ranges as `s1..s8`.
         roles: Key<List<Text>> = needed("[\"s1\"]"),
-        /// Absolute path of the program on that machine.
+        /// Absolute path of knee there.
         knee: Key<Text> = usually("the program that measures is copied"),
-        /// A program here, relative to this file, to be copied there instead.
+        /// Program to copy there, relative to this file.
         copy: Key<Text> = usually("the program that measures"),
-        /// Options of ssh, each as `Name=value`.
+        /// Options of ssh, as `Name=value`.
         options: Special = takes(options_taken).usually("none"),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_bpf::Embedded;
 use knee_linux::algorithms::kernels_own;
-use knee_linux::applications::{self, At};
+use knee_linux::applications::{self, HostAddress};
 use knee_run::Run;
 use knee_run::spec::{Cc, HostConfig, NodeId};
 
@@ -106,7 +106,7 @@ impl<'a> Roles<'a> {
         let at = |node| {
             let of_node = *self.of_nodes.get(&node)?;
             let address = self.machines.machines[of_node].address;
-            Some(At { number: (of_node == machine).then_some(0), address })
+            Some(HostAddress { number: (of_node == machine).then_some(0), address })
         };
         let algorithm = |flow, listens| self.name_on(machine, flow, listens);
         let mut plan = applications::plan(self.run, &at, &algorithm)?;

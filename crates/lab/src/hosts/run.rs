@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use knee_linux::applications;
-use knee_run::{Ask, BackEnd, Capabilities, Ran, Run, validate};
+use knee_run::{BackEnd, Capabilities, Run, RunOptions, RunResult, validate};
 use serde_json::{Map, Value, json};
 
 use super::Machines;
@@ -68,7 +68,7 @@ impl OnMachines {
         fleet: Option<Fleet>,
         run: &Run,
         stop: Stop<'_>,
-    ) -> Result<(Ran, Fleet), Error> {
+    ) -> Result<(RunResult, Fleet), Error> {
         validate(run)?;
         let roles = Roles::new(run, &self.machines)?;
         let mut fleet = match fleet {
@@ -117,7 +117,7 @@ impl BackEnd for OnMachines {
     }
 
     /// When one fails all machines are left, and no other takes place.
-    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+    fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
         let mut state = lock(&self.fleet);
         let stop = || ask.stop.load(Ordering::Relaxed) || self.is_left.load(Ordering::Relaxed);
@@ -156,7 +156,7 @@ fn carry_out(
     roles: &Roles<'_>,
     fleet: &mut Fleet,
     stop: Stop<'_>,
-) -> Result<Ran, Error> {
+) -> Result<RunResult, Error> {
     let count = machines.machines.len();
     let preparations = (0..count).map(|machine| roles.preparation(machine));
     fleet.prepare(preparations.collect::<Result<_, _>>()?, stop)?;
@@ -178,7 +178,7 @@ fn carry_out(
         FleetMeasurements { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };
     let validity = judge(run, machines, roles, &seen);
     let outcome = applications::outcome(run, &|name| roles.own_name(name), &report, None);
-    Ok(Ran { outcome, validity: Some(validity) })
+    Ok(RunResult { outcome, validity: Some(validity) })
 }
 
 /// Waits for the reports, and stops all machines when all transfers have completed.

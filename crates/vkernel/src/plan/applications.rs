@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use knee_linux::algorithms::{Kernel, base_rtt, check_ports};
-use knee_linux::applications::{self, At};
+use knee_linux::applications::{self, HostAddress};
 use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
 use knee_run::addresses::connecting_port;
@@ -35,7 +35,7 @@ pub(super) fn add(
     let at = |node: NodeId| {
         let namespace = namespaces[node as usize];
         let address = host_address(namespace as usize).into();
-        Some(At { number: Some(namespace), address })
+        Some(HostAddress { number: Some(namespace), address })
     };
     let algorithm = |flow, listens| chosen.name(flow, listens).to_owned();
     let mut traffic = applications::plan(run, &at, &algorithm)?;

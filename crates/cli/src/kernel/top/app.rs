@@ -6,9 +6,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::rows::{Column, Row};
 
-/// What a key asks of the loop around.
+/// Reaction of the event loop to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Reaction {
     Nothing,
     /// A new reading, now.
     Read,
@@ -105,12 +105,12 @@ impl App {
         self.first = to.min(self.shown().len().saturating_sub(self.room.max(1)));
     }
 
-    pub(super) fn key(&mut self, key: KeyEvent) -> Asked {
+    pub(super) fn key(&mut self, key: KeyEvent) -> Reaction {
         if key.kind == KeyEventKind::Release {
-            return Asked::Nothing;
+            return Reaction::Nothing;
         }
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-            return Asked::Quit;
+            return Reaction::Quit;
         }
         if self.is_typing {
             match key.code {
@@ -126,13 +126,13 @@ impl App {
                 _ => {}
             }
             self.first = 0;
-            return Asked::Nothing;
+            return Reaction::Nothing;
         }
         let page = self.room.max(1);
         match key.code {
-            KeyCode::Char('q') => return Asked::Quit,
+            KeyCode::Char('q') => return Reaction::Quit,
             // Esc goes back by one step: out of the filter, then out of the table.
-            KeyCode::Esc if self.words.is_empty() => return Asked::Quit,
+            KeyCode::Esc if self.words.is_empty() => return Reaction::Quit,
             KeyCode::Esc => self.words.clear(),
             KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('s') | KeyCode::Right => self.sort_by_neighbour(true),
@@ -145,7 +145,7 @@ impl App {
             KeyCode::Char('a') => {
                 self.all = !self.all;
                 self.first = 0;
-                return Asked::Read;
+                return Reaction::Read;
             }
             KeyCode::Up | KeyCode::Char('k') => self.scroll(self.first.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => self.scroll(self.first + 1),
@@ -155,6 +155,6 @@ impl App {
             KeyCode::End => self.scroll(usize::MAX),
             _ => {}
         }
-        Asked::Nothing
+        Reaction::Nothing
     }
 }

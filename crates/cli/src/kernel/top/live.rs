@@ -9,7 +9,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::app::{App, Asked};
+use super::app::{App, Reaction};
 use super::rows::Sampler;
 use super::screen;
 use crate::Failure;
@@ -60,7 +60,7 @@ pub(super) fn run(
             terminal.0.draw(|frame| screen::draw(frame, &mut app)).map_err(broken)?;
             is_stale = false;
         }
-        let mut asked = Asked::Nothing;
+        let mut asked = Reaction::Nothing;
         if wait(&app, interval).map_err(broken)? {
             // A key, or a new size, which the next drawing finds out for itself.
             if let Event::Key(key) = event::read().map_err(broken)? {
@@ -70,9 +70,9 @@ pub(super) fn run(
         }
         let is_due = app.read_at.is_none_or(|at| at.elapsed() >= interval);
         match asked {
-            Asked::Quit => break,
-            Asked::Nothing if app.is_paused || !is_due => {}
-            Asked::Nothing | Asked::Read => {
+            Reaction::Quit => break,
+            Reaction::Nothing if app.is_paused || !is_due => {}
+            Reaction::Nothing | Reaction::Read => {
                 let rows = sampler.sample(netns, app.all)?;
                 app.take(rows, Instant::now());
                 is_stale = true;

@@ -22,16 +22,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print the table once and end.
+    /// Print the table once and exit.
     #[arg(long)]
     once: bool,
-    /// Print JSON: one line per reading, or with --once a single one.
+    /// Print JSON: one line per reading, with --once a single line.
     #[arg(long)]
     json: bool,
-    /// Connections of all algorithms, not of knee's alone.
+    /// Show connections of all algorithms, not only knee's.
     #[arg(long)]
     all: bool,
-    /// Only those of this algorithm.
+    /// Only connections of this algorithm.
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
     /// Seconds between readings.
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if rows.is_empty() {
         return print(match all {
-            true => "no such connections\n",
+            true => "no matching connections\n",
             false => "no connections of knee's algorithms (--all shows others)\n",
         });
     }

@@ -15,17 +15,17 @@ const CA_STATES: [&str; 5] = ["Open", "Disorder", "CWR", "Recovery", "Loss"];
 
 /// In the place of a value that cannot be.
 const IMPOSSIBLE: &str = "?";
-/// What that means.
+/// Explanation of [`IMPOSSIBLE`].
 pub(super) const IMPOSSIBLE_MEANS: &str =
-    "?: impossible value; this kernel probably skipped calls of the algorithm (docs/kernels.md)";
+    "?: impossible value; this kernel probably skips calls of the algorithm (docs/kernels.md)";
 
 /// A connection at one moment.
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) connection: Connection,
-    /// Its namespace, in words.
+    /// Network namespace, in words.
     pub(super) netns: String,
-    /// What its algorithm holds.
+    /// Internal values of its algorithm.
     pub(super) inside: Vec<Value>,
     /// Packets delivered since the reading before, and of these those acknowledged with ECE.
     pub(super) interval: Option<(u32, u32)>,

@@ -31,7 +31,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
         let what = match (app.total(), app.all) {
             (0, true) => "no connections",
             (0, false) => "no connections of knee's algorithms (a shows all)",
-            _ => "none has these words (Esc shows all)",
+            _ => "no match (Esc shows all)",
         };
         frame.render_widget(Paragraph::new(what), line(2));
     } else {
@@ -53,7 +53,7 @@ fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-/// What is shown, of how much, and how.
+/// Title line: shown and total connections, filter and order.
 fn head(app: &App, shown: usize) -> Line<'static> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut parts = vec![Span::styled("knee top", bold)];

@@ -8,7 +8,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::app::{App, Asked};
+use super::app::{App, Reaction};
 use super::rows::{Column, Row, as_json};
 use super::screen::{draw, fit};
 use super::table;
@@ -192,13 +192,13 @@ fn words_narrow_it_and_esc_goes_back() {
     let lines = screen(&mut app, 100, 6);
     assert_eq!(lines[0], "knee top  1 of 3 connections with \"CUBIC :40003\"  by DELIVERY");
     let esc = KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE);
-    assert_eq!(app.key(esc), Asked::Nothing);
+    assert_eq!(app.key(esc), Reaction::Nothing);
     assert_eq!(app.shown().len(), 3);
     press(&mut app, "/blue 10.0.0.3:");
     app.key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
     assert_eq!(app.shown().len(), 1, "namespace and address");
     app.key(esc);
-    assert_eq!(app.key(esc), Asked::Quit);
+    assert_eq!(app.key(esc), Reaction::Quit);
 }
 
 #[test]
@@ -219,13 +219,13 @@ fn keys_sort_pause_and_quit() {
     assert_eq!((app.sort, peers(&app)), (Column::Peer, vec![1, 2, 3]));
     press(&mut app, "p");
     assert!(screen(&mut app, 100, 6)[0].ends_with("PAUSED"));
-    assert_eq!(app.key(KeyEvent::new(KeyCode::Char('a'), KeyModifiers::NONE)), Asked::Read);
+    assert_eq!(app.key(KeyEvent::new(KeyCode::Char('a'), KeyModifiers::NONE)), Reaction::Read);
     assert!(app.all);
     let quit = [
         KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE),
         KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL),
     ];
-    assert_eq!(quit.map(|key| app.key(key)), [Asked::Quit; 2]);
+    assert_eq!(quit.map(|key| app.key(key)), [Reaction::Quit; 2]);
 }
 
 /// As seen: 1,193,629,732 and 127,304,660 packets, and 0x82205665 elsewhere.
@@ -239,7 +239,7 @@ fn a_window_that_cannot_be_is_marked_and_null() {
         assert_eq!((json["ssthresh_pkts"].as_u64(), json["cwnd_pkts"].as_u64()), (None, Some(42)));
         assert_eq!(json["impossible"], serde_json::json!(["ssthresh_pkts"]));
         let text = table(std::slice::from_ref(&row), false);
-        assert!(text.ends_with("skipped calls of the algorithm (docs/kernels.md)\n"));
+        assert!(text.ends_with("skips calls of the algorithm (docs/kernels.md)\n"));
         let mut app = App::new(false, false);
         app.take(vec![row], Instant::now());
         assert!(screen(&mut app, 200, 10)[9].starts_with("?: impossible value"));

@@ -10,9 +10,9 @@ use crate::stats::Summary;
 /// As many sentences of one kind are kept; the results have all.
 pub const MOST_WARNINGS: usize = 20;
 
-/// What came of a sweep.
+/// Result of a sweep.
 #[derive(Clone, Debug)]
-pub struct Swept {
+pub struct SweepResult {
     /// One per configuration that has finished runs, in order.
     pub tables: Vec<Summaries>,
     /// Runs that finished.
@@ -21,24 +21,24 @@ pub struct Swept {
     pub interrupted: bool,
     /// Runs that code of a file ended, each in a sentence.
     pub failed: Vec<String>,
-    /// What algorithms of files did that none should: of each run with such the first, up to [`MOST_WARNINGS`].
+    /// Faults of algorithms from files: the first of each affected run, up to [`MOST_WARNINGS`].
     pub warnings: Vec<String>,
     /// Runs with such.
     pub runs_warned: usize,
-    /// What it took.
+    /// Time and work.
     pub effort: Effort,
     /// Name of the back end.
     pub back_end: &'static str,
     /// [`Capabilities::is_model`](knee_run::Capabilities::is_model) of it.
     pub is_model: bool,
-    /// What that says of itself.
+    /// Description by the back end.
     pub about: Map<String, Json>,
 }
 
 /// The work of all runs and what it cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effort {
-    /// Of the simulator.
+    /// Work of the simulator.
     pub work: Work,
     /// CPU time of the process during the sweep.
     pub cpu_s: f64,
@@ -55,7 +55,7 @@ pub struct Summaries {
     pub index: usize,
     /// One per traffic entry and recorded queue: of the valid runs, or of all if none is.
     pub subjects: Vec<Subject>,
-    /// What of it a host decided; `None`: no host has a part in it.
+    /// Validity by host load; `None`: no host can limit it.
     pub verdict: Option<Verdict>,
 }
 
@@ -65,7 +65,7 @@ pub struct Verdict {
     /// Runs whose results are those of the host, and not of algorithms and queues.
     pub limited: usize,
     pub runs: usize,
-    /// What limited the first of them.
+    /// Reason of the first limited run.
     pub reason: String,
 }
 
