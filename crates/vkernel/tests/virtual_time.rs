@@ -286,7 +286,7 @@ fn a_file_is_built_within_bounds_and_takes_no_strange_header() {
         let loaded = Cc::new(module::load(&path).expect("it compiles"));
         wanted.flows.iter_mut().for_each(|flow| flow.cc = loaded.clone());
         let ask = AtomicBool::new(false);
-        let outcome = run(&wanted, &kernel, &Options::default(), &Ask::outcome(&ask));
+        let outcome = run(&wanted, &kernel, &Options::default(), &RunOptions::outcome(&ask));
         outcome.err().map(|why| why.to_string())
     };
     assert_eq!(refusal("tcp_fine.c", "#include \"own.h\"\nint knee_own = KNEE_OWN;"), None);
