@@ -10,7 +10,7 @@ mod networks;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::outcome::Work;
-use knee_run::spec::{HostConfig, Network, Run};
+use knee_run::spec::{Network, Run};
 use knee_run::topology::{Cable, Dumbbell, FatTree, LeafSpine};
 use networks::{bulk, cable, cpu_seconds, dumbbell, host, run};
 use std::process::Command;
@@ -160,15 +160,15 @@ fn peak_bytes() -> u64 {
 fn run_of(case: &str) -> Run {
     match case {
         DUMBBELL => dumbbell(20, "dctcp", 400),
-        "one link, 1000 flows" => one_link(1000, 1500),
-        "one link, 5000 flows" => one_link(5000, 1500),
-        "leaf-spine 128 hosts" => neighbours(leaf_spine(4, host()), 32, 20),
-        "leaf-spine 256 hosts" => neighbours(leaf_spine(8, host()), 32, 20),
-        "leaf-spine 1024 hosts" => neighbours(leaf_spine(32, host()), 32, 10),
-        "leaf-spine 4096 hosts" => neighbours(leaf_spine(128, host()), 32, 5),
-        "fat tree 128 hosts" => neighbours(fat_tree(8), 16, 20),
-        "fat tree 1024 hosts" => neighbours(fat_tree(16), 64, 10),
-        "leaf-spine 1024 hosts, incast" => incast(leaf_spine(32, host()), 31, 10),
+        "one link, 1000 flows" => one_link(1000, 500),
+        "one link, 5000 flows" => one_link(5000, 500),
+        "leaf-spine 128 hosts" => neighbours(leaf_spine(4), 32, 5),
+        "leaf-spine 256 hosts" => neighbours(leaf_spine(8), 32, 3),
+        "leaf-spine 1024 hosts" => neighbours(leaf_spine(32), 32, 1),
+        "leaf-spine 4096 hosts" => neighbours(leaf_spine(128), 32, 1),
+        "fat tree 128 hosts" => neighbours(fat_tree(8), 16, 4),
+        "fat tree 1024 hosts" => neighbours(fat_tree(16), 64, 1),
+        "leaf-spine 1024 hosts, incast" => incast(leaf_spine(32), 31, 5),
         _ => panic!("no such case: {case}"),
     }
 }
@@ -197,12 +197,12 @@ fn one_link(flows: u32, ms: u64) -> Run {
 }
 
 /// Leaves of 32 hosts and 32 spines, all of 10 Gbps.
-fn leaf_spine(leaves: u32, host: HostConfig) -> Network {
+fn leaf_spine(leaves: u32) -> Network {
     LeafSpine {
         leaves,
         spines: 32,
         hosts_per_leaf: 32,
-        host,
+        host: host(),
         host_up: cable(10, 1, 65),
         host_down: cable(10, 1, 65),
         fabric: cable(10, 1, 65),

@@ -1,6 +1,6 @@
 //! Speed of the simulator's core and of the queues.
 //!
-//! `cargo bench -p knee-sim` prints data packets per second of processor time. The processor's own
+//! `cargo bench -p knee-sim --bench simulator` prints data packets per second of processor time. The processor's own
 //! time is counted, so that a busy machine disturbs little; quote medians of several runs.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
