@@ -17,7 +17,7 @@ const BUCKET_SHIFT_MAX: u32 = 24;
 /// Number of buckets; a power of two, and a multiple of 64.
 const BUCKETS: usize = 8192;
 const WORDS: usize = BUCKETS / 64;
-const PER_CHUNK: usize = 5;
+const PER_CHUNK: usize = 2;
 const NONE: u32 = u32::MAX;
 
 /// Something that happens to one part of the simulation.
@@ -103,7 +103,7 @@ impl Entry {
     }
 }
 
-/// Entries of one bucket, in no order: two lines of the cache.
+/// Entries of one bucket, in no order: a line of the cache.
 #[repr(align(64))]
 struct Chunk {
     entries: [Entry; PER_CHUNK],
@@ -112,7 +112,7 @@ struct Chunk {
     next: u32,
 }
 
-const _: () = assert!(size_of::<Chunk>() == 128);
+const _: () = assert!(size_of::<Chunk>() == 64);
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Far {
