@@ -16,7 +16,7 @@ RELEASE := $(CARGO) build -q --release -p knee-cli -p knee-fidelity
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel test-modules fidelity fidelity-live bench doc clean \
+.PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel test-modules fidelity fidelity-live bench bench-scale doc clean \
 	dist dist-test needs-dist needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
@@ -78,9 +78,12 @@ fidelity-live: build  ## simulator and kernel in virtual time (knee vkernel buil
 	done
 
 bench: needs-build  ## speed of the simulator, of the queues and of knee pcap; as root, cost of the algorithms in the kernel
-	$(CARGO) bench -p knee-sim
+	$(CARGO) bench -p knee-sim --bench simulator
 	$(CARGO) bench -p knee-pcap
 	! scripts/has-kernel-side || $(CARGO) bench -p knee-bpf
+
+bench-scale: needs-build  ## what a packet costs with many hosts and flows, against the dumbbell of 20 flows; LARGE=1: 4,096 hosts, too
+	$(CARGO) bench -p knee-sim --bench scale -- $(if $(LARGE),--large)
 
 doc: needs-build  ## build the documentation of the crates: target/doc
 	$(CARGO) doc --no-deps $(WORKSPACE)

@@ -584,6 +584,9 @@ impl Instance {
         Place { operation, flow: self.socket, at_ns: sock.tcp_clock_cache }
     }
 
+    /// Apart from the calls of the folder's algorithms, which are in the way of every ACK.
+    #[cold]
+    #[inline(never)]
     fn call_file(
         &mut self,
         sock: &mut TcpSock,

@@ -255,6 +255,12 @@ impl Host {
         std::mem::take(&mut self.rehashes_asked)
     }
 
+    /// Whether another path or a reduction of cwnd is asked for.
+    #[inline]
+    pub fn asks_sender(&self) -> bool {
+        self.rehashes_asked | self.cwr_asked != 0
+    }
+
     /// Whether a reduction of cwnd as for ECN was asked for since the last call of this (`tcp_enter_cwr` of a module).
     #[inline]
     pub fn take_asked_cwr(&mut self) -> bool {

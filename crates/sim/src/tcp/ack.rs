@@ -618,6 +618,7 @@ impl Sock {
     }
 
     /// The algorithm hears of what has left the queue of what is outstanding.
+    #[inline]
     pub(super) fn tell_acked(&mut self, sample: &AckSample, net: &mut Net) {
         if self.cc.algorithm().has_pkts_acked() {
             self.cc.pkts_acked(&mut self.tp, &mut net.cc, sample);

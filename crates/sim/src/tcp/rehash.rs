@@ -32,6 +32,13 @@ impl Sock {
     /// The algorithm may have asked for another path in the call before, or to reduce cwnd.
     #[inline]
     pub(super) fn do_what_was_asked(&mut self, net: &mut Net) {
+        if net.cc.asks_sender() {
+            self.do_it(net);
+        }
+    }
+
+    #[cold]
+    fn do_it(&mut self, net: &mut Net) {
         if net.cc.take_asked_cwr() {
             self.enter_cwr(net);
         }

@@ -1,0 +1,107 @@
+//! Networks and traffic of the benchmarks of the simulator.
+
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold};
+use knee_run::spec::{
+    Cc, Flow, HostConfig, LinuxVersion, Network, NodeId, Run, Sampling, Serialisation, Traffic,
+};
+use knee_run::topology::{Cable, Dumbbell};
+
+const GBPS: u64 = 1_000_000_000;
+
+/// Seconds of processor time of this process so far.
+pub(crate) fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap();
+    stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+pub(crate) fn rate(gbps: u64) -> Rate {
+    Rate::from_bps(gbps * GBPS).unwrap()
+}
+
+pub(crate) fn step_config(k_pkts: u32) -> StepConfig {
+    StepConfig {
+        limit: Limit::Pkts(1000),
+        threshold: Threshold::Pkts(k_pkts),
+        mark_at: MarkAt::AtLeast,
+        when: MarkWhen::Enqueue,
+        not_ect: NotEctAbove::Queue,
+    }
+}
+
+pub(crate) fn cable(gbps: u64, delay_us: u64, k_pkts: u32) -> Cable {
+    Cable {
+        rate: Some(rate(gbps)),
+        serialisation: Serialisation::StoreAndForward,
+        delay: Duration::from_us(delay_us),
+        jitter: Duration::ZERO,
+        loss: 0.0,
+        overhead_bytes: 0,
+        loses_bursts: false,
+        queue: QueueConfig::Step(step_config(k_pkts)),
+        sampled: false,
+    }
+}
+
+/// A receive window that does not grow: else Linux acknowledges each of the first segments, and what
+/// is measured is the start of connections.
+pub(crate) fn host() -> HostConfig {
+    HostConfig {
+        tcp_ecn: 1,
+        rcvbuf_initial_bytes: 512 << 10,
+        rcvbuf_max_bytes: 512 << 10,
+        ..HostConfig::new(LinuxVersion::V6_1)
+    }
+}
+
+pub(crate) fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
+    Flow {
+        group: 0,
+        from,
+        to,
+        cc: Cc::by_name(algorithm).unwrap(),
+        peer_cc: None,
+        start: Time::from_us(index * 7),
+        first_write: None,
+        base_rtt: None,
+        dscp: 0,
+        peer_dscp: 0,
+        max_pacing_rate: None,
+        stop: None,
+        traffic: Traffic::Bulk { bytes: None },
+        read_at_bytes: 65_536,
+        sampled: false,
+    }
+}
+
+pub(crate) fn run(network: Network, flows: Vec<Flow>, ms: u64) -> Run {
+    Run {
+        seed: 1,
+        end: Time::from_ms(ms),
+        until_done: false,
+        network,
+        flows,
+        pings: Vec::new(),
+        sampling: Sampling::default(),
+        order: Default::default(),
+    }
+}
+
+/// Senders and receivers in pairs over one 10 Gbps link, base RTT 100 us.
+pub(crate) fn dumbbell(flows: u32, algorithm: &str, ms: u64) -> Run {
+    let hosts = |side: &str| (0..flows).map(|i| (format!("{side}{i}"), host())).collect();
+    let edge = cable(10, 10, 65);
+    let network = Dumbbell {
+        senders: hosts("s"),
+        receivers: hosts("r"),
+        sender_up: edge.clone(),
+        sender_down: edge.clone(),
+        bottleneck: cable(10, 30, 65),
+        back: cable(10, 30, 65),
+        receiver_down: edge.clone(),
+        receiver_up: edge,
+    }
+    .build();
+    let traffic = (0..flows).map(|i| bulk(u64::from(i), i, flows + i, algorithm)).collect();
+    run(network, traffic, ms)
+}

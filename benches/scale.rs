@@ -1,0 +1,245 @@
+//! What a packet costs as fabrics and flows become many: each case beside the dumbbell of 20 flows.
+//!
+//! `make bench-scale` runs every case in a process of its own, and the dumbbell right before it, so that a busy machine slows both.
+//! The ratio is the processor time of a data packet against the dumbbell's; medians of the rounds. `-- --large` adds
+//! 4,096 hosts, `-- NAME...` takes the cases whose names contain one of these, `-- --rounds N` repeats.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+mod networks;
+
+use knee_queue::time::{Duration, Time};
+use knee_queue::{DropTailConfig, Limit, QueueConfig};
+use knee_run::outcome::Work;
+use knee_run::spec::{Network, Run};
+use knee_run::topology::{Cable, Dumbbell, FatTree, LeafSpine};
+use networks::{bulk, cable, cpu_seconds, dumbbell, host, run};
+use std::process::Command;
+
+const DUMBBELL: &str = "dumbbell 20 flows";
+const CASES: [&str; 9] = [
+    "one link, 1000 flows",
+    "one link, 5000 flows",
+    "leaf-spine 128 hosts",
+    "leaf-spine 256 hosts",
+    "leaf-spine 1024 hosts",
+    "leaf-spine 4096 hosts",
+    "fat tree 128 hosts",
+    "fat tree 1024 hosts",
+    "leaf-spine 1024 hosts, incast",
+];
+const LARGE: &str = "4096";
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--case") {
+        return measure(&args[at + 1]);
+    }
+    let rounds = args.iter().position(|arg| arg == "--rounds");
+    let repeats = rounds.map_or(3, |at| args[at + 1].parse().unwrap());
+    let names: Vec<&String> = args
+        .iter()
+        .enumerate()
+        .filter(|(at, arg)| !arg.starts_with('-') && rounds != at.checked_sub(1))
+        .map(|(_, arg)| arg)
+        .collect();
+    let is_large = args.iter().any(|arg| arg == "--large");
+    println!(
+        "{:<30} {:>6} {:>9} {:>10} {:>8} {:>6} {:>8} {:>9} {:>10} {:>9}",
+        "case",
+        "ratio",
+        "M pkts/s",
+        "M hops/s",
+        "ev/pkt",
+        "MB",
+        "setup s",
+        "kB/host",
+        "kB/flow",
+        "B/pkt out"
+    );
+    for case in CASES {
+        let wanted = names.is_empty() || names.iter().any(|name| case.contains(name.as_str()));
+        if wanted && (is_large || !case.contains(LARGE)) {
+            compare(case, repeats);
+        }
+    }
+}
+
+/// Dumbbell and case in turn.
+fn compare(case: &str, rounds: usize) {
+    let mut ratios = Vec::new();
+    let mut all = Vec::new();
+    for _ in 0..rounds {
+        let (beside, it) = (in_a_process(DUMBBELL), in_a_process(case));
+        ratios.push(beside.pkts_per_s() / it.pkts_per_s());
+        all.push(it);
+    }
+    ratios.sort_by(f64::total_cmp);
+    all.sort_by(|a, b| a.pkts_per_s().total_cmp(&b.pkts_per_s()));
+    let it = all[rounds / 2];
+    println!(
+        "{case:<30} {:>6.2} {:>9.3} {:>10.3} {:>8.2} {:>6.0} {:>8.2} {:>9.1} {:>10.1} {:>9.1}",
+        ratios[rounds / 2],
+        it.pkts_per_s() / 1e6,
+        it.pkts_per_s() * it.hops / it.pkts / 1e6,
+        it.events / it.pkts,
+        it.peak_bytes / 1e6,
+        it.setup_s,
+        it.setup_bytes / it.hosts / 1e3,
+        it.setup_bytes / it.flows / 1e3,
+        (it.peak_bytes - it.setup_bytes) / it.flows / 1e3,
+    );
+}
+
+#[derive(Clone, Copy)]
+struct Measured {
+    pkts: f64,
+    hops: f64,
+    events: f64,
+    /// Of the whole run without its setup.
+    cpu_s: f64,
+    setup_s: f64,
+    /// That the process took to set the run up, beyond its own.
+    setup_bytes: f64,
+    peak_bytes: f64,
+    hosts: f64,
+    flows: f64,
+}
+
+impl Measured {
+    fn pkts_per_s(&self) -> f64 {
+        self.pkts / self.cpu_s
+    }
+}
+
+fn in_a_process(case: &str) -> Measured {
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new(program).args(["--case", case]).output().unwrap();
+    assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let numbers: Vec<f64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let [pkts, hops, events, cpu_s, setup_s, setup_bytes, peak_bytes, hosts, flows] = numbers[..]
+    else {
+        panic!("{case}: {text}");
+    };
+    Measured { pkts, hops, events, cpu_s, setup_s, setup_bytes, peak_bytes, hosts, flows }
+}
+
+/// One case, and its numbers in a line.
+fn measure(case: &str) {
+    let run = run_of(case);
+    let at_first = peak_bytes();
+    let empty = Run { end: Time::ZERO, ..run.clone() };
+    let (_, setup_s) = timed(&empty);
+    let setup_bytes = peak_bytes() - at_first;
+    let (work, whole_s) = timed(&run);
+    let hosts = run.network.nodes.iter().filter(|node| node.host.is_some()).count();
+    println!(
+        "{} {} {} {} {setup_s} {setup_bytes} {} {hosts} {}",
+        work.data_pkts,
+        work.pkt_hops,
+        work.events,
+        whole_s - setup_s,
+        peak_bytes() - at_first,
+        run.flows.len(),
+    );
+}
+
+fn timed(run: &Run) -> (Work, f64) {
+    let start = cpu_seconds();
+    let work = knee_sim::simulate(run).unwrap().work;
+    (work, cpu_seconds() - start)
+}
+
+/// Largest resident size of this process so far.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+fn run_of(case: &str) -> Run {
+    match case {
+        DUMBBELL => dumbbell(20, "dctcp", 400),
+        "one link, 1000 flows" => one_link(1000, 500),
+        "one link, 5000 flows" => one_link(5000, 500),
+        "leaf-spine 128 hosts" => neighbours(leaf_spine(4), 32, 5),
+        "leaf-spine 256 hosts" => neighbours(leaf_spine(8), 32, 3),
+        "leaf-spine 1024 hosts" => neighbours(leaf_spine(32), 32, 1),
+        "leaf-spine 4096 hosts" => neighbours(leaf_spine(128), 32, 1),
+        "fat tree 128 hosts" => neighbours(fat_tree(8), 16, 4),
+        "fat tree 1024 hosts" => neighbours(fat_tree(16), 64, 1),
+        "leaf-spine 1024 hosts, incast" => incast(leaf_spine(32), 31, 5),
+        _ => panic!("no such case: {case}"),
+    }
+}
+
+/// Reno between pairs of hosts over one link of 10 Gbps whose ends are 20 ms of round trip apart, and a buffer of as much.
+fn one_link(flows: u32, ms: u64) -> Run {
+    let hosts = |side: &str| (0..flows).map(|i| (format!("{side}{i}"), host())).collect();
+    let buffered = |delay_us| Cable {
+        delay: Duration::from_us(delay_us),
+        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(25_000_000) }),
+        ..cable(10, 0, 65)
+    };
+    let network = Dumbbell {
+        senders: hosts("s"),
+        receivers: hosts("r"),
+        sender_up: buffered(10),
+        sender_down: buffered(10),
+        bottleneck: buffered(9_980),
+        back: buffered(9_980),
+        receiver_down: buffered(10),
+        receiver_up: buffered(10),
+    }
+    .build();
+    let traffic = (0..flows).map(|i| bulk(u64::from(i), i, flows + i, "reno")).collect();
+    run(network, traffic, ms)
+}
+
+/// Leaves of 32 hosts and 32 spines, all of 10 Gbps.
+fn leaf_spine(leaves: u32) -> Network {
+    LeafSpine {
+        leaves,
+        spines: 32,
+        hosts_per_leaf: 32,
+        host: host(),
+        host_up: cable(10, 1, 65),
+        host_down: cable(10, 1, 65),
+        fabric: cable(10, 1, 65),
+    }
+    .build()
+}
+
+fn fat_tree(k: u32) -> Network {
+    let all = cable(10, 1, 65);
+    FatTree {
+        k,
+        host: host(),
+        host_up: all.clone(),
+        host_down: all.clone(),
+        edge: all.clone(),
+        core: all,
+    }
+    .build()
+}
+
+fn hosts_of(network: &Network) -> u32 {
+    network.nodes.iter().filter(|node| node.host.is_some()).count() as u32
+}
+
+/// One long flow of each host to the one `away` numbers on: of the next leaf or pod.
+fn neighbours(network: Network, away: u32, ms: u64) -> Run {
+    let hosts = hosts_of(&network);
+    let flows =
+        (0..hosts).map(|i| bulk(u64::from(i) % 128, i, (i + away) % hosts, "dctcp")).collect();
+    run(network, flows, ms)
+}
+
+/// One host of every 32 hears from `senders` others of the next leaves.
+fn incast(network: Network, senders: u32, ms: u64) -> Run {
+    let hosts = hosts_of(&network);
+    let groups = (0..hosts).step_by(32);
+    let pairs = groups.flat_map(|to| (1..=senders).map(move |i| ((to + 33 * i) % hosts, to)));
+    let flows = pairs.map(|(from, to)| bulk(u64::from(from) % 128, from, to, "dctcp")).collect();
+    run(network, flows, ms)
+}
