@@ -83,7 +83,7 @@ pub(crate) fn run(network: Network, flows: Vec<Flow>, ms: u64) -> Run {
         flows,
         pings: Vec::new(),
         sampling: Sampling::default(),
-        order: Default::default(),
+        schedule: Default::default(),
     }
 }
 
