@@ -11,7 +11,7 @@ use crate::packet::flags;
 use crate::tcp::Sock;
 
 /// Sockets and links of more than this do not stay in the caches near a core.
-const CACHE_BYTES: usize = 512 << 10;
+const CACHE_BYTES: usize = 2 << 20;
 
 pub(crate) fn is_worth_it(net: &Net, socks: &[Sock]) -> bool {
     size_of_val(socks) + size_of_val(&*net.links) > CACHE_BYTES
