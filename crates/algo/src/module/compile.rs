@@ -121,7 +121,6 @@ const KERNEL_HEADERS: &[&str] = &[
     "linux/mutex.h",
     "linux/net.h",
     "linux/netdevice.h",
-    "linux/netfilter.h",
     "linux/netlink.h",
     "linux/notifier.h",
     "linux/once.h",
