@@ -1,7 +1,7 @@
 //! Loading an object and registering its algorithm.
 
 use std::cell::RefCell;
-use std::ffi::CString;
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -13,7 +13,7 @@ use knee_algo::module::INIT_PROGRAM;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
     AsRawLibbpf as _, Link, MapCore as _, MapFlags, MapMut, MapType, Object, OpenMap, OpenObject,
-    PrintLevel, Program, ProgramInput, set_print,
+    Program, ProgramInput,
 };
 
 use crate::table::{self, Operation};
@@ -441,10 +441,29 @@ thread_local! {
 
 /// Runs `action` with libbpf's warnings collected instead of printed.
 pub(crate) fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
-    set_print(Some((PrintLevel::Warn, |_, message| {
-        LOG.with_borrow_mut(|log| log.push_str(&message));
-    })));
+    // SAFETY: `collect` is what libbpf calls but for the type of its last argument, which is a pointer on every machine
+    // (and of another type on each).
+    unsafe {
+        let collect: libbpf_sys::libbpf_print_fn_t =
+            Some(std::mem::transmute::<*const (), _>(collect as *const ()));
+        libbpf_sys::libbpf_set_print(collect);
+    }
     LOG.take();
     let result = action();
     (result, LOG.take())
+}
+
+/// Keeps a warning. Names in it may come from a stranger's object: `set_print` of libbpf-rs panics at what is not UTF-8.
+extern "C" fn collect(
+    level: libbpf_sys::libbpf_print_level,
+    format: *const c_char,
+    arguments: *mut c_void,
+) -> c_int {
+    if level == libbpf_sys::LIBBPF_WARN {
+        // SAFETY: libbpf passes a format and the arguments that belong to it.
+        if let Ok(message) = unsafe { vsprintf::vsprintf_raw(format, arguments) } {
+            LOG.with_borrow_mut(|log| log.push_str(&String::from_utf8_lossy(&message)));
+        }
+    }
+    0
 }

@@ -271,6 +271,20 @@ fn objects_of_modules_name_only_variables_of_their_own() {
     }
 }
 
+/// libbpf warns of an extern that is in one of the two tables alone, and calls it by its name: that must not be text.
+#[test]
+fn names_that_are_not_text_are_refused() {
+    let Some(object) = object() else { return };
+    let name = b"tcp_reno_cong_avoid\0";
+    // Of the places that have it the symbols are the last.
+    let at = (0..object.len() - name.len()).rfind(|at| object[*at..].starts_with(name)).unwrap();
+    let mut changed = object;
+    changed[at] = 0xff;
+    let why = refusal(&changed);
+    assert!(why.starts_with("x.bpf.o: cannot be read as an object for BPF"), "{why}");
+    assert!(why.contains("\u{fffd}cp_reno_cong_avoid"), "{why}");
+}
+
 /// Whatever is changed in an object, it is refused or read, and what is read keeps to the bounds.
 #[test]
 fn changed_objects_do_no_harm() {
