@@ -512,6 +512,7 @@ static inline int list_empty(const struct list_head *head)
 	     next_ = list_next_entry(at, member);				\
 	     &at->member != (head); at = next_, next_ = list_next_entry(next_, member))
 
+#include <knee/module_more.h>
 #include <knee/module_param.h>
 
 #endif

@@ -139,6 +139,15 @@ static inline u32 minmax_reset(struct minmax *m, u32 t, u32 value)
 #define TCP_INIT_CWND		10
 #define TCP_MSS_DEFAULT		536U
 #define MAX_TCP_HEADER		320
+#define TCP_MIN_MSS		88U
+#define TCP_FASTRETRANS_THRESH	3
+#define TCP_RTO_MAX		((unsigned int)(120 * HZ))
+#define TCP_RTO_MIN		((unsigned int)(HZ / 5))
+#define TCP_TIMEOUT_INIT	((unsigned int)(1 * HZ))
+#define TCP_DELACK_MAX		((unsigned int)(HZ / 5))
+#define TCP_DELACK_MIN		((unsigned int)(HZ / 25))
+#define TCP_ATO_MIN		((unsigned int)(HZ / 25))
+#define MAX_TCP_WINDOW		32767U
 #define GSO_MAX_SIZE		65536u
 #define GSO_LEGACY_MAX_SIZE	65536u
 
@@ -263,6 +272,21 @@ static inline bool tcp_ecn_mode_any(const struct tcp_sock *tp)
 #define tcp_ecn_disabled(tp)	(!tcp_ecn_mode_any(tp))
 #endif
 
+#ifndef __bpf__
+/* One beyond what the peer's window lets be sent. */
+static inline u32 tcp_wnd_end(const struct tcp_sock *tp)
+{
+	return tp->snd_una + tp->snd_wnd;
+}
+
+/* A burst is to be 2^-value s of the pacing rate. */
+static inline void sk_pacing_shift_update(struct sock *sk, int value)
+{
+	if (sk && sk->sk_pacing_shift != (u32)value)
+		sk->sk_pacing_shift = (u32)value;
+}
+#endif
+
 static inline void tcp_mstamp_refresh(struct tcp_sock *tp)
 {
 	(void)tp;
@@ -382,6 +406,10 @@ struct tcp_congestion_ops {
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 #endif
 	u32 (*min_tso_segs)(struct sock *sk);
+#ifndef __bpf__
+	/* Of kernels before 4.17: segments of a burst; 0: as without it. */
+	u32 (*tso_segs_goal)(struct sock *sk);
+#endif
 #if KNEE_CONG_CONTROL_ARGUMENTS == 2
 	void (*cong_control)(struct sock *sk, const struct rate_sample *rs);
 #else
@@ -412,6 +440,11 @@ void tcp_unregister_congestion_control(struct tcp_congestion_ops *ops);
 
 /* The kernel's own Reno, to fall back to. */
 extern struct tcp_congestion_ops tcp_reno;
+
+static inline bool tcp_ca_needs_ecn(const struct sock *sk)
+{
+	return inet_csk(sk)->icsk_ca_ops->flags & TCP_CONG_NEEDS_ECN;
+}
 #endif
 
 #include <knee/module_kinds.h>

@@ -40,7 +40,7 @@ void knee_warn(const char *file, int line, const char *what);
 #define printk(...)		knee_printk(__VA_ARGS__)
 #endif
 
-#define no_printk(...)		((void)(0 && printk(__VA_ARGS__)))
+#define no_printk(...)		((void)(0 && (printk(__VA_ARGS__), 0)))
 
 /* Says it the first time only; the variable is the loaded copy's, so once per host. */
 #define knee_once(what) ({							\

@@ -250,20 +250,31 @@ static void operations_of(const struct tcp_congestion_ops *ops, struct knee_oper
 	out->flags = ops->flags;
 }
 
-/* The operations that patched kernels have besides; none of them with mainline's API. */
+/* The operations that patched kernels have besides, and old ones. */
 struct knee_patched_operations {
 	void (*tso_segs)(void);
 	void (*skb_marked_lost)(void);
 };
 
+#ifndef KNEE_API_V3
+/* What kernels before 4.17 asked: the same without the size of a segment. */
+static u32 tso_segs_of_goal(struct sock *sk, unsigned int mss_now)
+{
+	(void)mss_now;
+	return inet_csk(sk)->icsk_ca_ops->tso_segs_goal(sk);
+}
+#endif
+
 static void patched_operations_of(const struct tcp_congestion_ops *ops,
 				  struct knee_patched_operations *out)
 {
-	(void)ops;
 	memset(out, 0, sizeof(*out));
 #ifdef KNEE_API_V3
 	out->tso_segs = (void (*)(void))ops->tso_segs;
 	out->skb_marked_lost = (void (*)(void))ops->skb_marked_lost;
+#else
+	if (ops->tso_segs_goal)
+		out->tso_segs = (void (*)(void))tso_segs_of_goal;
 #endif
 }
 

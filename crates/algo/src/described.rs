@@ -41,6 +41,7 @@ impl Algorithm {
                 init: has("init"),
                 release: has("release"),
                 is_patched: false,
+                tso_segs: false,
                 skb_marked_lost: false,
             },
             name: description.name.leak(),

@@ -205,12 +205,12 @@ impl Instance {
 
     /// The state in socket storage, words of 8 bytes; empty: the algorithm has none.
     pub fn large_state(&self) -> &[u64] {
-        &self.storage
+        self.storage.words()
     }
 
     /// Sets that state. Words that are missing are 0, and those that it has no room for are ignored.
     pub fn set_large_state(&mut self, words: &[u64]) {
-        for (i, word) in self.storage.iter_mut().enumerate() {
+        for (i, word) in self.storage.words_mut().iter_mut().enumerate() {
             *word = words.get(i).copied().unwrap_or(0);
         }
     }

@@ -9,13 +9,23 @@
 
 _Static_assert(sizeof(jmp_buf) <= 512, "guard.rs has room for 512 bytes");
 
-/* 0: `run` has returned; else it was abandoned. */
-int knee_guarded(void *env, void (*run)(void *), void *data)
+/*
+ * 0: `run` has returned; else it was abandoned. `calls` is odd while it can be: from when the buffer says
+ * where to go on until `run` has returned, and not an instruction longer.
+ */
+int knee_guarded(void *env, unsigned long long *calls, void (*run)(void *), void *data)
 {
-	if (_setjmp(*(jmp_buf *)env))
-		return 1;
-	run(data);
-	return 0;
+	unsigned long long before = __atomic_load_n(calls, __ATOMIC_RELAXED);
+	int abandoned = _setjmp(*(jmp_buf *)env);
+
+	if (!abandoned) {
+		__atomic_store_n(calls, before + 1, __ATOMIC_RELEASE);
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		run(data);
+	}
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(calls, before + 2, __ATOMIC_RELEASE);
+	return abandoned;
 }
 
 /* Goes on behind the call. */

@@ -29,12 +29,14 @@ mod described;
 mod dwarf;
 mod fields;
 mod given;
+mod kept;
 pub mod module;
 mod odd;
 mod operations;
 mod params;
 mod patched;
 pub mod sha256;
+mod storage;
 pub mod template;
 
 pub use call::Call;
@@ -57,8 +59,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use kept::Kept;
 use module::{LoadedModules, Module, NO_FLOW, Place, Running};
 use odd::Watch;
+use storage::Storage;
 
 /// `snd_ssthresh` of a connection that has seen no congestion.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -241,6 +245,7 @@ struct Has {
     release: bool,
     /// It is written against a patched kernel's API.
     is_patched: bool,
+    tso_segs: bool,
     skb_marked_lost: bool,
 }
 
@@ -387,9 +392,8 @@ impl Algorithm {
     /// As [`Algorithm::instance`]; not after a [`LoadedModules::load`] of it.
     pub fn instance_on(&'static self, params: Params, loaded: &LoadedModules) -> Instance {
         assert_eq!(params.0.len(), self.params.len(), "parameters of another algorithm");
-        let words = (self.state_bytes() as usize).div_ceil(size_of::<u64>());
         let is_large = self.state_bytes() > PRIVATE_AREA_BYTES;
-        let storage = vec![0; if is_large { words } else { 0 }].into_boxed_slice();
+        let storage = Storage::of(if is_large { self.state_bytes() as usize } else { 0 });
         let (ops, running) = match &self.origin {
             Origin::Folder { ops, .. } => (*ops, None),
             _ => {
@@ -485,7 +489,7 @@ pub struct Instance {
     running: Option<Running>,
     params: Params,
     /// Empty where the state fits the socket's private area.
-    storage: Box<[u64]>,
+    storage: Storage,
     /// Only while somebody looks on.
     notes: Option<Box<Notes>>,
     /// What sentences call the connection: see [`Instance::set_socket`].
@@ -504,7 +508,7 @@ impl Instance {
     pub fn assign(&mut self, sock: &mut TcpSock) {
         sock.icsk_ca_priv = [0; 13];
         (sock.cc_guard_before, sock.cc_guard_behind) = ([0; 1], [0; 7]);
-        self.storage.fill(0);
+        self.storage.clear();
     }
 
     /// What sentences about it, and what a module prints, call its connection: twice the flow's number, plus 1 on the listening side.
@@ -568,8 +572,7 @@ impl Instance {
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
         sock.cc_params = Pointer::to(self.params.0.as_ptr());
-        host.storage =
-            if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
+        host.storage = self.storage.as_mut_ptr();
         let result = match &self.running {
             None => run(self.ops, sock, host),
             Some(_) => self.call_file(sock, host, operation(), run),
@@ -597,12 +600,11 @@ impl Instance {
         let place = self.place(sock, operation);
         let Some(running) = &mut self.running else { return 0 };
         running.enter(sock, host);
+        let kept = Kept::of(sock);
         let (ops, sk, host): (_, Sk, *mut Host) = (self.ops, sock, host);
         let result = running.guarded(&place, || run(ops, sk, host));
         let result = result.unwrap_or_else(|fault| fault.unwind());
-        if let Some(fault) = running.outside(sock, &place) {
-            fault.unwind();
-        }
+        running.check(sock, &self.storage, &kept, &place);
         if let Some(watch) = &mut self.watch {
             watch.after_call(sock, operation, result, running);
         }
@@ -623,7 +625,7 @@ impl Instance {
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
         let Some(mut notes) = self.notes.take() else { return 0 };
-        let before = notes.is_observed().then(|| (sock.clone(), self.storage.clone()));
+        let before = notes.is_observed().then(|| (sock.clone(), self.storage.words().to_vec()));
         let (acks_before, rehashes_before) = (host.asked_acks().count(), host.asked_rehashes());
         let operation = || call.constant();
         let result =
@@ -635,7 +637,7 @@ impl Instance {
                 before,
                 after: sock,
                 large_before,
-                large_after: &self.storage,
+                large_after: self.storage.words(),
                 host,
                 acks_before,
                 rehashes_before,
@@ -660,6 +662,7 @@ impl Has {
             init: ops.init.is_some(),
             release: ops.release.is_some(),
             is_patched: false,
+            tso_segs: false,
             skb_marked_lost: false,
         }
     }

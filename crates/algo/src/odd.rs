@@ -21,7 +21,7 @@ pub enum Oddity {
     SsthreshSmall,
     /// It set the pacing rate to 0 while data waits to be sent.
     PacingZero,
-    /// cwnd limited the sender for [`RTTS_WITHOUT_GROWTH`] without loss or mark, and did not grow.
+    /// cwnd alone limited the sender for [`RTTS_WITHOUT_GROWTH`] without loss or mark, and did not grow.
     NoGrowth,
 }
 
@@ -62,7 +62,8 @@ pub struct Warning {
     pub value: u64,
     /// After which operation it was found first; of the kernel's ACK if of none.
     pub operation: &'static str,
-    /// Where the function of that operation begins: "foo_cong_avoid, tcp_foo.c:81".
+    /// Where the function of that operation begins, and which lines of the file set the field: "foo_cong_avoid, tcp_foo.c:81; line 87 sets
+    /// snd_cwnd".
     pub line: Option<String>,
 }
 
@@ -161,7 +162,13 @@ impl Watch {
         self.last = self.last & !8 | u8::from(is_stopped) << 3;
         let congestion = sock.lost.wrapping_add(sock.delivered_ce);
         let growth = &mut self.growth;
+        // A packet more must have room at the receiver, and be there.
+        let cwnd_bytes = u64::from(sock.snd_cwnd) * u64::from(sock.mss_cache);
+        let has_room = u64::from(sock.snd_wnd) >= cwnd_bytes + u64::from(sock.mss_cache);
+        let is_there = sock.write_seq.wrapping_sub(sock.snd_nxt) >= sock.mss_cache;
         let could_grow = waits
+            && has_room
+            && is_there
             && sock.is_cwnd_limited != 0
             && sock.icsk_ca_state == crate::ca_state::OPEN
             && sock.snd_cwnd < sock.snd_cwnd_clamp.min(MOST_CWND_PKTS);
@@ -190,9 +197,22 @@ impl Watch {
                 first_at_ns: sock.tcp_clock_cache,
                 value,
                 operation,
-                line: running.line(operation).map(|line| line.to_string()),
+                line: place(oddity, operation, running),
             })
         });
         warning.count += 1;
     }
+}
+
+fn place(oddity: Oddity, operation: &'static str, running: &Running) -> Option<String> {
+    let function = running.line(operation).map(|line| line.to_string());
+    let field = match oddity {
+        Oddity::CwndZero | Oddity::CwndHuge | Oddity::NoGrowth => "snd_cwnd",
+        Oddity::PacingZero => "sk_pacing_rate",
+        // What it returns, more often than not.
+        Oddity::SsthreshSmall if operation == "ssthresh" => return function,
+        Oddity::SsthreshSmall => "snd_ssthresh",
+    };
+    let parts: Vec<String> = function.into_iter().chain(running.setting(field)).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }

@@ -1,5 +1,6 @@
 //! The calls that TCP makes of an algorithm, one for each operation of its table.
 
+use crate::kept::Kept;
 use crate::{AckSample, Call, Host, Instance, Ops, Origin, RateSample, Sk, TcpSock};
 
 unsafe extern "C" {
@@ -241,14 +242,15 @@ impl Instance {
             (_, Some(running)) => match running.diag_read() {
                 Some(read) => read,
                 None => {
-                    if !self.storage.is_empty() {
-                        host.storage = self.storage.as_mut_ptr();
-                    }
+                    host.storage = self.storage.as_mut_ptr();
+                    let kept = Kept::of(sock);
                     let place = self.place(sock, &"get_info");
                     let mut values = running.info(sock, host, &place);
                     host.storage = std::ptr::null_mut();
+                    running.check(sock, &self.storage, &kept, &place);
                     let is_beside = !self.storage.is_empty();
-                    let area = if is_beside { &self.storage[..] } else { &sock.icsk_ca_priv[..] };
+                    let area =
+                        if is_beside { self.storage.words() } else { &sock.icsk_ca_priv[..] };
                     values.extend(running.shown(area));
                     return values;
                 }

@@ -17,6 +17,18 @@ pub(crate) struct PatchedOps {
     skb_marked_lost: Option<unsafe extern "C" fn(Sk, *const SentSegment)>,
 }
 
+impl PatchedOps {
+    /// Where the function of an operation is.
+    pub(crate) fn address(&self, operation: &str) -> Option<usize> {
+        let function = match operation {
+            "tso_segs" => self.tso_segs? as *const (),
+            "skb_marked_lost" => self.skb_marked_lost? as *const (),
+            _ => return None,
+        };
+        Some(function.addr())
+    }
+}
+
 /// A segment as an operation is shown it: `struct sk_buff` of `module_skb.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +92,9 @@ impl Has {
     pub(crate) fn with_patched(mut self, is_patched: bool, patched: PatchedOps) -> Has {
         self.is_patched = is_patched;
         self.skb_marked_lost = patched.skb_marked_lost.is_some();
-        self.operations.extend(patched.tso_segs.map(|_| "tso_segs"));
+        self.tso_segs = patched.tso_segs.is_some();
+        let tso_segs = if is_patched { "tso_segs" } else { "tso_segs_goal" };
+        self.operations.extend(patched.tso_segs.map(|_| tso_segs));
         self.operations.extend(patched.skb_marked_lost.map(|_| "skb_marked_lost"));
         self
     }
@@ -91,6 +105,12 @@ impl Algorithm {
     #[inline]
     pub fn is_patched(&self) -> bool {
         self.has.is_patched
+    }
+
+    /// Whether it says how many segments a burst has.
+    #[inline]
+    pub fn has_tso_segs(&self) -> bool {
+        self.has.tso_segs
     }
 
     /// Whether it hears of each segment that is marked lost.
@@ -112,12 +132,13 @@ impl Algorithm {
 }
 
 impl Instance {
-    /// Segments per burst for this MSS; `None`: it does not say, and the kernel's own rule holds.
+    /// Segments per burst for this MSS; `None`: it does not say, and the kernel's own rule holds. In kernels before 4.17 that is 0.
     pub fn tso_segs(&mut self, sock: &mut TcpSock, host: &mut Host, mss: u32) -> Option<u32> {
         let tso_segs = self.running.as_ref()?.patched.tso_segs?;
         // SAFETY: see `Instance::with`; the table of the copy in use has this operation.
         let run = |_: *const _, sk, _: *mut Host| unsafe { tso_segs(sk, mss) };
-        Some(self.with_pointers(sock, host, || &"tso_segs", run))
+        let segs = self.with_pointers(sock, host, || &"tso_segs", run);
+        Some(segs).filter(|segs| *segs > 0 || self.algorithm.is_patched())
     }
 
     /// A segment was just marked lost.

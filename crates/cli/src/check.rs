@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use knee_algo::{check, module};
 use serde_json::{Value as Json, json};
 
+use crate::module_args::ModuleArgs;
 use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Algorithm files that include algorithms/include/tcp.h.
+    /// Algorithm files that include algorithms/include/tcp.h, or sources of Linux modules (tcp_yeah.c+tcp_vegas.c is one of two files).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// If the check passes, write the BPF object here. knee load FILE loads it on a machine without clang.
@@ -19,6 +20,8 @@ pub(crate) struct Args {
     /// Compile with this clang [default: KNEE_CLANG, else the first of clang, clang-21, ...]
     #[arg(long, value_name = "PROGRAM", requires = "object")]
     clang: Option<String>,
+    #[command(flatten)]
+    module: ModuleArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -36,10 +39,15 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // What was found in the others is said before what could not be looked at.
     let mut not_looked_at: Vec<String> = Vec::new();
     for path in &args.files {
-        let checked = match check::file(path) {
+        let several = path.to_string_lossy().contains(".c+");
+        let checked = match several {
+            true => Err(knee_algo::Error::KernelModule(path.display().to_string())),
+            false => check::file(path),
+        };
+        let checked = match checked {
             Ok(checked) => checked,
             Err(knee_algo::Error::KernelModule(_)) => {
-                let looked = linux_module(path, args.clang.as_deref());
+                let looked = linux_module(path, &args.module.options(), args.clang.as_deref());
                 found += looked.findings.len();
                 out += &looked.said;
                 let shown = path.display().to_string();
@@ -48,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                     "file": shown,
                     "findings": looked.findings,
                     "fields": looked.fields,
+                    "limits": looked.limits,
                     "error": (!looked.missing.is_empty()).then(|| looked.missing.join("; ")),
                     "compiler": "cc for the simulator, clang for BPF",
                 }));
@@ -109,29 +118,43 @@ struct ModuleCheck {
     said: String,
     /// The numbers that it keeps of a connection.
     fields: Vec<String>,
+    /// Limits of its runs that its author may not expect.
+    limits: Vec<String>,
     /// Skipped checks, with the reason.
     missing: Vec<String>,
 }
 
-/// Whether a module compiles, for the simulator and for BPF. Nothing of it runs.
-fn linux_module(path: &Path, clang: Option<&str>) -> ModuleCheck {
+/// Whether a module is one that `knee run` loads, and whether BPF can have it. Nothing of it runs.
+fn linux_module(path: &Path, options: &module::Options, clang: Option<&str>) -> ModuleCheck {
     let mut looked = ModuleCheck::default();
     let shown = path.display();
-    match module::inspect(path) {
-        Ok(fields) => {
-            looked.fields = fields.iter().map(|field| field.name().to_owned()).collect();
+    match module::inspect(&path.to_string_lossy(), options) {
+        Ok(inspected) => {
+            let names = inspected.fields.iter().map(|field| field.name().to_owned());
+            (looked.fields, looked.limits) = (names.collect(), inspected.limits);
             let _ = write!(looked.said, "{shown}: a Linux module that compiles for the simulator");
-            let _ = match fields.is_empty() {
+            let _ = match looked.fields.is_empty() {
                 true => writeln!(looked.said, ", without a struct in the private area"),
                 false => writeln!(looked.said, "; it keeps {}", looked.fields.join(", ")),
             };
+            for limit in &looked.limits {
+                let _ = writeln!(looked.said, "{shown} {limit}");
+            }
         }
         Err(why) if module::find_compiler().is_none() => {
             looked.missing.push(format!("for the simulator: {why}"));
         }
         Err(why) => looked.refused(&why.to_string()),
     }
-    in_bpf(path, clang, &mut looked);
+    match options.is_empty() && !path.to_string_lossy().contains(".c+") {
+        true => in_bpf(path, clang, &mut looked),
+        false => {
+            let _ = writeln!(
+                looked.said,
+                "{shown}: for BPF it was not looked at: several files, --cc-define, --cc-include, --linux and --api are for the simulator"
+            );
+        }
+    }
     looked
 }
 

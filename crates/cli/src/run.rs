@@ -109,9 +109,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     };
     if args.check {
         // What the command line names is trusted, what a file names may not be yet.
-        for file in args.cc.iter().filter(|name| knee_algo::module::is_path(name)) {
-            Algorithm::named_with(file, Path::new(""), &overrides.modules)
-                .map_err(|why| Failure::Says(why.to_string()))?;
+        for experiment in &args.files {
+            // As the experiment wants it compiled.
+            let options = find(experiment)?.module_options(&overrides.modules)?;
+            for file in args.cc.iter().filter(|name| knee_algo::module::is_path(name)) {
+                Algorithm::named_with(file, Path::new(""), &options)
+                    .map_err(|why| Failure::Says(why.to_string()))?;
+            }
         }
         knee_algo::module::only_read();
     }

@@ -106,6 +106,14 @@ fn what_crashes_is_said_with_operation_line_flow_and_time() {
 }
 
 #[test]
+fn the_larger_private_area_is_looked_after_as_well() {
+    let scratch = Scratch::new();
+    let why = said(&scratch.run(&hostile("outside_v3"), &[]));
+    let expected = "outside_v3.c: cong_avoid wrote behind the end of its private area (inet_csk_ca), which has 216 bytes (outside_v3, outside_v3.c:";
+    assert!(why.contains(expected) && why.contains("; flow 0, at 0."), "{why}");
+}
+
+#[test]
 fn what_cannot_be_left_ends_knee_with_a_sentence() {
     let scratch = Scratch::new();
     let output = scratch.run(&hostile("aborts"), &[]);
@@ -134,13 +142,94 @@ fn runs_of_others_go_on_and_are_kept() {
     }
 }
 
+/// Cases of `writes.c`, each with what it writes and the value, and one of knee's own algorithm behind them.
+fn writing(scratch: &Scratch, cases: &[(u32, u32)], traffic: &str) -> Output {
+    let module = hostile("writes");
+    let mut text = format!("{EXPERIMENT}{traffic}");
+    for (field, value) in cases {
+        text += &format!(
+            "[[case]]\nname = \"{field}-{value}\"\ncc = {module:?}\nparams = {{ field = {field}, value = {value} }}\n\n"
+        );
+    }
+    text += "[[case]]\nname = \"own\"\ncc = \"cubic\"\n";
+    fs::write(scratch.at("cases.toml"), text).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "300", env!("CARGO_BIN_EXE_knee"), "run", "cases.toml"]);
+    command.args(["-o", "results", "--json"]).env("XDG_CACHE_HOME", scratch.at("cache"));
+    command.current_dir(scratch.0.path()).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn what_tcp_keeps_for_itself_is_written_by_no_file() {
+    let fields = [
+        "snd_una",
+        "snd_nxt",
+        "packets_out",
+        "sacked_out",
+        "lost_out",
+        "retrans_out",
+        "delivered",
+        "mss_cache",
+        "rcv_nxt",
+        "write_seq",
+        "high_seq",
+        "max_window",
+        "undo_retrans",
+        "snd_wnd",
+        "tlp_high_seq",
+        "tcp_mstamp",
+        "tcp_wstamp_ns",
+        "icsk_retransmits",
+        "srtt_us",
+        "reordering",
+    ];
+    let scratch = Scratch::new();
+    let cases: Vec<(u32, u32)> = (1..=21).map(|field| (field, 77)).collect();
+    let output = writing(&scratch, &cases, "");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let failed: Vec<&str> =
+        json["failed"].as_array().unwrap().iter().map(|why| why.as_str().unwrap()).collect();
+    assert_eq!((failed.len(), json["runs_done"].as_u64()), (21, Some(1)), "{json}");
+    for (why, field) in failed.iter().zip(fields) {
+        let expected = format!("writes.c: cong_avoid wrote `{field}`, which an algorithm may not");
+        assert!(why.contains(&expected), "{why}");
+        assert!(why.contains(" (writes, writes.c:7") && why.contains("; flow 0, at 0."), "{why}");
+    }
+    assert!(failed[20].contains("cong_avoid set `sk_pacing_shift` to 77: the most is 63"));
+    let flows = scratch.read("flows.csv");
+    assert!(flows.lines().count() == 2 && flows.contains(",cubic,"), "{flows}");
+}
+
+#[test]
+fn whatever_a_file_leaves_in_its_own_fields_ends_no_other_run() {
+    let mut cases = Vec::new();
+    for field in (50..=67).chain(80..=83) {
+        cases.extend([0, 1, 2, 0x7fff_ffff, 0x8000_0000, u32::MAX].map(|value| (field, value)));
+    }
+    // Losses, and a connection that its application limits.
+    let more = "[[traffic]]\nname = \"some\"\nkind = \"rpc\"\nfrom = \"r\"\nto = \"s1\"\n\
+                request = \"100 B\"\nresponse = \"50 kB\"\ncount = 40\n\n";
+    let scratch = Scratch::new();
+    let output = writing(&scratch, &cases, more);
+    let why = said(&output);
+    assert!(!why.contains("panicked"), "{why}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&why);
+    let failed = json["failed"].as_array().map_or(0, Vec::len);
+    assert_eq!(failed + json["runs_done"].as_u64().unwrap() as usize, cases.len() + 1, "{why}");
+    for why in json["failed"].as_array().into_iter().flatten() {
+        let why = why.as_str().unwrap();
+        assert!(why.contains("writes.c: ") && why.contains(" of simulated time"), "{why}");
+    }
+}
+
 #[test]
 fn what_no_algorithm_should_do_is_counted_and_said_once() {
     for (name, warning, words) in [
-        ("stops", "cwnd_zero", "cong_avoid left cwnd at 0, so nothing is sent (stops, stops.c:"),
-        ("wraps", "cwnd_huge", "cong_avoid left cwnd at 42939"),
+        ("stops", "cwnd_zero", "; line 11 sets snd_cwnd)"),
+        ("wraps", "cwnd_huge", "; line 11 sets snd_cwnd)"),
         ("stays", "no_growth", "cwnd stayed at 10 packets or below for 100 RTTs"),
-        ("unpaced", "pacing_zero", "the pacing rate is 0 while data waits"),
+        ("unpaced", "pacing_zero", "(line 13 sets sk_pacing_rate)"),
     ] {
         let scratch = Scratch::new();
         let output = scratch.run(&hostile(name), &["--json"]);
@@ -152,6 +241,14 @@ fn what_no_algorithm_should_do_is_counted_and_said_once() {
         assert!(table.lines().any(|line| line.contains(&format!(",0,bulk,{warning},"))), "{table}");
         let json = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(json.contains("\"warnings\":[\"run 0"), "{json}");
+    }
+    // A receiver whose window holds as many packets is the limit, too; one with more room is not.
+    for (size, warns) in [("60 kB", false), ("200 kB", true)] {
+        let scratch = Scratch::new();
+        let hosts = format!("[hosts]\nrcvbuf_initial = \"{size}\"\nrcvbuf_max = \"{size}\"\n");
+        fs::write(scratch.at("x.toml"), format!("{EXPERIMENT}\n{hosts}")).unwrap();
+        let why = said(&scratch.run(&hostile("stays"), &[]));
+        assert_eq!(why.contains("cwnd stayed at 10 packets"), warns, "{size}: {why}");
     }
     // And of what does nothing of the kind there is no word.
     let scratch = Scratch::new();
@@ -238,4 +335,95 @@ fn root_takes_no_header_that_others_can_write() {
     fs::set_permissions(scratch.at("hostile.h"), fs::Permissions::from_mode(0o644)).unwrap();
     chown(scratch.at("hostile.h"), Some(65534), Some(65534)).unwrap();
     assert!(refused().contains("belongs to user 65534"));
+}
+
+/// `knee check` of a file, as it was when it was found.
+fn check(scratch: &Scratch, file: &str, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    command.args(["check", file]).args(more).env("XDG_CACHE_HOME", scratch.at("cache"));
+    command.current_dir(scratch.0.path()).output().unwrap()
+}
+
+const RENO: &str = "#include <linux/module.h>\n#include <net/tcp.h>\n#ifdef FOO\nstruct foo { u64 v[GAIN]; };\n#else\nstruct foo { u64 v[1]; };\n#endif\n\
+     static void foo_init(struct sock *sk)\n{\n\tstruct foo *foo = inet_csk_ca(sk);\n\n\tfoo->v[0] = 1;\n\tINIT\n}\n\
+     static struct tcp_congestion_ops foo = {\n\t.init = foo_init,\n\t.ssthresh = tcp_reno_ssthresh,\n\t.cong_avoid = tcp_reno_cong_avoid,\n\
+     \t.undo_cwnd = tcp_reno_undo_cwnd,\n\t.name = \"foo\",\n};\n\
+     static int __init foo_register(void)\n{\n\treturn tcp_register_congestion_control(&foo);\n}\nmodule_init(foo_register);\n";
+
+#[test]
+fn check_says_of_a_module_what_run_says() {
+    let scratch = Scratch::new();
+    let write = |name: &str, init: &str| {
+        fs::write(scratch.at(name), RENO.replace("INIT", init)).unwrap();
+        format!("./{name}")
+    };
+    let timers = write("timers.c", "mod_timer(0, 1);");
+    let large = write("large.c", "((struct large *)inet_csk_ca(sk))->v[0] = 1;");
+    let text = fs::read_to_string(scratch.at("large.c")).unwrap();
+    fs::write(
+        scratch.at("large.c"),
+        text.replace("struct foo {", "struct large { u64 v[14]; };\nstruct foo {"),
+    )
+    .unwrap();
+    for (file, expected) in [
+        (&*timers, "timers.c: uses mod_timer (line 13): timers and threads of its own"),
+        (&large, "large.c: its struct large has 112 bytes"),
+        (&hostile("calls"), "calls.c: uses `system`: knee's contract has no such function"),
+        (&hostile("begins"), "begins.c: runs code when it is loaded"),
+    ] {
+        let ran = said(&scratch.run(file, &[]));
+        assert!(ran.contains(expected), "{ran}");
+        let checked = check(&scratch, file, &["--json"]);
+        let found = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert_eq!(checked.status.code(), Some(1), "{file}: {found}{}", said(&checked));
+        let sentence = expected.replace('"', "\\\"");
+        assert!(found.contains(&sentence), "{file}: {found}");
+    }
+    // The same options, and modules of several files.
+    let plain = write("plain.c", "");
+    for (more, code, expected) in [
+        (&[][..], 0, "it keeps v[0]\n"),
+        (&["--cc-define", "FOO", "--cc-define", "GAIN=2"], 0, "it keeps v[0], v[1]\n"),
+        (&["--cc-define", "FOO", "--cc-define", "GAIN=14"], 1, "its struct foo has 112 bytes"),
+        (&["--cc-define", "FOO", "--cc-define", "GAIN=14", "--api", "v3"], 0, "(api = v3)"),
+    ] {
+        let output = check(&scratch, &plain, more);
+        let found = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {found}{}", said(&output));
+        assert!(found.contains(expected), "{more:?}: {found}");
+        let cannot = "for BPF it was not looked at: several files";
+        assert_eq!(found.contains(cannot), !more.is_empty(), "{found}");
+    }
+    let helper =
+        "#include <net/tcp.h>\nu32 helped(void)\n{\n\treturn 1;\n}\nMODULE_LICENSE(\"GPL\");\n";
+    fs::write(scratch.at("helper.c"), helper).unwrap();
+    let two = write("two.c", "helped();").replace(".c", ".c+helper.c");
+    let text = fs::read_to_string(scratch.at("two.c")).unwrap();
+    fs::write(scratch.at("two.c"), text.replace("struct foo {", "u32 helped(void);\nstruct foo {"))
+        .unwrap();
+    let output = check(&scratch, &two, &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let alone = check(&scratch, "./two.c", &[]);
+    assert_eq!(alone.status.code(), Some(1), "{}", said(&alone));
+    assert!(String::from_utf8_lossy(&alone.stdout).contains("uses `helped`"));
+}
+
+#[test]
+fn run_check_compiles_as_the_experiment_says() {
+    let scratch = Scratch::new();
+    let text = "#ifndef GAIN\n#error no GAIN\n#endif\n".to_owned() + &RENO.replace("INIT", "");
+    fs::write(scratch.at("foo.c"), text).unwrap();
+    let checked = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+        command.args(["run", "x.toml", "--cc", "./foo.c", "--check"]);
+        command.env("XDG_CACHE_HOME", scratch.at("cache")).current_dir(scratch.0.path());
+        command.output().unwrap()
+    };
+    let alone = said(&checked());
+    assert!(alone.contains("no GAIN"), "{alone}");
+    let table = format!("{EXPERIMENT}\n[module]\ndefine = [\"GAIN=3\"]\n");
+    fs::write(scratch.at("x.toml"), table).unwrap();
+    for output in [checked(), scratch.run("./foo.c", &[])] {
+        assert_eq!((output.status.code(), &*said(&output)), (Some(0), ""));
+    }
 }

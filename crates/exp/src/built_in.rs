@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use knee_algo::module;
 use knee_file::{Origin, did_you_mean};
 
 use crate::error::Error;
@@ -62,6 +63,15 @@ impl Resolved<'_> {
     pub fn load(&self, overrides: &Overrides) -> Result<Experiment, Error> {
         let (path, text) = self.read()?;
         Experiment::parse(&path, &text, overrides)
+    }
+
+    /// What it wants files of algorithms compiled with, and what the command line adds. Nothing else of it is read, and no such file.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn module_options(&self, asked: &module::Options) -> Result<module::Options, Error> {
+        let (path, text) = self.read()?;
+        Experiment::module_options(&path, &text, asked)
     }
 }
 

@@ -12,7 +12,7 @@ use knee_run::spec::{Run, Traffic};
 use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
 use crate::experiment::Experiment;
-use crate::inside::{diagnostics, inside_column, is_same};
+use crate::inside::{diagnostics, inside_columns, is_same};
 use crate::metric::{Kind, Measured, Metric};
 use crate::scenario::Scenario;
 use crate::stats::Samples;
@@ -29,8 +29,9 @@ pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
             line.truncate(line.len() - cut);
         }
         ResultFile::FlowSample => {
-            for diag in diagnostics(&experiment.algorithms) {
-                let _ = write!(line, ",{}", inside_column(&diag));
+            let varied = experiment.columns.iter().map(|column| column.name.as_str());
+            for name in inside_columns(&diagnostics(&experiment.algorithms), varied) {
+                let _ = write!(line, ",{name}");
             }
         }
         _ => {}

@@ -199,6 +199,18 @@ impl Experiment {
         Experiment::parse(path, &text, overrides)
     }
 
+    /// What a text wants files of algorithms compiled with, and what the command line adds.
+    pub(crate) fn module_options(
+        path: &Path,
+        text: &str,
+        asked: &module::Options,
+    ) -> Result<module::Options, Error> {
+        let root = knee_file::parse(path, text)?;
+        let resolved = RefCell::default();
+        let reader = Reader::root(path, &root, &resolved);
+        Ok(modules::with(modules::read(reader.child(&TOP.module)?)?, asked))
+    }
+
     /// As [`Experiment::load`], from a text; `path` is for its name and for messages.
     ///
     /// # Errors
@@ -380,8 +392,9 @@ impl Experiment {
         let names = self.scenario(&self.configurations[0])?.plot;
         let is_asked = !self.asked.cc.is_empty();
         let mut all = Vec::new();
+        let varied = || self.columns.iter().map(|column| column.name.as_str());
         for name in names {
-            match inside::plots(&name, &self.algorithms) {
+            match inside::plots(&name, &self.algorithms, varied()) {
                 Ok(plots) => all.extend(plots),
                 Err(_) if is_asked => {}
                 Err(why) => {

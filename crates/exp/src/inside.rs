@@ -20,21 +20,50 @@ pub(crate) fn is_same(a: &DiagInfo, b: &DiagInfo) -> bool {
     (a.name, a.unit) == (b.name, b.unit)
 }
 
-/// The column of a value.
-pub(crate) fn inside_column(diag: &DiagInfo) -> String {
-    let unit = if diag.unit.is_empty() { String::new() } else { format!("_{}", diag.unit) };
-    let name = format!("{}{unit}", diag.name);
-    let is_taken = ResultFile::FlowSample.columns().contains(&name.as_str());
-    format!("{}{name}", if is_taken { "inside_" } else { "" })
+/// The columns of all values, in their order: no two have one name, and none that of another column of the file, which has one for each
+/// key that is varied.
+pub(crate) fn inside_columns<'a>(
+    all: &[DiagInfo],
+    varied: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    let own: Vec<&str> = ResultFile::FlowSample.columns().iter().copied().chain(varied).collect();
+    let wanted = |diag: &DiagInfo| match diag.unit {
+        "" => diag.name.to_owned(),
+        unit => format!("{}_{unit}", diag.name),
+    };
+    let mut columns: Vec<String> = Vec::new();
+    for diag in all {
+        let mut name = wanted(diag);
+        if own.contains(&&*name) {
+            name = format!("inside_{name}");
+        }
+        let is_free = |name: &str| {
+            // What another value is called by itself stays its own.
+            let is_others = |other: &&DiagInfo| !is_same(other, diag) && wanted(other) == *name;
+            !own.contains(&name)
+                && !columns.iter().any(|column| column == name)
+                && (name == wanted(diag) || !all.iter().any(|other| is_others(&other)))
+        };
+        let free = match is_free(&name) {
+            true => name,
+            false => {
+                let mut numbered = (2..).map(|number| format!("{name}_{number}"));
+                numbered.find(|name| is_free(name)).unwrap_or(name)
+            }
+        };
+        columns.push(free);
+    }
+    columns
 }
 
 /// What a report is to draw under a name. Where two algorithms show it in different units it is two.
 ///
 /// # Errors
 /// For a name that is none of a column: what there is.
-pub(crate) fn plots(
+pub(crate) fn plots<'a>(
     name: &str,
     algorithms: &[&'static Algorithm],
+    varied: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<manifest::Plot>, String> {
     let inside = diagnostics(algorithms);
     let own = ResultFile::FlowSample.columns();
@@ -42,8 +71,9 @@ pub(crate) fn plots(
         let (name, unit) = (name.to_owned(), unit.to_owned());
         manifest::Plot { name, column, unit }
     };
-    let found = inside.iter().filter(|diag| diag.name == name);
-    let mut plots: Vec<_> = found.map(|diag| plot(inside_column(diag), diag.unit)).collect();
+    let found =
+        inside.iter().zip(inside_columns(&inside, varied)).filter(|(diag, _)| diag.name == name);
+    let mut plots: Vec<_> = found.map(|(diag, column)| plot(column, diag.unit)).collect();
     if own.contains(&name) {
         plots.push(plot(name.to_owned(), ""));
     }
@@ -51,4 +81,33 @@ pub(crate) fn plots(
         return Err(one_of(name, inside.iter().map(|diag| diag.name).chain(own.iter().copied())));
     }
     Ok(plots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_a_column_of_its_own() {
+        let diag = |name, unit| DiagInfo { name, unit, choices: "", is_signed: false };
+        let all = [
+            diag("cwnd", ""),
+            diag("inside_cwnd", ""),
+            diag("rtt", "us"),
+            diag("rtt_us", ""),
+            diag("rtt_us_2", ""),
+            diag("alpha", ""),
+            diag("params.beta", ""),
+        ];
+        let own = ResultFile::FlowSample.columns();
+        assert!(own.contains(&"cwnd_pkts") || own.contains(&"cwnd"), "{own:?}");
+        let columns = inside_columns(&all, ["params.beta"].into_iter());
+        for (at, column) in columns.iter().enumerate() {
+            assert!(
+                !own.contains(&column.as_str()) && !columns[..at].contains(column),
+                "{columns:?}"
+            );
+        }
+        assert_eq!(columns[2..], ["rtt_us", "rtt_us_3", "rtt_us_2", "alpha", "inside_params.beta"]);
+    }
 }

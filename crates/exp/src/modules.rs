@@ -48,12 +48,18 @@ pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
     Ok(options)
 }
 
-/// From here on files that this experiment names are compiled with what it says, and what the command line adds: its release and its API count.
-pub(crate) fn set(path: &Path, mut own: Options, asked: &Options) {
+/// What an experiment says, and what the command line adds: its release and its API count.
+pub(crate) fn with(mut own: Options, asked: &Options) -> Options {
     own.define.extend(asked.define.iter().cloned());
     own.include.extend(asked.include.iter().cloned());
     own.linux = asked.linux.or(own.linux);
     own.api = asked.api.or(own.api);
+    own
+}
+
+/// From here on files that this experiment names are compiled with what it says, and what the command line adds.
+pub(crate) fn set(path: &Path, own: Options, asked: &Options) {
+    let own = with(own, asked);
     let mut all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
     all.get_or_insert_default().insert(path.to_owned(), own);
 }

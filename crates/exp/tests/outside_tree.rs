@@ -253,6 +253,20 @@ fn a_kernel_before_4_10_undoes_by_itself_where_a_module_cannot() {
 }
 
 #[test]
+fn more_names_of_the_kernel_say_what_they_say_there() {
+    let scratch = Scratch::new();
+    let path = module(&scratch, "more_names");
+    // In the form of a release of before 4.7, of 4.15, and of now.
+    for linux in ["4.4", "4.15", "6.12"] {
+        let network = format!("{NETWORK}\n[module]\nlinux = \"{linux}\"\n");
+        let file = run(&scratch, &network, &path, &[]);
+        let series = file("series-flows.csv");
+        assert!(last_of(&series, "goals").iter().any(|goals| *goals > 1000), "{linux}");
+        assert!(last_of(&series, "cwnd_pkts").iter().all(|cwnd| *cwnd <= 50), "{linux}");
+    }
+}
+
+#[test]
 fn the_api_can_be_said() {
     let scratch = Scratch::new();
     let path = scratch.path().join("said.c");
@@ -282,7 +296,16 @@ fn accurate_ecn_tells_as_many_marks_as_there_were() {
         .replace("BUG_ON(rs->delivered_ce > rs->delivered);", "");
     let path = scratch.path().join("accecn.c");
     fs::write(&path, text).unwrap();
-    let flows = run(&scratch, NETWORK, path.to_str().unwrap(), &[])("flows.csv");
+    // ACKs that overtake each other tell no mark twice.
+    let overtaking = NETWORK.replace("400 us\"", "400 us\", jitter = \"600 us\"");
+    for network in [NETWORK, &overtaking] {
+        let flows = run(&scratch, network, path.to_str().unwrap(), &[])("flows.csv");
+        check_marks(&flows);
+    }
+}
+
+/// Of what arrived with CE the sender was told all, but for the last, and nothing else.
+fn check_marks(flows: &str) {
     let header: Vec<&str> = flows.lines().next().unwrap().split(',').collect();
     let at = |name: &str| header.iter().position(|have| *have == name).unwrap();
     let bulk = flows.lines().find(|row| row.contains(",bulk,")).unwrap();

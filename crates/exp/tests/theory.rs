@@ -157,19 +157,23 @@ impl Window for Cubic {
 }
 
 /// Bits per second of a window under independent losses: round trips in which any of its packets may be lost, and one of recovery, at
-/// the new window, after each in which one was.
+/// the new window, after each in which one was. What is lost in that is another loss.
 fn monte_carlo(window: &mut dyn Window, loss: f64, rtt_s: f64) -> f64 {
     let mut draws = Draws(0x9e37_79b9_7f4a_7c15);
     let (mut cwnd, mut sent, mut rounds) = (10.0_f64, 0.0, 0_u64);
     while rounds < 2_000_000 {
         sent += cwnd.floor();
         rounds += 1;
-        if draws.share() < 1.0 - (1.0 - loss).powf(cwnd.floor()) {
+        let mut loses = |cwnd: f64| draws.share() < 1.0 - (1.0 - loss).powf(cwnd.floor());
+        let mut is_cut = loses(cwnd);
+        if !is_cut {
+            cwnd = window.grown(cwnd, rtt_s);
+        }
+        while is_cut {
             cwnd = window.cut(cwnd).max(2.0);
             sent += cwnd;
             rounds += 1;
-        } else {
-            cwnd = window.grown(cwnd, rtt_s);
+            is_cut = loses(cwnd);
         }
     }
     sent * PAYLOAD_BITS / (rounds as f64 * rtt_s)

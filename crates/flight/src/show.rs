@@ -146,7 +146,9 @@ impl View {
             before: before.into(),
             after: after.into(),
         });
-        let (before, after) = match self.is_large {
+        // A state beside the socket may be small enough for the private area: a module of the API v3 has it there in any case.
+        let is_beside = !record.large_before.is_empty() || !record.large_after.is_empty();
+        let (before, after) = match self.is_large || is_beside {
             false => (record.before.icsk_ca_priv.to_vec(), record.after.icsk_ca_priv.to_vec()),
             true => (padded(&record.large_before), padded(&record.large_after)),
         };
@@ -212,8 +214,18 @@ impl View {
         let rest =
             ["result", "jiffies", "given", "given_values", "acks_asked", "rehashes", "fallback"];
         all.extend(rest.iter().map(|name| (*name).to_owned()));
-        for name in self.names().filter(|name| wanted(name)) {
-            all.extend(["before", "after"].map(|when| format!("{when}_{}", column_name(name))));
+        // Of all fields, so that a column is called the same whatever else is wanted.
+        let mut taken: Vec<String> = Vec::new();
+        for name in self.names() {
+            let flat = column_name(name);
+            // `a.b` and `a_b` are the same in letters.
+            let numbered = (2..).map(|number| format!("{flat}_{number}"));
+            let mut names = std::iter::once(flat.clone()).chain(numbered);
+            let free = names.find(|name| !taken.contains(name)).unwrap_or(flat.clone());
+            if wanted(name) {
+                all.extend(["before", "after"].map(|when| format!("{when}_{free}")));
+            }
+            taken.push(free);
         }
         all
     }

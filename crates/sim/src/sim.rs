@@ -17,7 +17,7 @@ use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
 use knee_algo::Host as CcHost;
-use knee_algo::module::Fault;
+use knee_algo::module::carry_out;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{
@@ -29,7 +29,6 @@ use knee_run::spec::{Cc, Flow, Run, Traffic};
 use knee_run::turns::{Ready, Turns};
 use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 /// The two sockets of a flow: the connecting one has the even number.
@@ -292,12 +291,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(self) -> Result<Outcome, Error> {
-        let run = AssertUnwindSafe(|| self.run_to_end());
-        // What a file's code left behind is gone with the simulation.
-        catch_unwind(run).map_err(|panic| match Fault::of(panic) {
-            Ok(fault) => Error::Algorithm(fault.to_string()),
-            Err(panic) => resume_unwind(panic),
-        })
+        carry_out(|| self.run_to_end()).map_err(|fault| Error::Algorithm(fault.to_string()))
     }
 
     fn run_to_end(mut self) -> Outcome {

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+
 use crate::check::tokens::{self, Token};
 
 /// What gives the area: the kernel's function, and the field itself.
@@ -81,6 +83,41 @@ pub(super) fn table_of_sizes(types: &BTreeSet<String>, symbol: &str) -> String {
         ));
     }
     out
+}
+
+/// Holds the sizes in the tables of an object, one for each file, to the area. Nothing of the object runs; which types they are is known.
+pub(super) fn check_sizes(
+    object: &[u8],
+    files: usize,
+    types: &[String],
+    area_bytes: u32,
+) -> Result<(), String> {
+    const ROW: usize = 16;
+    let object =
+        object::File::parse(object).map_err(|why| format!("its object cannot be read: {why}"))?;
+    let mut names = types.iter();
+    for file in 1..=files {
+        let wanted = symbol(file as u32);
+        let found = object.dynamic_symbols().find(|found| found.name() == Ok(&*wanted));
+        // A file on the contract has none.
+        let Some(found) = found else { continue };
+        let section = found.section_index().and_then(|at| object.section_by_index(at).ok());
+        let table = section
+            .and_then(|section| section.data_range(found.address(), found.size()).ok().flatten())
+            .ok_or("the object that was compiled from it has lost a table")?;
+        // The last row ends it.
+        let rows = (table.len() / ROW).saturating_sub(1);
+        for (row, name) in table.chunks_exact(ROW).take(rows).zip(names.by_ref()) {
+            let bytes = row[ROW / 2..].try_into().map_or(0, u64::from_ne_bytes);
+            if bytes > u64::from(area_bytes) {
+                return Err(format!(
+                    "its {name} has {bytes} bytes, and a connection's private area (inet_csk_ca) has {area_bytes}: keep the \
+                     rest in memory of kzalloc, and a pointer to it there"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn is_end(token: &Token) -> bool {

@@ -69,9 +69,13 @@ pub(super) enum Cause {
     },
     /// A condition of the file's own or of the contract's does not hold.
     Said(String),
+    /// It returned, and the simulator could not go on: what that said.
+    Simulator(String),
     /// Bytes before the private area, or behind it, are not what they were.
     Outside {
         is_before: bool,
+        /// Of its area.
+        bytes: u32,
     },
 }
 
@@ -88,9 +92,13 @@ impl fmt::Display for Cause {
             Cause::Memory { address: 0..4096 } => f.write_str("followed a null pointer"),
             Cause::Memory { address } => write!(f, "read or wrote at {address:#x}, where it has no memory"),
             Cause::Said(said) => f.write_str(said),
-            Cause::Outside { is_before } => {
+            Cause::Simulator(said) => write!(
+                f,
+                "was the last call before the simulator could not go on, by values that the file left or by a bug of knee's: {said}"
+            ),
+            Cause::Outside { is_before, bytes } => {
                 let side = if *is_before { "before the begin" } else { "behind the end" };
-                write!(f, "wrote {side} of its private area (inet_csk_ca), which has {} bytes", crate::PRIVATE_AREA_BYTES)
+                write!(f, "wrote {side} of its private area (inet_csk_ca), which has {bytes} bytes")
             }
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! [Decision 17](../../../../docs/decisions/0017-a-file-that-crashes-ends-its-run.md) says why this and not processes.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Once;
@@ -37,7 +37,12 @@ const SIGNALS: [c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, LOOPS];
 
 unsafe extern "C" {
-    fn knee_guarded(env: *mut u64, run: extern "C" fn(*mut c_void), data: *mut c_void) -> c_int;
+    fn knee_guarded(
+        env: *mut u64,
+        calls: *mut u64,
+        run: extern "C" fn(*mut c_void),
+        data: *mut c_void,
+    ) -> c_int;
     fn knee_abandon(env: *mut u64) -> !;
 }
 
@@ -66,7 +71,7 @@ struct Slot {
     next: *const Slot,
     /// 0: it has ended, and another may have this.
     thread: AtomicI32,
-    /// Odd while a call is on.
+    /// Odd while a call is on: `knee_guarded` says from when until when.
     calls: AtomicU64,
     env: UnsafeCell<[u64; 64]>,
     /// An address in the frame that makes the call.
@@ -114,18 +119,22 @@ impl Own {
         };
         let slot = slots().find(take).unwrap_or_else(|| Slot::add(thread));
         own_signal_stack();
+        IS_OWN.set(true);
         Own(slot)
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
+        IS_OWN.set(false);
         self.0.thread.store(0, Ordering::Release);
     }
 }
 
 thread_local! {
     static OWN: Own = Own::new();
+    /// Whether there is one: asking itself would make it.
+    static IS_OWN: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Slot {
@@ -189,6 +198,11 @@ impl Slot {
 
     /// The sentence about a thread that waits for it.
     fn fault(&self) -> Option<Fault> {
+        self.fault_of(&self.cause(), Some(self.pc.load(Ordering::Relaxed)))
+    }
+
+    /// A sentence about its call, or the one that was its last.
+    fn fault_of(&self, cause: &Cause, pc: Option<usize>) -> Option<Fault> {
         // SAFETY: modules are never freed, and the names are constants.
         let (module, operation) = unsafe {
             (
@@ -201,13 +215,7 @@ impl Slot {
             flow: self.flow.load(Ordering::Relaxed),
             at_ns: self.at_ns.load(Ordering::Relaxed),
         };
-        Some(Fault::new(
-            module,
-            self.code()?,
-            &place,
-            &self.cause(),
-            Some(self.pc.load(Ordering::Relaxed)),
-        ))
+        Some(Fault::new(module, self.code()?, &place, cause, pc))
     }
 }
 
@@ -260,14 +268,12 @@ pub(super) fn call<R>(
         slot.operation.store(std::ptr::from_ref(place.operation).cast_mut(), Ordering::Relaxed);
         slot.flow.store(place.flow, Ordering::Relaxed);
         slot.at_ns.store(place.at_ns, Ordering::Relaxed);
-        let calls = slot.calls.load(Ordering::Relaxed);
         let in_c = in_c_of(&data);
-        slot.calls.store(calls + 1, Ordering::Release);
         // SAFETY: the buffer is this thread's; `in_c` gets what it expects. What is abandoned are frames of C, that of `in_c` and of
         // `run`, which by the promise of whoever calls this has nothing to tidy up.
-        let abandoned =
-            unsafe { knee_guarded(slot.env.get().cast(), in_c, (&raw mut data).cast()) };
-        slot.calls.store(calls + 2, Ordering::Release);
+        let abandoned = unsafe {
+            knee_guarded(slot.env.get().cast(), slot.calls.as_ptr(), in_c, (&raw mut data).cast())
+        };
         match (abandoned, data.1) {
             (0, Some(result)) => Ok(result),
             _ => {
@@ -276,6 +282,23 @@ pub(super) fn call<R>(
             }
         }
     })
+}
+
+/// This thread has called no code of files yet.
+pub(super) fn forget_last() {
+    if IS_OWN.get() {
+        OWN.with(|own| own.0.module.store(null_mut(), Ordering::Relaxed));
+    }
+}
+
+/// Whether it has since.
+pub(super) fn has_called() -> bool {
+    IS_OWN.get() && OWN.with(|own| !own.0.module.load(Ordering::Relaxed).is_null())
+}
+
+/// The sentence about what this thread called last, behind which the simulator ended with these words.
+pub(super) fn last_call(said: String) -> Option<Fault> {
+    has_called().then(|| OWN.with(|own| own.0.fault_of(&Cause::Simulator(said), None)))?
 }
 
 /// Where a stack overflows there is no room for its handler: threads of Rust's have another stack for that, others get one.

@@ -1,6 +1,6 @@
 //! One loaded copy of a module: its code, its global variables, and what its one symbol leads to.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::fault::{Fault, NO_FLOW, Place};
 use super::guard::{self, Code};
 use super::log::Log;
-use super::{Module, area, bounded, cache, symbols};
+use super::{Module, cache};
 use crate::params::SWITCH;
 use crate::{Host, Ops, ParamInfo, PatchedOps, RawDiag, RawParam, Sk, TcpSock, text};
 
@@ -88,12 +88,6 @@ pub(super) struct Param {
     variable: Variable,
     row: *const RawModuleParam,
     has_callbacks: bool,
-}
-
-#[repr(C)]
-struct RawType {
-    name: *const c_char,
-    bytes: c_ulong,
 }
 
 #[repr(C)]
@@ -331,9 +325,6 @@ impl std::fmt::Debug for Image {
 impl Image {
     /// Loads a copy that shares no variable with any other: the loader tells files apart, not names.
     pub(super) fn load(module: &Module) -> Result<Image, String> {
-        let bytes = knee_files::read_bounded(&module.object, bounded::MOST_OBJECT, "object")
-            .map_err(|why| format!("its object {} {why}", module.object.display()))?;
-        symbols::check(&bytes)?;
         let dir = module.object.parent().unwrap_or(&module.object);
         let copy = cache::unique(dir, "so");
         fs::copy(&module.object, &copy)
@@ -352,13 +343,6 @@ impl Image {
         let symbol: *const c_void = unsafe { libc::dlsym(loaded, symbol.as_ptr()) };
         if symbol.is_null() {
             return Err("the object that was compiled from it has lost its symbol".to_owned());
-        }
-        for file in 1..=module.files() {
-            let symbol = CString::new(area::symbol(file)).unwrap_or_default();
-            // SAFETY: the same object; null, or a table of these structs that ends in a name that is null.
-            let first: *const RawType =
-                unsafe { libc::dlsym(loaded, symbol.as_ptr()) }.cast_const().cast();
-            fits_private_area(first, module.api.private_area_bytes())?;
         }
         let parts = Parts::of(symbol)
             .ok_or("the object that was compiled from it has no part with its variables")?;
@@ -587,25 +571,6 @@ impl FileTable {
     pub(super) fn diag_read(&self) -> crate::DiagRead {
         self.diag_read
     }
-}
-
-/// Refuses a type that is larger than the area it is put into.
-fn fits_private_area(mut row: *const RawType, area_bytes: u32) -> Result<(), String> {
-    // SAFETY: null, or the table of area.rs, which ends in a row without a name.
-    while let Some(RawType { name, bytes }) =
-        unsafe { row.as_ref() }.filter(|row| !row.name.is_null())
-    {
-        if *bytes > c_ulong::from(area_bytes) {
-            return Err(format!(
-                "its {} has {bytes} bytes, and a connection's private area (inet_csk_ca) has {}: keep the \
-                 rest in memory of kzalloc, and a pointer to it there",
-                text(*name),
-                area_bytes
-            ));
-        }
-        row = row.wrapping_add(1);
-    }
-    Ok(())
 }
 
 /// What support_print.c calls for each text that a module prints.

@@ -12,8 +12,10 @@
 
 mod api;
 mod area;
+mod blame;
 pub mod bounded;
 mod cache;
+mod checked;
 mod clang;
 mod compile;
 mod complaints;
@@ -28,6 +30,7 @@ mod running;
 mod shown;
 mod source;
 mod symbols;
+mod writes;
 
 use std::collections::HashMap;
 use std::fs;
@@ -37,7 +40,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use api::Api;
 pub use area::{private_types, stated_type};
+pub use blame::carry_out;
 pub use cache::Cache;
+use checked::{Checked, checked};
+pub use checked::{Inspected, inspect};
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, MOST_MISSING_HEADERS, find_compiler, header_texts, make_stub};
 pub(crate) use compile::{Headers, fields, headers};
@@ -79,6 +85,8 @@ pub struct Module {
     others_read: Vec<(PathBuf, String)>,
     /// How many files it is made of.
     files: u32,
+    /// The first one's.
+    text: &'static str,
     options: Options,
     /// The shared object.
     object: PathBuf,
@@ -282,20 +290,6 @@ fn load_files(paths: Vec<PathBuf>, options: &Options) -> Result<&'static Algorit
     Ok(algorithm)
 }
 
-/// Compiles a file for the simulator and says what it keeps of a connection. Nothing of it is loaded, so nothing runs.
-///
-/// # Errors
-/// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
-pub fn inspect(path: &Path) -> Result<Vec<Field>, Error> {
-    let text = read(path)?;
-    let kind = source::kind(&text).map_err(|why| says(path, &why))?;
-    let api = Api::used_by(&[&text]);
-    let files = [compile::File { path, text: &text }];
-    let compiled = compile::compile(&files, &kind, api, &Options::default());
-    let compiled = compiled.map_err(|why| says(path, &why))?;
-    Ok(state_fields(&compiled.object, &compiled.private_types))
-}
-
 /// The last part of a path, as text.
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -333,36 +327,19 @@ fn build(
     options: &Options,
 ) -> Result<Algorithm, Error> {
     let path = &*paths[0];
-    let kind = source::kind(&texts[0]).map_err(|why| says(path, &why))?;
+    let Checked { kind, api, limits, compiled } = checked(paths, &texts, options)?;
     let is_kernel_module = matches!(kind, Kind::KernelModule);
-    if paths.len() > 1 && !is_kernel_module {
-        return Err(says(
-            path,
-            "is a file on knee's contract, which is one file: include what it needs",
-        ));
-    }
-    let mut api = Api::Linux;
-    let mut limits = Vec::new();
-    if is_kernel_module {
-        for (path, text) in paths.iter().zip(&texts) {
-            api::refusal(text).map_or(Ok(()), |why| Err(says(path, &why)))?;
-        }
-        api = options.api.unwrap_or_else(|| Api::used_by(&texts));
-        limits = api::limits(&texts, api);
-    }
-    let files: Vec<compile::File<'_>> =
-        paths.iter().zip(&texts).map(|(path, text)| compile::File { path, text }).collect();
-    let compiled = compile::compile(&files, &kind, api, options).map_err(|why| says(path, &why))?;
     let others = paths.iter().zip(&texts).skip(1);
     let mut others_read: Vec<(PathBuf, String)> =
         others.map(|(path, text)| (path.clone(), sha256::hex(text.as_bytes()))).collect();
     others_read.extend(compiled.headers);
-    let text = std::mem::take(&mut texts[0]);
+    let text: &'static str = std::mem::take(&mut texts[0]).leak();
     let mut module = Module {
         path: path.to_owned(),
         sha256: sha256::hex(text.as_bytes()),
         others_read,
         files: paths.len() as u32,
+        text,
         options: options.clone(),
         object: compiled.object,
         compiler: compiled.compiler,
@@ -378,9 +355,9 @@ fn build(
         others: Mutex::default(),
         lines: Mutex::default(),
     };
-    let fields = state_fields(&module.object, &compiled.private_types);
+    let object = fs::read(&module.object).unwrap_or_default();
+    let fields = state_fields(&object, &compiled.private_types);
     let image = Image::load(&module).map_err(|why| says(path, &why))?;
-    let text: &'static str = text.leak();
     let algorithm = match kind {
         Kind::Contract { .. } => {
             let table = image.file_table();
@@ -489,13 +466,12 @@ impl Info {
 }
 
 /// The fields of what a file keeps of a connection, by the object's debug information. Nothing of the object runs.
-fn state_fields(object: &Path, private_types: &[String]) -> Vec<Field> {
+fn state_fields(object: &[u8], private_types: &[String]) -> Vec<Field> {
     let state = match private_types.is_empty() {
         true => State::ReturnedBy("cc_state"),
         false => State::OneOf(private_types),
     };
-    let object = fs::read(object).unwrap_or_default();
-    dwarf::find(&object, &state).unwrap_or_default().fields
+    dwarf::find(object, &state).unwrap_or_default().fields
 }
 
 /// What a module shows: what its `get_info` fills, then the fields of its private struct that have other names.

@@ -12,9 +12,12 @@ use super::guard;
 use super::image::Image;
 use super::line::{self, Line};
 use super::log::Log;
-use super::{Module, Printed, lock, says};
+use super::{Module, Printed, lock, says, writes};
+use crate::kept::Kept;
+use crate::storage::Storage;
 use crate::{
-    Algorithm, Error, Field, Has, Host, Ops, Origin, Params, PatchedOps, Pointer, TcpSock,
+    Algorithm, Error, Field, Has, Host, Ops, Origin, PRIVATE_AREA_BYTES, Params, PatchedOps,
+    Pointer, TcpSock,
 };
 
 /// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
@@ -225,28 +228,47 @@ impl Running {
         result
     }
 
-    /// What a call that is over wrote beside its private area, if it did.
+    /// Holds what a call that is over has written to what it may; unwinds with a [`Fault`] if that was more.
     #[inline]
-    pub(crate) fn outside(&self, sock: &TcpSock, place: &Place) -> Option<Fault> {
+    pub(crate) fn check(&self, sock: &TcpSock, storage: &Storage, kept: &Kept, place: &Place) {
         let is_before = sock.cc_guard_before != [0; 1];
-        let is_outside = is_before || sock.cc_guard_behind != [0; 7];
-        is_outside.then(|| {
-            self.copy.is_broken.set(true);
-            let (module, code) = (self.copy.module, self.copy.code());
-            let function = self.address(place.operation);
-            Fault::new(module, code, place, &Cause::Outside { is_before }, function)
-        })
+        let beside = (is_before || sock.cc_guard_behind != [0; 7]).then_some(is_before);
+        if beside.is_some() {
+            self.wrote_elsewhere(Cause::Outside { is_before, bytes: PRIVATE_AREA_BYTES }, place);
+        }
+        if let Some(is_before) = storage.written_beside() {
+            let bytes = size_of_val(storage.words()) as u32;
+            self.wrote_elsewhere(Cause::Outside { is_before, bytes }, place);
+        }
+        if !kept.holds(sock) {
+            let what = kept.broken(sock).unwrap_or_default();
+            self.wrote_elsewhere(Cause::Said(what), place);
+        }
+    }
+
+    #[cold]
+    fn wrote_elsewhere(&self, cause: Cause, place: &Place) -> ! {
+        self.copy.is_broken.set(true);
+        let (module, code) = (self.copy.module, self.copy.code());
+        let function = self.address(place.operation);
+        Fault::new(module, code, place, &cause, function).unwind()
     }
 
     fn address(&self, operation: &str) -> Option<usize> {
         // SAFETY: the table of this copy, which outlives this.
-        unsafe { (*self.ops()).address(operation) }
+        let found = unsafe { (*self.ops()).address(operation) };
+        found.or_else(|| self.patched.address(operation))
     }
 
     /// The line where the function of an operation begins.
     pub(crate) fn line(&self, operation: &'static str) -> Option<Line> {
         let of = || line::of(self.copy.module, self.copy.code(), self.address(operation)?);
         lock(&self.copy.module.lines).entry(operation).or_insert_with(of).clone()
+    }
+
+    /// Which lines of the file, of several the first, set a field.
+    pub(crate) fn setting(&self, field: &str) -> Option<String> {
+        writes::words(self.copy.module.text, field)
     }
 
     /// The file that this is of.

@@ -67,13 +67,18 @@ impl Sock {
     }
 
     /// An ACK of `delivered` packets: how many of them came with CE. The count has three bits: of an ACK of more than seven packets as many
-    /// are taken to have come so as can have.
+    /// are taken to have come so as can have. One that neither acknowledges or SACKs anything nor has a newer timestamp may be older than
+    /// the last: its count is left alone (RFC 9768 sec. 3.2.2.5.1).
     pub(super) fn take_ce_count(
         &mut self,
         packet: &Packet,
         delivered: u32,
         progress: &mut Progress,
     ) {
+        let is_newer = progress.advanced || progress.data_sacked || self.receiver.ts_advanced;
+        if !is_newer {
+            return;
+        }
         let told = number_in(packet).wrapping_sub(ACE_AT_FIRST);
         let least = told.wrapping_sub(self.tp.delivered_ce) & ACE_MASK;
         let newly = match delivered > ACE_MASK {

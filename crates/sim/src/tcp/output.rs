@@ -426,7 +426,7 @@ impl Sock {
         if self.host.config.gso_max_segs <= 1 {
             return 1;
         }
-        if self.cc.algorithm().is_patched() {
+        if self.cc.algorithm().has_tso_segs() {
             let mss = self.mss();
             if let Some(segs) = self.cc.tso_segs(&mut self.tp, &mut net.cc, mss) {
                 return segs.clamp(1, self.host.config.gso_max_segs);
@@ -440,7 +440,7 @@ impl Sock {
             bytes += u64::from(GSO_MAX_BYTES >> shift);
         }
         let bytes = bytes.min(u64::from(GSO_MAX_BYTES)) as u32;
-        (bytes / self.mss()).max(least).min(self.host.config.gso_max_segs)
+        (bytes / self.mss()).max(least).clamp(1, self.host.config.gso_max_segs)
     }
 
     /// Whether a burst had better wait until the window lets a larger one go.

@@ -103,6 +103,8 @@ pub(crate) struct Receiver {
 
     // Timestamps and the receiver's own RTT, us << 3.
     pub(super) ts_recent: u32,
+    /// The timestamp of the segment being worked on is newer than all before.
+    pub(super) ts_advanced: bool,
     pub(super) ts_ecr: u32,
     last_ts_ecr: u32,
     rcv_rtt_us: u32,
@@ -243,6 +245,7 @@ impl Sock {
             self.on_odd_segment(packet, true, net);
             return;
         }
+        self.receiver.ts_advanced = false;
         if packet.has(flags::NO_TS) {
             self.receiver.ts_ecr = 0;
         } else {
@@ -250,6 +253,7 @@ impl Sock {
                 && !before(packet.ts_val, self.receiver.ts_recent)
                 && !after(packet.ack_seq, self.tp.snd_nxt)
             {
+                self.receiver.ts_advanced = packet.ts_val != self.receiver.ts_recent;
                 self.receiver.ts_recent = packet.ts_val;
             }
             self.receiver.ts_ecr = packet.ts_ecr;

@@ -119,6 +119,7 @@ impl Receiver {
             out_of_window_ack_at: None,
             compressed_ack: LazyTimer::default(),
             ts_recent: 0,
+            ts_advanced: false,
             ts_ecr: 0,
             last_ts_ecr: 0,
             rcv_rtt_us: 0,
