@@ -54,7 +54,7 @@ fn main() {
         "setup s",
         "kB/host",
         "kB/flow",
-        "B/pkt out"
+        "kB/flow run"
     );
     for case in CASES {
         let wanted = names.is_empty() || names.iter().any(|name| case.contains(name.as_str()));

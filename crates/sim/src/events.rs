@@ -2,8 +2,7 @@
 //!
 //! A wheel of buckets holds the near future, a heap the rest. Most events are packets on their way, a
 //! few packet times off: adding and taking one costs the same however many there are. The width of a
-//! bucket follows the rate of events that the network can have; the order does not depend on it. A
-//! bucket lies in chunks, so that opening it follows few pointers.
+//! bucket follows the rate of events that the network can have; the order does not depend on it.
 
 use knee_queue::time::{PS_PER_S, Time};
 use std::cmp::Reverse;
@@ -11,13 +10,12 @@ use std::collections::BinaryHeap;
 
 /// Events per bucket that the width aims at: few enough to sort, enough to seldom find one empty.
 const EVENTS_PER_BUCKET: u64 = 4;
-/// Bounds of the width of a bucket, 2^this ps: 66 ns, so that the wheel is as long as packets wait in a full queue, to 17 us.
-const BUCKET_SHIFT_MIN: u32 = 16;
+/// Bounds of the width of a bucket, 2^this ps: 4 ns to 17 us.
+const BUCKET_SHIFT_MIN: u32 = 12;
 const BUCKET_SHIFT_MAX: u32 = 24;
 /// Number of buckets; a power of two, and a multiple of 64.
 const BUCKETS: usize = 8192;
 const WORDS: usize = BUCKETS / 64;
-const PER_CHUNK: usize = 2;
 const NONE: u32 = u32::MAX;
 
 /// Something that happens to one part of the simulation.
@@ -103,16 +101,10 @@ impl Entry {
     }
 }
 
-/// Entries of one bucket, in no order: a line of the cache.
-#[repr(align(64))]
-struct Chunk {
-    entries: [Entry; PER_CHUNK],
-    len: u32,
-    /// One of the same bucket that is full; of what is free the next.
+struct Node {
+    entry: Entry,
     next: u32,
 }
-
-const _: () = assert!(size_of::<Chunk>() == 64);
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Far {
@@ -122,12 +114,12 @@ struct Far {
 }
 
 pub(crate) struct Events {
-    /// The chunk of each bucket that has room.
+    /// First node of each bucket's list.
     heads: Box<[u32]>,
     /// Which buckets have a list, and which words of this have a bit.
     occupied: [u64; WORDS],
     summary: [u64; WORDS.div_ceil(64)],
-    chunks: Vec<Chunk>,
+    nodes: Vec<Node>,
     free: u32,
     /// The bucket being worked off, latest first.
     current: Vec<Entry>,
@@ -148,7 +140,7 @@ impl Events {
             heads: vec![NONE; BUCKETS].into_boxed_slice(),
             occupied: [0; WORDS],
             summary: [0; WORDS.div_ceil(64)],
-            chunks: Vec::new(),
+            nodes: Vec::new(),
             free: NONE,
             current: Vec::new(),
             current_bucket: 0,
@@ -192,43 +184,19 @@ impl Events {
     #[inline]
     fn push_near(&mut self, bucket: u64, entry: Entry) {
         let slot = bucket as usize % BUCKETS;
-        let head = self.heads[slot];
-        if let Some(chunk) = self.chunks.get_mut(head as usize) {
-            if let Some(place) = chunk.entries.get_mut(chunk.len as usize) {
-                *place = entry;
-                chunk.len += 1;
-                return;
-            }
-        }
-        let node = self.free;
-        let node = if let Some(chunk) = self.chunks.get_mut(node as usize) {
-            self.free = chunk.next;
-            chunk.entries[0] = entry;
-            (chunk.len, chunk.next) = (1, head);
-            node
+        let next = self.heads[slot];
+        let node = if self.free == NONE {
+            self.nodes.push(Node { entry, next });
+            self.nodes.len() as u32 - 1
         } else {
-            self.chunks.push(Chunk { entries: [entry; PER_CHUNK], len: 1, next: head });
-            self.chunks.len() as u32 - 1
+            let node = self.free;
+            self.free = self.nodes[node as usize].next;
+            self.nodes[node as usize] = Node { entry, next };
+            node
         };
         self.heads[slot] = node;
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.summary[slot / 4096] |= 1 << (slot / 64 % 64);
-    }
-
-    /// Whether the next event is in a bucket that is not open.
-    #[inline]
-    pub(crate) fn opens_next(&self) -> bool {
-        self.current.is_empty()
-    }
-
-    /// Opens the bucket of the next event; false if there is none up to `until`.
-    pub(crate) fn open(&mut self, until: Time) -> bool {
-        !self.current.is_empty() || self.advance(until)
-    }
-
-    /// What the open bucket holds, latest first.
-    pub(crate) fn opened(&self) -> impl Iterator<Item = Event> + use<'_> {
-        self.current.iter().map(|entry| entry.event)
     }
 
     /// The earliest event, if it is not after `until`.
@@ -275,8 +243,8 @@ impl Events {
                 self.summary[slot / 4096] &= !(1 << (slot / 64 % 64));
             }
             while node != NONE {
-                let taken = &mut self.chunks[node as usize];
-                self.current.extend_from_slice(&taken.entries[..taken.len as usize]);
+                let taken = &mut self.nodes[node as usize];
+                self.current.push(taken.entry);
                 let next = std::mem::replace(&mut taken.next, self.free);
                 self.free = node;
                 node = next;

@@ -68,7 +68,6 @@ mod clock;
 pub mod endpoint;
 mod events;
 pub mod fabric;
-mod fetch;
 mod gate;
 mod interrupts;
 mod link;

@@ -280,29 +280,6 @@ impl LinkState {
         self.schedule_service(index, Time::ZERO, events);
     }
 
-    /// Reads of each line that a packet on its way needs.
-    #[inline]
-    pub(crate) fn fetch(&self) -> u32 {
-        let of_queue = match &self.queue {
-            Queue::Fifo(fifo) => fifo.last.ps() ^ fifo.waiting_bytes ^ fifo.waiting.len() as u64,
-            _ => 0,
-        };
-        (of_queue ^ self.loss ^ self.delay.ps() ^ self.counts.sent_bytes ^ self.counts.offered_pkts)
-            as u32
-    }
-
-    /// And of what those lead to.
-    #[inline]
-    pub(crate) fn fetch_behind(&self) -> u32 {
-        match &self.queue {
-            Queue::Fifo(fifo) => {
-                let first = fifo.waiting.front().map_or(0, |(_, len_bytes)| *len_bytes);
-                first ^ fifo.waiting.back().map_or(0, |(_, len_bytes)| *len_bytes)
-            }
-            _ => 0,
-        }
-    }
-
     /// Offers a packet; its arrival at the far end is scheduled when its departure is known.
     #[inline]
     pub(crate) fn send(

@@ -65,7 +65,6 @@ impl Tos {
 
 /// A packet on its way. `start` and `end` of ranges are sequence numbers.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
 pub(crate) struct Packet {
     /// Receiving socket, or ping stream.
     pub(crate) to: u32,
@@ -87,9 +86,6 @@ pub(crate) struct Packet {
     /// All but the last, which a packet without timestamps has in their place.
     pub(crate) sacks: [(u32, u32); MAX_SACKS - 1],
 }
-
-// One line of the cache.
-const _: () = assert!(size_of::<Packet>() == 64);
 
 /// The SACK ranges of a packet.
 pub(crate) struct Sacks {

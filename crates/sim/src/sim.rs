@@ -3,7 +3,6 @@
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
-use crate::fetch;
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::modules;
@@ -338,12 +337,7 @@ impl<'a> Simulation<'a> {
 
     fn work_off(&mut self) {
         let can_be_done = self.run.until_done && self.unfinished > 0;
-        let fetches = fetch::is_worth_it(&self.net, &self.socks);
-        loop {
-            if fetches && self.net.events.opens_next() && self.net.events.open(self.run.end) {
-                fetch::opened(&self.net, &self.socks);
-            }
-            let Some((at, event)) = self.net.events.pop(self.run.end) else { break };
+        while let Some((at, event)) = self.net.events.pop(self.run.end) {
             self.net.now = at;
             self.handle(event);
             if can_be_done && self.unfinished == 0 {

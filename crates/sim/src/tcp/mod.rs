@@ -423,42 +423,6 @@ impl Sock {
         }
     }
 
-    /// Reads of each line that a segment or a timer needs, as long as it comes in order.
-    #[inline]
-    pub(crate) fn fetch(&self) -> u32 {
-        let (tp, receiver) = (&self.tp, &self.receiver);
-        let of_tp = tp.icsk_retransmits as u32
-            ^ tp.snd_una
-            ^ tp.rcv_nxt
-            ^ tp.delivered
-            ^ tp.ecn_flags as u32
-            ^ tp.write_seq
-            ^ tp.high_seq
-            ^ (tp.sk_pacing_rate ^ tp.tcp_mstamp ^ tp.icsk_ca_priv[0] ^ tp.icsk_ca_priv[8]) as u32;
-        let of_sender = self.id
-            ^ self.rtx.first_id()
-            ^ self.rack.end_seq
-            ^ self.prr.out
-            ^ self.cwnd_usage_seq
-            ^ self.in_host_bytes as u32
-            ^ self.merging.len() as u32
-            ^ self.writer.sndbuf_bytes
-            ^ self.counters.data_segs_sent as u32
-            ^ self.syn_retries
-            ^ self.retrans_stamp;
-        of_tp
-            ^ of_sender
-            ^ receiver.unread_bytes
-            ^ receiver.received_bytes as u32
-            ^ receiver.compressed_acks
-    }
-
-    /// And of what those lead to.
-    #[inline]
-    pub(crate) fn fetch_behind(&self) -> u32 {
-        self.rtx.front().map_or(0, |segment| segment.seq) ^ self.host.config.skb_overhead_bytes
-    }
-
     #[inline]
     fn unsent_bytes(&self) -> u32 {
         self.tp.write_seq.wrapping_sub(self.tp.snd_nxt)
