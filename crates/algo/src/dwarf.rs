@@ -117,12 +117,12 @@ impl<'a, 'u> Unit<'a, 'u> {
                     };
                     found.extend(names.iter().any(is_it).then_some(entry.offset()));
                 }
-                State::ReturnedBy(function) if entry.tag() == gimli::DW_TAG_subprogram => {
-                    if name == *function {
-                        let pointer = self.type_of(entry).and_then(|at| self.entry(at));
-                        let target = pointer.and_then(|pointer| self.type_of(&pointer));
-                        found.extend(target);
-                    }
+                State::ReturnedBy(function)
+                    if entry.tag() == gimli::DW_TAG_subprogram && name == *function =>
+                {
+                    let pointer = self.type_of(entry).and_then(|at| self.entry(at));
+                    let target = pointer.and_then(|pointer| self.type_of(&pointer));
+                    found.extend(target);
                 }
                 _ => {}
             }

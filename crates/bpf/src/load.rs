@@ -444,9 +444,9 @@ pub(crate) fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
     // SAFETY: `collect` is what libbpf calls but for the type of its last argument, which is a pointer on every machine
     // (and of another type on each).
     unsafe {
-        let collect: libbpf_sys::libbpf_print_fn_t =
-            Some(std::mem::transmute::<*const (), _>(collect as *const ()));
-        libbpf_sys::libbpf_set_print(collect);
+        libbpf_sys::libbpf_set_print(
+            std::mem::transmute::<*const (), libbpf_sys::libbpf_print_fn_t>(collect as *const ()),
+        );
     }
     LOG.take();
     let result = action();

@@ -88,7 +88,9 @@ pub(crate) fn not_built(name: &str) -> Option<String> {
     let root = knee_algo::template::clone_root(Path::new("."))?;
     let file = format!("algorithms/{name}.c");
     root.join(&file).is_file().then(|| {
-        format!("this knee lacks {file}: run make build, or use --cc {file} in the root of the clone")
+        format!(
+            "this knee lacks {file}: run make build, or use --cc {file} in the root of the clone"
+        )
     })
 }
 
