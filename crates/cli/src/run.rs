@@ -109,10 +109,15 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     };
     if args.check {
         // What the command line names is trusted, what a file names may not be yet.
-        for experiment in &args.files {
-            // As the experiment wants it compiled.
-            let options = find(experiment)?.module_options(&overrides.modules)?;
-            for file in args.cc.iter().filter(|name| knee_algo::module::is_path(name)) {
+        let modules: Vec<_> =
+            args.cc.iter().filter(|name| knee_algo::module::is_path(name)).collect();
+        for experiment in args.files.iter().filter(|_| !modules.is_empty()) {
+            // As the experiment wants them compiled; a pipe can be read only once.
+            let options = match experiment.is_file() || !experiment.exists() {
+                true => find(experiment)?.module_options(&overrides.modules)?,
+                false => overrides.modules.clone(),
+            };
+            for file in &modules {
                 Algorithm::named_with(file, Path::new(""), &options)
                     .map_err(|why| Failure::Says(why.to_string()))?;
             }

@@ -425,7 +425,7 @@ fn a_machine_may_be_several_hosts_and_have_ipv6() {
         hosts.replace("\"s1..s2\"", "[\"s1\", \"r\"]").replace("\"r\"\nknee", "\"s2\"\nknee");
     fs::write(rack.dir.path().join("hosts.toml"), both).unwrap();
     let text = err(&rack.knee(&[]));
-    assert!(text.contains("traffic from s1 to r would not leave machine machine-1"), "{text}");
+    assert!(text.contains("traffic from s1 to r would stay within machine machine-1"), "{text}");
 }
 
 #[test]
@@ -546,7 +546,7 @@ fn what_cannot_be_is_one_sentence() {
     let text = refused("device", "devise");
     assert!(text.starts_with("knee: hosts.toml:5: host.machine-1.devise: unknown key"), "{text}");
     let text = refused("roles = \"s2\"", "roles = \"s3\"");
-    assert!(text.contains("no machine is s2 of the experiment's network"), "{text}");
+    assert!(text.contains("no machine has the role s2 of the experiment's network"), "{text}");
     let text = refused(
         "roles = \"r\"",
         "roles = \"r\"\n[[host]]\nname = \"x\"\nssh = \"x\"\naddress = \"10.98.9.1\"\ndevice = \"x\"\nroles = \"q\"",

@@ -214,7 +214,7 @@ fn a_word_of_roots_names_no_file_of_others() {
     assert_eq!(theirs.status.code(), Some(2));
     let why = err(&theirs);
     assert!(why.contains("a file here that other users may have written"), "{why}");
-    assert!(why.contains("is of user 65534") && why.contains("./incast"), "{why}");
+    assert!(why.contains("belongs to user 65534") && why.contains("./incast"), "{why}");
     assert!(names_mine("./incast").status.success());
     assert!(names_mine("published/incast").status.success());
 }

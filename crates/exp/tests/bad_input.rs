@@ -417,7 +417,7 @@ fn overrides_are_checked_like_the_file() {
         ),
         (
             "network.topology.x=1",
-            "bad.toml: --set network.topology.x: there is nothing below it to set: it is \"many-to-one\"",
+            "bad.toml: --set network.topology.x: it has no keys below it: it is \"many-to-one\"",
         ),
         (
             "traffic.short.size=[]",

@@ -266,7 +266,7 @@ one/dctcp
 ";
         assert_eq!(report().text(false), expected);
         assert!(!report().text(true).contains("goodput"));
-        assert!(report().summary().starts_with("skipped: bbr (3 rows): not there yet\n1 cases"));
+        assert!(report().summary().starts_with("skipped: bbr (3 rows): no result yet\n1 cases"));
         assert!(
             report().markdown().contains("| drops | 100.00 | 50.000 | -50.0 | - | 1/1 | known |")
         );

@@ -68,5 +68,5 @@ fn a_delayed_ack_is_found_on_a_path_of_microseconds() {
     let found = found("nagle");
     let kinds: Vec<&str> = found.iter().map(|finding| finding.kind).collect();
     assert_eq!(kinds, ["delayed-ack"]);
-    assert!(found[0].summary.contains("stood still 99 times"), "{}", found[0].summary);
+    assert!(found[0].summary.contains("waited 99 times"), "{}", found[0].summary);
 }

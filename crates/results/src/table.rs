@@ -276,8 +276,8 @@ mod tests {
     fn what_is_cut_is_said_with_its_line() {
         for (name, text, wanted) in [
             ("cells", "a,b\n1,2\n3\n", ":3: has 1 cells, but the header has 2"),
-            ("line", "a,b\n1,2\n3,4", ":3: does not end"),
-            ("quote", "a,b\n1,\"2\n", ":2: is no CSV"),
+            ("line", "a,b\n1,2\n3,4", ":3: has no end"),
+            ("quote", "a,b\n1,\"2\n", ":2: is not CSV"),
             ("none", "", "is empty"),
             // It is not read into memory.
             ("endless", &"x".repeat(200_000), "longer than 64 KiB"),
