@@ -20,8 +20,8 @@
 #define time_before_eq64(a, b)		time_after_eq64(b, a)
 
 #define secs_to_jiffies(s)		((unsigned long)(s) * cc_hz())
-#define jiffies_to_nsecs(j)		((u64)(j) * (1000000000ull / cc_hz()))
-#define jiffies64_to_nsecs(j)		jiffies_to_nsecs(j)
+#define jiffies_to_nsecs(j)		((u64)jiffies_to_usecs(j) * 1000)
+#define jiffies64_to_nsecs(j)		((u64)(j) * 1000000000ull / cc_hz())
 #define jiffies64_to_msecs(j)		((u64)(j) * 1000 / cc_hz())
 #define nsecs_to_jiffies64(ns)		((u64)nsecs_to_jiffies(ns))
 #define jiffies_delta_to_msecs(j)	jiffies_to_msecs(max(0L, (long)(j)))

@@ -16,12 +16,13 @@ _Static_assert(sizeof(jmp_buf) <= 512, "guard.rs has room for 512 bytes");
 int knee_guarded(void *env, unsigned long long *calls, void (*run)(void *), void *data)
 {
 	unsigned long long before = __atomic_load_n(calls, __ATOMIC_RELAXED);
-	int abandoned = _setjmp(*(jmp_buf *)env);
+	int abandoned = 1;
 
-	if (!abandoned) {
+	if (_setjmp(*(jmp_buf *)env) == 0) {
 		__atomic_store_n(calls, before + 1, __ATOMIC_RELEASE);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		run(data);
+		abandoned = 0;
 	}
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(calls, before + 2, __ATOMIC_RELEASE);

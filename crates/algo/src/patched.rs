@@ -137,7 +137,8 @@ impl Instance {
         let tso_segs = self.running.as_ref()?.patched.tso_segs?;
         // SAFETY: see `Instance::with`; the table of the copy in use has this operation.
         let run = |_: *const _, sk, _: *mut Host| unsafe { tso_segs(sk, mss) };
-        let segs = self.with_pointers(sock, host, || &"tso_segs", run);
+        let name = if self.algorithm.is_patched() { &"tso_segs" } else { &"tso_segs_goal" };
+        let segs = self.with_pointers(sock, host, || name, run);
         Some(segs).filter(|segs| *segs > 0 || self.algorithm.is_patched())
     }
 

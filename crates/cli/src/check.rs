@@ -33,21 +33,34 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             "--object takes one file: run knee check once for each".to_owned(),
         ));
     }
+    let options = args.module.options();
+    let has_several = |path: &Path| module::is_of_several_files(&path.to_string_lossy());
+    if args.object.is_some() && (!options.is_empty() || has_several(&args.files[0])) {
+        return Err(Failure::Says(
+            "--object takes one file without --cc-define, --cc-include, --linux and --api: those are for the simulator"
+                .to_owned(),
+        ));
+    }
     let mut all: Vec<Json> = Vec::new();
     let mut out = String::new();
     let mut found = 0;
     // What was found in the others is said before what could not be looked at.
     let mut not_looked_at: Vec<String> = Vec::new();
     for path in &args.files {
-        let several = path.to_string_lossy().contains(".c+");
-        let checked = match several {
+        let checked = match has_several(path) {
             true => Err(knee_algo::Error::KernelModule(path.display().to_string())),
             false => check::file(path),
         };
         let checked = match checked {
+            Ok(_) if !options.is_empty() => {
+                return Err(Failure::Says(format!(
+                    "{}: includes algorithms/include/tcp.h: --cc-define, --cc-include, --linux and --api are for Linux modules",
+                    path.display()
+                )));
+            }
             Ok(checked) => checked,
             Err(knee_algo::Error::KernelModule(_)) => {
-                let looked = linux_module(path, &args.module.options(), args.clang.as_deref());
+                let looked = linux_module(path, &options, args.clang.as_deref());
                 found += looked.findings.len();
                 out += &looked.said;
                 let shown = path.display().to_string();
@@ -146,7 +159,7 @@ fn linux_module(path: &Path, options: &module::Options, clang: Option<&str>) -> 
         }
         Err(why) => looked.refused(&why.to_string()),
     }
-    match options.is_empty() && !path.to_string_lossy().contains(".c+") {
+    match options.is_empty() && !module::is_of_several_files(&path.to_string_lossy()) {
         true => in_bpf(path, clang, &mut looked),
         false => {
             let _ = writeln!(

@@ -238,8 +238,8 @@ fn of_capture(file: &Path, args: &Args) -> Result<Recorded, Failure> {
         origin: vec![
             format!("Recorded from {name}, connection {number}: {client} to {server},"),
             format!(
-                "as {tested} sent and received it. A capture does not contain the algorithm: --cc \
-                    chose it."
+                "as {tested} sent and received it. A capture does not name the algorithm: \
+                    knee script --cc set it."
             ),
         ],
         title: format!("{name}, connection {number}: {client} to {server}"),

@@ -28,7 +28,7 @@ fn about_values() -> String {
     let filled_in: Vec<String> = experiment::FILE.filled_in.iter().map(shown).collect();
     format!(
         "\nValues with units are in quotes. Units of a size: {size}. Of a rate: {rate}. Of a time: {time}. A name has {}.\n\n\
-         Cases and varied values may give required keys of {}.\n",
+         Each case, or `[vary]`, may give a required key of {} instead.\n",
         Name::words('`'),
         filled_in.join(", ")
     )

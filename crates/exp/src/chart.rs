@@ -41,7 +41,7 @@ keys! {
         /// Statistic of the metric.
         stat: Choice<Stat> = of(STATS).or("mean"),
         /// The x axis: a varied key, or `"case"`.
-        x: Key<Text> = usually("the first key with more than one value"),
+        x: Key<Text> = usually("the first varied key with several values"),
         /// Logarithmic y axis.
         log: Key<bool> = or(false),
     }

@@ -309,7 +309,8 @@ impl NetworkSpec {
         if let Some(link) = links.iter().find(|link| link.name == text) {
             return rate(link);
         }
-        let hosts = self.hosts_named(text).map_err(|why| format!("{why}, or a link"))?;
+        let hosts =
+            self.hosts_named(text).map_err(|why| format!("{why}; a link is possible, too"))?;
         links.iter().filter(|link| hosts.contains(&link.to)).map(rate).sum()
     }
 

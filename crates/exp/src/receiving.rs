@@ -19,7 +19,7 @@ keys! {
     /// How a host receives: docs/receiving.md.
     pub(crate) static KEYS: ReceivingKeys = "receiving" {
         /// Interrupt coalescing.
-        coalesce: Below = table(&COALESCE_TABLE).usually("at once").only_on("sim"),
+        coalesce: Below = table(&COALESCE_TABLE).usually("no coalescing").only_on("sim"),
         /// NIC queues, one interrupt each.
         receive_queues: Key<u32> = within(1, MAX_RECEIVE_QUEUES as u64).usually("1").only_on("sim"),
         /// GRO merges packets of one interrupt.

@@ -120,7 +120,7 @@ keys! {
 keys! {
     /// Classes that are stopped each by itself.
     static STOPPED: StoppedKeys = "stopped" {
-        /// Classes that pause.
+        /// Classes that can be paused.
         class: Below = list(&STOPPED_TABLE).needed(),
     }
 }

@@ -125,7 +125,7 @@ impl Settings for DualPi2Config {
             StepThreshold::Sojourn(sojourn) => Threshold::Sojourn(sojourn),
             StepThreshold::Pkts(pkts) => Threshold::Pkts(pkts),
         };
-        v.says("Marking threshold of L: sojourn time, or packets left behind.");
+        v.says("Marking threshold of L: sojourn time, or packets left in the queue.");
         v.key("step", Setting::Threshold(&mut step));
         match step {
             Threshold::Sojourn(sojourn) => self.step = StepThreshold::Sojourn(sojourn),

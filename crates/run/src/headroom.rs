@@ -64,7 +64,7 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
         let mut out = network.links.iter().filter(|link| link.from == source && stops(link.to));
         if let Some(link) = out.find(|link| link.rate.is_none()) {
             return fail(format!(
-                "the link {} has no rate, so it cannot pause: give it one, or lossless = false",
+                "the link {} has no rate, so it cannot be paused: give it one, or lossless = false",
                 link.name
             ));
         }
@@ -95,7 +95,7 @@ fn check_switches(network: &Network, spec: &FlowControl) -> Result<(), Error> {
 fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
     let stopped = spec.classes();
     if stopped.is_empty() || stopped.len() > MAX_CLASSES {
-        return fail(format!("1 to {MAX_CLASSES} classes can pause, not {}", stopped.len()));
+        return fail(format!("1 to {MAX_CLASSES} classes can be paused, not {}", stopped.len()));
     }
     for (class, index) in stopped.iter().zip(0..) {
         if stopped[..index].iter().any(|before| before.name == class.name) {

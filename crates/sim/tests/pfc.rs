@@ -389,7 +389,7 @@ fn classes_that_cannot_be_stopped_are_refused_in_a_sentence() {
         error(&|network| network.flow_control = Some(flow_control(Stops::Classes(stops.clone()))))
     };
     let one = || stopped("storage", 20_000, 10_000);
-    assert!(spec(vec![]).contains("1 to 8 classes can pause, not 0"));
+    assert!(spec(vec![]).contains("1 to 8 classes can be paused, not 0"));
     assert!(spec(vec![one(); 9]).contains("not 9"));
     assert!(spec(vec![one(); 2]).contains("\"storage\" is named twice"));
     assert!(spec(vec![stopped("storage", 1, 2)]).contains("xon, 2 bytes"));

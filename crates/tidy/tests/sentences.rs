@@ -12,16 +12,16 @@ use plain::breaches;
 use serde_json::Value as Json;
 
 /// Crates whose literals are messages for users.
-const MESSAGES: &[&str] = &["cli", "exp", "linux", "report", "results", "run"];
+const MESSAGES: &[&str] =
+    &["cli", "exp", "lab", "linux", "pcap", "report", "results", "run", "script"];
 
-/// Home-made words of messages and descriptions, and the plain ones. Pages have a list of their own.
+/// Words that messages and descriptions avoid besides those of pages, and the plain ones.
 const WORDS: &[(&str, &str)] = &[
     ("stands beside", "conflicts with"),
     ("has no meaning beside", "conflicts with"),
     ("has no effect without", "needs"),
     ("are told", "pass, or leave it out"),
     ("is told", "passes, or leave it out"),
-    ("in the place of", "instead of"),
     ("in place of", "instead of"),
     ("carried out", "run"),
     ("built in", "built-in"),

@@ -700,7 +700,6 @@ fn with_behind(file: File<'_>, number: u32, behind: &str) -> String {
     )
 }
 
-/// An empty header in place of one that is missing.
 /// An empty header of this name, for one that is missing: without it a compiler ends before it has seen the rest.
 ///
 /// # Errors

@@ -49,6 +49,8 @@ impl BpfLimit {
                 Some(BpfLimit::SignedDivision)
             }
             () if says(&["stack limit", "frame size", "stack frame"]) => Some(BpfLimit::Stack),
+            // A call with more than its function takes is a mistake of another kind.
+            () if says(&["function call"]) => None,
             () if says(&["too many arg", "too many param"]) => Some(BpfLimit::Arguments),
             () => None,
         }

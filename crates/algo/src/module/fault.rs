@@ -74,7 +74,8 @@ pub(super) enum Cause {
     /// Bytes before the private area, or behind it, are not what they were.
     Outside {
         is_before: bool,
-        /// Of its area.
+        /// The memory beside which it wrote.
+        what: &'static str,
         bytes: u32,
     },
 }
@@ -96,9 +97,9 @@ impl fmt::Display for Cause {
                 f,
                 "was the last call before the simulator could not go on, by values that the file left or by a bug of knee's: {said}"
             ),
-            Cause::Outside { is_before, bytes } => {
+            Cause::Outside { is_before, what, bytes } => {
                 let side = if *is_before { "before the begin" } else { "behind the end" };
-                write!(f, "wrote {side} of its private area (inet_csk_ca), which has {bytes} bytes")
+                write!(f, "wrote {side} of {what}, which has {bytes} bytes")
             }
         }
     }

@@ -193,6 +193,11 @@ pub fn is_path(name: &str) -> bool {
 /// Between the files of one module.
 const AND: &str = ".c+";
 
+/// Whether a name is of several files that make one module.
+pub fn is_of_several_files(name: &str) -> bool {
+    files_of(name, Path::new("")).len() > 1
+}
+
 /// The files that a name names: `a.c+b.c` are two that make one module, of which the second is seen from where the first is, unless
 /// its name has a folder.
 fn files_of(name: &str, folder: &Path) -> Vec<PathBuf> {

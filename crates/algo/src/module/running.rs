@@ -234,11 +234,17 @@ impl Running {
         let is_before = sock.cc_guard_before != [0; 1];
         let beside = (is_before || sock.cc_guard_behind != [0; 7]).then_some(is_before);
         if beside.is_some() {
-            self.wrote_elsewhere(Cause::Outside { is_before, bytes: PRIVATE_AREA_BYTES }, place);
+            let cause = Cause::Outside {
+                is_before,
+                what: "its private area (inet_csk_ca)",
+                bytes: PRIVATE_AREA_BYTES,
+            };
+            self.wrote_elsewhere(cause, place);
         }
         if let Some(is_before) = storage.written_beside() {
             let bytes = size_of_val(storage.words()) as u32;
-            self.wrote_elsewhere(Cause::Outside { is_before, bytes }, place);
+            let cause = Cause::Outside { is_before, what: "its state", bytes };
+            self.wrote_elsewhere(cause, place);
         }
         if !kept.holds(sock) {
             let what = kept.broken(sock).unwrap_or_default();
@@ -266,9 +272,10 @@ impl Running {
         lock(&self.copy.module.lines).entry(operation).or_insert_with(of).clone()
     }
 
-    /// Which lines of the file, of several the first, set a field.
+    /// Which lines of the file set a field. Of several files nothing is said: a line would need its file.
     pub(crate) fn setting(&self, field: &str) -> Option<String> {
-        writes::words(self.copy.module.text, field)
+        let module = self.copy.module;
+        (module.files == 1).then(|| writes::words(module.text, field))?
     }
 
     /// The file that this is of.

@@ -310,8 +310,14 @@ impl Job<'_> {
     }
 }
 
-/// The option that says which of these types is in the private area: the largest.
+/// Types in a private area among which the largest is looked for: each one more doubles the expression.
+const MOST_PRIVATE_TYPES: usize = 8;
+
+/// The option that says which of these types is in the private area: the largest. `None`: there is none, or no telling among so many.
 fn state_type(types: &BTreeSet<String>) -> Option<String> {
+    if types.len() > MOST_PRIVATE_TYPES {
+        return None;
+    }
     let mut types = types.iter();
     let first = format!("({} *)0", types.next()?);
     let largest = types.fold(first, |largest, next| {

@@ -16,8 +16,8 @@ pub(super) const DELAYED: Kind = Kind {
 
 pub(super) const LEFT_OUT: Kind = Kind {
     name: "ack-left-out",
-    usually_means: "The receiver got the last packet but its ACK does not cover it (DCTCP receivers of Linux 4.0 to 4.17 at a \
-                    change of CE), so the sender waits for a timer.",
+    usually_means: "The receiver got the last packet, but its ACK does not cover it. DCTCP receivers of Linux 4.0 to 4.17 do so at a \
+                    change of CE. The sender waits for a timer.",
     try_this: "Update the receiver's kernel to 4.18 or later, and keep SACK and tail loss probes on meanwhile.",
     severity: Severity::Severe,
 };

@@ -48,7 +48,7 @@ pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
         }
     };
     let summary = format!(
-        "The sender filled the receiver's window with {} of the data, at {:.0} kB in flight.{closed}",
+        "The receiver's window was full for {} of the data, at {:.0} kB in flight.{closed}",
         per_cent(of_all),
         filled as f64 / 1000.0,
     );

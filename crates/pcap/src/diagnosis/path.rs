@@ -86,10 +86,10 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
     }
     let (_, before, after) = *changes.first()?;
     let summary = format!(
-        "Packets overtook others {} times and the RTT stayed lower afterwards, first {}, then {}.",
+        "Packets overtook others {} times and the RTT stayed lower afterwards, the first time {} instead of {}.",
         changes.len(),
-        time(before),
         time(after),
+        time(before),
     );
     let evidence = changes.iter().take(SHOWN).map(|(event, before, after)| {
         let said = format!(

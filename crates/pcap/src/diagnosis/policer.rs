@@ -248,8 +248,8 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     }
     let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
     let summary = format!(
-        "{segments} segments{of} were lost, nearly all with {:.0} kB sent beyond {} (with headers), the rate after a loss; RTTs \
-         were {} above the smallest, where a queue of that size adds {}.",
+        "{segments} segments{of} were lost, nearly all with {:.0} kB sent beyond {} (with headers), the rate that gets through. No \
+         queue drops so: RTTs were {} above the smallest, and a queue of that size adds {}.",
         fit.highest / 1000.0,
         rate(fit.bytes_per_ns * 8e9),
         time(waited_ns),
