@@ -20,6 +20,8 @@ use crate::{
     Pointer, TcpSock,
 };
 
+const PRIVATE_AREA: &str = "its private area (inet_csk_ca)";
+
 /// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
 #[derive(Debug, Default)]
 pub struct LoadedModules {
@@ -234,16 +236,17 @@ impl Running {
         let is_before = sock.cc_guard_before != [0; 1];
         let beside = (is_before || sock.cc_guard_behind != [0; 7]).then_some(is_before);
         if beside.is_some() {
-            let cause = Cause::Outside {
-                is_before,
-                what: "its private area (inet_csk_ca)",
-                bytes: PRIVATE_AREA_BYTES,
-            };
+            let cause = Cause::Outside { is_before, what: PRIVATE_AREA, bytes: PRIVATE_AREA_BYTES };
             self.wrote_elsewhere(cause, place);
         }
         if let Some(is_before) = storage.written_beside() {
             let bytes = size_of_val(storage.words()) as u32;
-            let cause = Cause::Outside { is_before, what: "its state", bytes };
+            // Of a module of a patched kernel it is the whole of that area.
+            let what = match self.copy.module.is_kernel_module {
+                true => PRIVATE_AREA,
+                false => "its state",
+            };
+            let cause = Cause::Outside { is_before, what, bytes };
             self.wrote_elsewhere(cause, place);
         }
         if !kept.holds(sock) {
