@@ -1,6 +1,6 @@
 //! Captures of the switch's ports, one file for each host, in the shape of the simulator's ([`knee_wire::host`]).
 //!
-//! The switch's thread copies the beginning of each frame into memory, and another thread writes. At most [`CHUNKS`] chunks
+//! The switch's thread copies the beginning of each frame into memory, and another thread writes. At most `CHUNKS` chunks
 //! wait between them. If the disk is slower than the traffic, frames are left out and counted; the switch is never delayed.
 
 use std::path::Path;
