@@ -67,7 +67,7 @@ pub struct Warning {
     /// operation.
     pub operation: &'static str,
     /// The place of that operation's function, and the lines of the file that set the field:
-    /// "`foo_cong_avoid`, `tcp_foo.c:81`; line 87 sets `snd_cwnd`".
+    /// `foo_cong_avoid, tcp_foo.c:81; line 87 sets snd_cwnd`.
     pub line: Option<String>,
 }
 

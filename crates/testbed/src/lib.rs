@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use knee_bpf::Embedded;
 
 /// Returns whether kernel tests can run here. If not, it prints the reason, and it panics if
-/// `KNEE_REQUIRE_KERNEL` is set.
+/// `KNEE_REQUIRE_KERNEL` is 1.
 pub fn kernel_is_ready() -> bool {
     let Some(missing) = missing() else { return true };
     // The test harness hides the output of `eprintln!` when a test passes.

@@ -52,7 +52,7 @@ pub struct Ran {
 pub fn run(command: &mut Command, input: Option<String>, most_stdout: u64) -> io::Result<Ran> {
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Its own process group lets all its children end with it.
+    // A separate process group lets all its children end with it.
     command.process_group(0);
     // SAFETY: `setrlimit` is safe between fork and exec, and nothing is allocated.
     unsafe { command.pre_exec(limit) };

@@ -390,7 +390,7 @@ fn marks_are_left_to_others_unless_it_is_told_and_the_path_is_short() {
 fn two_rounds_with_half_of_it_marked_end_startup() {
     let mut bbr = bbr3_with_ecn();
     bbr.sock.packets_out = 1000;
-    // 63 of 126 is a half, then comes a smaller share, then two rounds above it in a row.
+    // Half is marked (63 of 126), then less than half, then half twice in a row.
     for (delivered, marked) in [(126, 63), (160, 79), (200, 100)] {
         bbr.round_with_marks(delivered, marked);
         assert_eq!(bbr.diag("mode"), STARTUP);
