@@ -1,26 +1,28 @@
-//! What an algorithm's file says of itself: in its header, which is kept there and nowhere else, and by its private struct.
+//! Facts that an algorithm's file states about itself, in its header and by its private struct.
 
 use crate::{Algorithm, Field, FieldKind};
 
 impl Algorithm {
-    /// The numbers in its private state, under the names that its file gives them; empty where they are not known.
+    /// Returns the numeric fields of the private state, under the names in the file; empty if
+    /// unknown.
     pub fn state_fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// Whether its private state has an address in it, which a recording cannot hand on.
+    /// Returns whether the private state contains an address, which a recording cannot pass on.
     pub fn keeps_addresses(&self) -> bool {
         self.fields.iter().any(|field| *field.kind() == FieldKind::Pointer)
     }
 
-    /// What it is, in the first sentence of its file's header; empty if there is no header.
+    /// Returns the first sentence of the file's header; empty if there is no header.
     pub fn title(&self) -> String {
         let paragraphs = header(self.text());
         let first = paragraphs.first().map_or("", String::as_str);
         first.split_once(". ").map_or(first, |(first, _)| first).trim_end_matches('.').to_owned()
     }
 
-    /// Where it comes from: the paragraph of its header that begins with "Sources:" or "Source:"; empty if there is none.
+    /// Returns the header paragraph that begins with "Sources:" or "Source:"; empty if there is
+    /// none.
     pub fn sources(&self) -> String {
         let paragraphs = header(self.text());
         let sources = paragraphs.iter().find_map(|paragraph| {
@@ -30,7 +32,7 @@ impl Algorithm {
     }
 }
 
-/// Paragraphs of the first comment with stars that is not the licence.
+/// Returns the paragraphs of the first block comment that is not the licence.
 fn header(text: &str) -> Vec<String> {
     let mut rest = text;
     while let Some((_, after)) = rest.split_once("/*") {

@@ -1,8 +1,8 @@
-//! A call of an operation as a value, so that it can be kept and made again.
+//! A call of an operation as a value that can be stored and repeated.
 
 use crate::{AckSample, Host, Instance, RateSample, TcpSock};
 
-/// Names of the states, in the kernel's order.
+/// Names of the congestion states, in the kernel's order.
 const CA_STATES: [&str; 5] = ["Open", "Disorder", "CWR", "Recovery", "Loss"];
 /// Names of the events, in the kernel's order.
 const CA_EVENTS: [&str; 6] =
@@ -26,9 +26,9 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call of the operation of this name (see [`crate::OPERATIONS`]), with all arguments 0;
-    /// `None`: there is no such operation. Here alone names become calls: whoever reads calls fills
-    /// in the arguments.
+    /// Returns the call of the operation with this name (see [`crate::OPERATIONS`]), with all
+    /// arguments 0. `None` if there is no such operation. This is the only place that maps names to
+    /// calls; readers of calls fill in the arguments.
     pub fn of(operation: &str) -> Option<Call> {
         Some(match operation {
             "ssthresh" => Call::Ssthresh,
@@ -47,12 +47,12 @@ impl Call {
         })
     }
 
-    /// The operation's name: a member of `tcp_congestion_ops`.
+    /// Returns the operation's name, a member of `tcp_congestion_ops`.
     pub fn operation(&self) -> &'static str {
         self.constant()
     }
 
-    /// The same as a constant whose place never changes.
+    /// Returns the operation's name as a constant with a fixed address.
     pub(crate) fn constant(&self) -> &'static &'static str {
         match self {
             Call::Ssthresh => &"ssthresh",
@@ -70,7 +70,7 @@ impl Call {
         }
     }
 
-    /// The operation's name, with the event or the state where that says more: `cwnd_event(LOSS)`.
+    /// Returns the operation's name, with the event or state if it has one: `cwnd_event(LOSS)`.
     pub fn kind(&self) -> String {
         let named = |names: &[&str], index: usize| match names.get(index) {
             Some(name) => format!("{}({name})", self.operation()),
@@ -83,7 +83,7 @@ impl Call {
         }
     }
 
-    /// Whether the operation returns a number.
+    /// Returns whether the operation returns a number.
     pub fn returns(&self) -> bool {
         use Call::{MinTsoSegs, SndbufExpand, Ssthresh, UndoCwnd};
         matches!(self, Ssthresh | MinTsoSegs | UndoCwnd | SndbufExpand)
@@ -91,12 +91,12 @@ impl Call {
 }
 
 impl Instance {
-    /// Makes `call` and gives what it returns, 0 if that is nothing. An operation that the algorithm
-    /// does not have does nothing.
+    /// Makes `call` and returns its result, or 0 if it has none. An operation that the algorithm
+    /// lacks does nothing.
     pub fn call(&mut self, call: &Call, sock: &mut TcpSock, host: &mut Host) -> u32 {
         match *call {
             Call::Ssthresh => return self.ssthresh(sock, host),
-            // The one operation whose method relies on its being there.
+            // `cong_avoid` is the only method that requires its operation to exist.
             Call::CongAvoid { .. } if self.algorithm().has_cong_control() => {}
             Call::CongAvoid { ack, acked } => self.cong_avoid(sock, host, ack, acked),
             Call::SetState { new_state } => self.set_state(sock, host, new_state),

@@ -1,11 +1,12 @@
-//! What every algorithm must keep to, whatever it is called with: the tests and the fuzzer drive any
-//! list of operations that some bytes spell, plausible ones in the kernel's order and implausible ones in
-//! any.
+//! Rules that every algorithm must follow for any calls. The tests and the fuzzer turn arbitrary
+//! bytes into a list of operations: plausible ones in the kernel's order, and implausible ones in
+//! any order.
 //!
-//! After every call: the window is at least 1 and at most its clamp; a pacing rate that was set is not 0;
-//! only what the kernel lets an algorithm write was written; the state has not passed its size; ssthresh
-//! and the window to return to are at least 1; the recording has room for what the host gave. The same
-//! bytes give the same calls and the same sockets, observed and looked at after each step, or not.
+//! After every call these rules hold: cwnd is at least 1 and at most its clamp. A pacing rate that
+//! was set is not 0. Only fields that the kernel lets an algorithm write were written. The state
+//! stays within its size. ssthresh and the cwnd to restore are at least 1. The recording has room
+//! for the values that the host gave. The same bytes give the same calls and the same sockets, with
+//! and without an observer and inspection after each step.
 
 use std::collections::VecDeque;
 
@@ -14,22 +15,22 @@ use crate::{
     TcpSock, ca_event, ca_state, ecn_flags,
 };
 
-/// Windows beyond a billion packets are no socket's: sums of two keep within 32 bits.
+/// Largest cwnd in packets. No socket exceeds a billion, and the sum of two still fits 32 bits.
 const CWND_MAX: u32 = 1 << 30;
-/// Packets that one ACK covers at most: a window of 4 GB of the smallest segments is no more.
+/// Most packets that one ACK covers: 4 GB of the smallest segments.
 const ACKED_MAX: u32 = 1 << 24;
-/// Packets of a round that is played whole.
+/// Most packets of a round that is played completely.
 const ROUND_MAX: u32 = 128;
-/// A week, in seconds.
+/// A week in seconds.
 const WEEK_S: u64 = 7 * 24 * 3600;
-/// `sk_state` of a connection that carries data.
+/// Value of `sk_state` of a connection that carries data.
 const ESTABLISHED: u8 = 1;
-/// ACKs whose marks are remembered: more than a round that is played whole has.
+/// Number of ACKs whose marks are kept, above the number in any completely played round.
 const ACKS_KEPT: usize = 4096;
-/// Stands where no algorithm may write.
+/// Fill pattern of bytes that no algorithm may write.
 const CANARY: u64 = 0xa5c3_96f0_0f69_3c5a;
 
-/// The bytes that say what happens; zeros when they are used up.
+/// The bytes that choose the operations. After the last byte it yields zeros.
 struct Script<'a> {
     bytes: &'a [u8],
 }
@@ -57,7 +58,8 @@ impl Script<'_> {
         u64::from(self.u32()) << 32 | u64::from(self.u32())
     }
 
-    /// 1 to `max`, small ones more often: a few bits of a number as wide as `max`.
+    /// Draws a number from 1 to `max`. Small numbers are more frequent: a random width up to that
+    /// of `max` limits the bits.
     fn up_to(&mut self, max: u32) -> u32 {
         let width = 32 - max.leading_zeros();
         let bits = u32::from(self.u8()) % (width + 1);
@@ -65,7 +67,7 @@ impl Script<'_> {
         value.clamp(1, max)
     }
 
-    /// Where a counter stands: at the start, anywhere, or shortly before it wraps.
+    /// Draws the value of a counter: at the start, anywhere, or shortly before it wraps.
     fn counter(&mut self) -> u32 {
         match self.u8() % 4 {
             0 => 0,
@@ -75,18 +77,18 @@ impl Script<'_> {
     }
 }
 
-/// One connection under an algorithm, and the figures that only its host knows.
+/// A connection under an algorithm, with the values that only its host knows.
 struct Machine {
     instance: Instance,
     sock: TcpSock,
     host: Host,
-    /// Whether calls are made through the recorder.
+    /// Calls go through the recorder.
     observed: bool,
-    /// Packets of the last ACKs and how many of them were marked, latest first.
+    /// Packets of the last ACKs and the number of them that were marked, latest first.
     acked: VecDeque<(u32, u32)>,
-    /// Packets that the next ACK is the first to report as lost.
+    /// Number of packets that the next ACK reports as lost for the first time.
     losses: u32,
-    /// What each call returned.
+    /// Result of each call.
     results: Vec<u32>,
     error: Option<String>,
 }
@@ -134,7 +136,7 @@ impl Machine {
         machine
     }
 
-    /// The algorithm is assigned to the connection and begins.
+    /// Assigns the algorithm to the connection and initializes it.
     fn assign(&mut self) {
         self.instance.assign(&mut self.sock);
         plant_canaries(self.instance.algorithm(), &mut self.sock);
@@ -190,7 +192,7 @@ impl Machine {
         written(before, after).map(|field| format!("it wrote {field}"))
     }
 
-    /// Does what the algorithm asked the host for.
+    /// Carries out the requests of the algorithm to its host.
     fn answer(&mut self) {
         let asked = self.host.take_asked_acks().count();
         self.results.push(asked as u32);
@@ -200,7 +202,7 @@ impl Machine {
         }
     }
 
-    /// Time goes by.
+    /// Advances the time.
     fn wait_us(&mut self, us: u64) {
         self.sock.tcp_mstamp = self.sock.tcp_mstamp.wrapping_add(us);
         let ticks = self.sock.tcp_mstamp / (1_000_000 / u64::from(self.host.hz))
@@ -223,7 +225,7 @@ impl Machine {
         sock.tcp_wstamp_ns = sock.tcp_wstamp_ns.max(sock.tcp_clock_cache);
     }
 
-    /// The application has no more to send for now.
+    /// Lets the application run out of data for now.
     fn limit_by_application(&mut self) {
         let sock = &mut self.sock;
         if sock.packets_out < sock.snd_cwnd {
@@ -231,7 +233,7 @@ impl Machine {
         }
     }
 
-    /// Marks among the last packets that were delivered.
+    /// Counts the marks among the last packets that were delivered.
     fn marks_among(&self, pkts: u32) -> u32 {
         let mut left = pkts;
         let mut marks: u32 = 0;
@@ -245,7 +247,8 @@ impl Machine {
         marks
     }
 
-    /// An ACK for `pkts`, `marked` of them with ECE, in the kernel's order of calls.
+    /// Plays an ACK for `pkts` packets in the kernel's order of calls. With `marked`, all of them
+    /// have CE and the ACK carries ECE.
     fn ack(&mut self, pkts: u32, marked: bool, rtt_us: u32) {
         let in_flight_before = self.sock.packets_out;
         let sock = &mut self.sock;
@@ -260,7 +263,8 @@ impl Machine {
         sock.min_rtt_us = sock.min_rtt_us.min(rtt_us).max(1);
         sock.delivered_mstamp = sock.tcp_mstamp;
         let was_limited = sock.app_limited != 0;
-        // As the core's `after`: the packets of the bubble have all been delivered.
+        // Matches `after` of the core: all packets of the application-limited phase have been
+        // delivered.
         if was_limited && (sock.app_limited.wrapping_sub(sock.delivered) as i32) < 0 {
             sock.app_limited = 0;
         }
@@ -302,7 +306,8 @@ impl Machine {
         }
     }
 
-    /// A window, or as much of it as is soon done, and ACKs of `pkts` each for it.
+    /// Sends a window, or its first [`ROUND_MAX`] packets, and plays an ACK for each `pkts` of
+    /// them.
     fn round(&mut self, rtt_us: u32, pkts: u32, marked: bool) {
         self.sock.packets_out = self.sock.packets_out.min(ROUND_MAX);
         while self.sock.packets_out < self.sock.snd_cwnd.min(ROUND_MAX) {
@@ -316,7 +321,7 @@ impl Machine {
         }
     }
 
-    /// CWR, Recovery or Loss begins.
+    /// Starts CWR, Recovery or Loss.
     fn reduce(&mut self, state: u8) {
         let lost = match state {
             ca_state::RECOVERY => (self.sock.packets_out / 8).max(1).min(self.sock.packets_out),
@@ -339,7 +344,7 @@ impl Machine {
         self.sock.icsk_ca_state = state;
     }
 
-    /// The episode is over, or was a mistake.
+    /// Ends the episode, or undoes it as spurious.
     fn recover(&mut self, is_undone: bool) {
         if self.sock.icsk_ca_state == ca_state::OPEN {
             return;
@@ -357,7 +362,7 @@ impl Machine {
         (self.sock.lost_out, self.sock.retrans_out) = (0, 0);
     }
 
-    /// Values that no kernel has, but a field can hold.
+    /// Sets fields to values that no kernel produces but that fit the type.
     fn distort(&mut self, script: &mut Script<'_>) {
         let clamp = self.sock.snd_cwnd_clamp.min(CWND_MAX);
         let sock = &mut self.sock;
@@ -376,7 +381,7 @@ impl Machine {
             11 => (sock.lsndtime, self.host.jiffies) = (script.u32(), script.u32()),
             12 => sock.snd_cwnd_cnt = script.u32(),
             13 => sock.prior_cwnd = script.up_to(CWND_MAX),
-            // No host has a limit of 0, which would be no pacing at all.
+            // No host uses the limit 0, which would disable pacing.
             14 => {
                 (sock.sk_pacing_rate, sock.sk_max_pacing_rate) =
                     (script.u64(), script.u64().max(1));
@@ -385,7 +390,7 @@ impl Machine {
         }
     }
 
-    /// Any operation with any arguments.
+    /// Makes any operation with any arguments.
     fn any_call(&mut self, script: &mut Script<'_>) {
         let call = match script.u8() % 12 {
             0 => Call::Ssthresh,
@@ -474,7 +479,7 @@ fn any_rate_sample(script: &mut Script<'_>) -> RateSample {
     }
 }
 
-/// Each parameter at its default, one of its bounds, or anywhere between.
+/// Draws parameters: each has its default, one of its bounds, or any value in between.
 fn params(algorithm: &'static Algorithm, script: &mut Script<'_>) -> Params {
     let value = |info: &crate::ParamInfo| match script.u8() % 8 {
         0 => info.min,
@@ -486,7 +491,7 @@ fn params(algorithm: &'static Algorithm, script: &mut Script<'_>) -> Params {
     algorithm.params_of(&values).unwrap_or_else(|| algorithm.default_params())
 }
 
-/// Bytes of the private area that are not the algorithm's.
+/// Returns the bytes of the private area outside the algorithm's state.
 fn foreign_bytes(algorithm: &Algorithm) -> std::ops::Range<usize> {
     let state = algorithm.state_bytes() as usize;
     let all = size_of::<[u64; 13]>();
@@ -507,7 +512,7 @@ fn has_canaries(algorithm: &Algorithm, sock: &TcpSock) -> bool {
     })
 }
 
-/// The fields that the kernel's verifier lets an algorithm write.
+/// Fields that the kernel's verifier lets an algorithm write.
 const WRITABLE: [&str; 9] = [
     "sk_pacing_rate",
     "sk_pacing_status",
@@ -520,7 +525,7 @@ const WRITABLE: [&str; 9] = [
     "app_limited",
 ];
 
-/// A field that was written and is none of these.
+/// Returns a field that was written and is not one of these.
 fn written(before: &TcpSock, after: &TcpSock) -> Option<&'static str> {
     macro_rules! changed {
         (TcpSock: $([$($field:ident: $type:ty,)*])*) => {
@@ -546,10 +551,10 @@ fn run(algorithm: &'static Algorithm, bytes: &[u8], observed: bool) -> Result<Ma
     }
 }
 
-/// Drives the operations that `bytes` spell, twice, once of them observed.
+/// Runs the operations that `bytes` encode twice, once with an observer.
 ///
 /// # Errors
-/// The first rule that was broken, with the call and the socket before it.
+/// The first broken rule, with the call and the socket before it.
 pub fn check(algorithm: &'static Algorithm, bytes: &[u8]) -> Result<(), String> {
     let (plain, observed) = (run(algorithm, bytes, false)?, run(algorithm, bytes, true)?);
     let sockets = [&plain, &observed].map(|machine| format!("{:?}", machine.sock));
@@ -575,7 +580,8 @@ mod tests {
         }
     }
 
-    /// A plausible life whose counters begin at the values given: transfers, marks, losses, a pause.
+    /// Plays a plausible connection from given counter values: transfers, marks, losses and a
+    /// pause.
     fn life(algorithm: &'static Algorithm, begin: &dyn Fn(&mut Machine)) -> Vec<[u64; 4]> {
         let mut machine = Machine::new(algorithm, &mut Script { bytes: &[2] }, false);
         machine.sock.mss_cache = 1448;
@@ -616,7 +622,7 @@ mod tests {
     #[test]
     fn a_counter_that_wraps_changes_nothing() {
         type Begin = Box<dyn Fn(&mut Machine)>;
-        // Each wraps within the first rounds, where most happens.
+        // Each counter wraps within the first rounds, where most happens.
         let counters: Vec<(&str, Begin)> = vec![
             (
                 "sequence numbers",
@@ -628,7 +634,8 @@ mod tests {
             ("delivered", Box::new(|m| m.sock.delivered = u32::MAX - 500)),
             ("delivered_ce", Box::new(|m| m.sock.delivered_ce = u32::MAX - 100)),
             ("lost", Box::new(|m| m.sock.lost = u32::MAX)),
-            // The base, 1,000,000, is no multiple of what would put a tick elsewhere.
+            // The base of 1,000,000 jiffies is not a multiple of any period that would shift a
+            // tick.
             ("jiffies", Box::new(|m| m.host.jiffies = u32::MAX - 20)),
             (
                 "the clock in us",
@@ -675,7 +682,7 @@ mod tests {
             }
             let before = machine.sock.snd_cwnd;
             machine.wait_us(WEEK_S * 1_000_000);
-            // The core halves the window for each RTO of idle time, down to the initial one.
+            // The core halves cwnd for each RTO of idle time, down to the initial window.
             machine.call(Call::CwndEvent { event: ca_event::CWND_RESTART });
             machine.sock.snd_cwnd = machine.sock.snd_cwnd.min(10);
             for _ in 0..3 {

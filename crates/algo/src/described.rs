@@ -1,25 +1,25 @@
-//! Algorithms whose code is elsewhere: in an object for BPF that a kernel runs and this process does not.
+//! Algorithms whose code is not in this process but in a BPF object that a kernel runs.
 
 use crate::{Algorithm, Field, Has, OPERATIONS, Origin, ParamInfo};
 
-/// What is known of one.
+/// Description of such an algorithm.
 #[derive(Clone, Debug, Default)]
 pub struct Description {
-    /// Its name.
+    /// Name of the algorithm.
     pub name: String,
-    /// Its parameters, in the order of their values.
+    /// Parameters, in the order of their values.
     pub params: Vec<ParamInfo>,
-    /// The flags of its table of operations.
+    /// Flags of the table of operations.
     pub flags: u32,
-    /// The names of the operations it has.
+    /// Names of the operations present.
     pub operations: Vec<String>,
-    /// The numbers in its private state.
+    /// Numeric fields of the private state.
     pub fields: Vec<Field>,
 }
 
 impl Algorithm {
-    /// The algorithm with this description. Its name and parameters can be asked for and set; it has no
-    /// [`Algorithm::instance`].
+    /// Creates an algorithm from this description. Its name and parameters can be read and set, but
+    /// it has no [`Algorithm::instance`].
     pub fn elsewhere(description: Description) -> Algorithm {
         let has = |name: &str| description.operations.iter().any(|operation| operation == name);
         Algorithm {
@@ -49,7 +49,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether its code is elsewhere, so that nothing can be run of it here.
+    /// Returns whether the code is elsewhere, so that this process cannot run it.
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.origin, Origin::Elsewhere)
     }

@@ -1,5 +1,5 @@
-//! The fields of a private struct, as an object's debug information (DWARF) has them. The build script reads the
-//! algorithms of the folder with it, [`crate::module`] those of files.
+//! Reads the fields of a private struct from an object's debug information (DWARF). The build
+//! script uses it for the built-in algorithms, [`crate::module`] for users' files.
 
 use gimli::{
     AttributeValue, DebuggingInformationEntry, Dwarf, EndianSlice, LittleEndian, UnitOffset,
@@ -8,39 +8,39 @@ use object::{Object as _, ObjectSection as _};
 
 use super::fields::{Field, FieldKind};
 
-/// Structs deeper than that are left out; no state is.
+/// Deepest nesting of structs. Deeper ones are omitted; no real state reaches it.
 const DEPTH: u32 = 8;
-/// Elements of a longer array are left out.
+/// Most elements of an array. Elements of longer arrays are omitted.
 const ELEMENTS: u64 = 16;
-/// Fields beyond are left out: the area has 104 bytes.
+/// Most fields. Further ones are omitted; the area has only 104 bytes.
 const MOST_FIELDS: usize = 256;
-/// Of an array.
+/// Most dimensions of an array.
 const MOST_DIMENSIONS: usize = 4;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Entry<'a, 'u> = DebuggingInformationEntry<'u, 'u, Slice<'a>>;
 
-/// How the struct is known.
+/// Identification of the private struct.
 pub(crate) enum State<'a> {
-    /// It is the largest of these types: `struct foo`, or the name of a typedef.
+    /// The largest of these types, given as `struct foo` or the name of a typedef.
     OneOf(&'a [String]),
-    /// A function of this name returns a pointer to it.
+    /// The type to which the function of this name returns a pointer.
     ReturnedBy(&'a str),
 }
 
-/// A struct and what is in it.
+/// A struct and its fields.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) bytes: u64,
     pub(crate) fields: Vec<Field>,
 }
 
-/// The struct in an object; `None`: there is none, or no debug information.
+/// Finds the struct in an object. `None` if the object has no such struct or no debug information.
 pub(crate) fn find(object: &[u8], state: &State<'_>) -> Option<Found> {
     let file = object::File::parse(object).ok()?;
     let section = |id: gimli::SectionId| -> Result<Slice<'_>, gimli::Error> {
         let section = file.section_by_name(id.name());
-        // What is compressed is left alone: the compiler is told not to.
+        // Compressed sections are ignored; the compiler is told not to compress.
         let data = section.and_then(|section| section.data().ok()).unwrap_or_default();
         Ok(EndianSlice::new(data, LittleEndian))
     };
@@ -64,7 +64,7 @@ pub(crate) fn find(object: &[u8], state: &State<'_>) -> Option<Found> {
     best
 }
 
-/// One compilation's information.
+/// The debug information of one compilation unit.
 struct Unit<'a, 'u> {
     dwarf: &'u Dwarf<Slice<'a>>,
     unit: &'u gimli::Unit<Slice<'a>>,
@@ -85,7 +85,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         entry.attr_value(what).ok()??.udata_value()
     }
 
-    /// The type that an entry is of.
+    /// Returns the type of an entry.
     fn type_of(&self, entry: &Entry<'a, 'u>) -> Option<UnitOffset> {
         match entry.attr_value(gimli::DW_AT_type).ok()?? {
             AttributeValue::UnitRef(at) => Some(at),
@@ -93,7 +93,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         }
     }
 
-    /// Types that may be the one.
+    /// Returns the types that may be the private struct.
     fn candidates(&self, state: &State<'_>) -> Vec<UnitOffset> {
         let mut found = Vec::new();
         let mut entries = self.unit.entries();
@@ -130,7 +130,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         found
     }
 
-    /// The type behind typedefs and qualifiers.
+    /// Resolves typedefs and qualifiers.
     fn resolved(&self, mut at: UnitOffset) -> Option<Entry<'a, 'u>> {
         for _ in 0..32 {
             let entry = self.entry(at)?;
@@ -146,7 +146,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         None
     }
 
-    /// Bytes of a type.
+    /// Returns the size of a type in bytes.
     fn size_of(&self, at: UnitOffset, depth: u32) -> Option<u64> {
         let depth = depth.checked_sub(1)?;
         let entry = self.resolved(at)?;
@@ -160,7 +160,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         }
     }
 
-    /// How many elements an array has in each of its dimensions.
+    /// Returns the number of elements in each dimension of an array.
     fn lengths(&self, array: &Entry<'a, 'u>) -> Vec<u64> {
         let mut lengths = Vec::new();
         self.each_child(array.offset(), |child| {
@@ -185,7 +185,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         }
     }
 
-    /// Adds the numbers inside a type that lies at `bit_offset`.
+    /// Adds the numeric fields of a type that lies at `bit_offset`.
     fn collect(
         &self,
         at: UnitOffset,
@@ -242,7 +242,7 @@ impl<'a, 'u> Unit<'a, 'u> {
             return self.collect(of, name, bit_offset, depth, fields);
         };
         let stride = inner.iter().fold(each, |bytes, n| bytes.saturating_mul(*n)).saturating_mul(8);
-        // What has no size has no fields either, however many there are.
+        // An element without size has no fields, however long the array is.
         if each == 0 || lengths.len() > MOST_DIMENSIONS {
             return;
         }
@@ -281,7 +281,8 @@ impl<'a, 'u> Unit<'a, 'u> {
         let Some(bits) = self.number(&member, gimli::DW_AT_bit_size) else {
             return self.collect(of, name, at, depth, fields);
         };
-        // A field of bits: from the struct's first bit, or as DWARF 3 had it from the last of its storage unit.
+        // The offset of a bit field counts from the struct's first bit. DWARF 3 counts from the
+        // last bit of the storage unit instead.
         let at = match self.number(&member, gimli::DW_AT_data_bit_offset) {
             Some(offset) => bit_offset.saturating_add(offset),
             None => {
@@ -295,7 +296,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         fields.extend(kind.and_then(|kind| Field::new(name, at, bits, kind)));
     }
 
-    /// What a number of this type is; `None`: it is no number.
+    /// Returns the interpretation of a type's bits. `None` if it is not a number.
     fn kind(&self, entry: &Entry<'a, 'u>) -> Option<FieldKind> {
         match entry.tag() {
             gimli::DW_TAG_pointer_type => Some(FieldKind::Pointer),
@@ -318,7 +319,7 @@ impl<'a, 'u> Unit<'a, 'u> {
         }
     }
 
-    /// The names of an enumeration whose values are 0, 1, ...
+    /// Returns the names of an enumeration whose values are 0, 1, ...
     fn choices(&self, entry: &Entry<'a, 'u>) -> FieldKind {
         let mut names = Vec::new();
         let mut is_plain = true;

@@ -1,11 +1,11 @@
-//! The numbers inside the private state of an algorithm, under the names that its file gives them.
+//! Numeric fields of an algorithm's private state, under the names in its file.
 
-/// Bits that a state can have: 512 bytes of socket storage.
+/// Largest number of bits of a state: 512 bytes of socket storage.
 const MOST_BITS: u64 = 512 * 8;
-/// Letters of the longest name.
+/// Largest length of a name.
 const MOST_LETTERS: usize = 64;
 
-/// A number inside a private state.
+/// A numeric field of a private state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     name: String,
@@ -14,21 +14,21 @@ pub struct Field {
     kind: FieldKind,
 }
 
-/// What a field's bits are.
+/// Interpretation of a field's bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     Unsigned,
-    /// Two's complement.
+    /// A two's complement number.
     Signed,
-    /// Of an enumeration: the names of 0, 1, ..., as `A|B`.
+    /// A value of an enumeration. Holds the names of 0, 1, ..., as `A|B`.
     Named(String),
-    /// An address, which says nothing outside the process it is of.
+    /// An address, which has no meaning outside its process.
     Pointer,
 }
 
 impl Field {
-    /// The field of this name (`bw.s[0].v`) with so many bits from the state's first bit on; `None` if no state has such a
-    /// field.
+    /// Creates a field with this name (`bw.s[0].v`) that has `bits` bits from bit `bit_offset` of
+    /// the state. `None` if no state can have such a field.
     pub fn new(name: String, bit_offset: u64, bits: u64, kind: FieldKind) -> Option<Field> {
         let is_name = !name.is_empty()
             && name.len() <= MOST_LETTERS
@@ -42,27 +42,28 @@ impl Field {
         })
     }
 
-    /// Its path from the struct on: `bw.s[0].v`.
+    /// Returns the path of the field from the struct on: `bw.s[0].v`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its first bit, from the state's first on.
+    /// Returns the first bit, counted from the start of the state.
     pub fn bit_offset(&self) -> u32 {
         self.bit_offset
     }
 
-    /// How many bits it has, 1 to 64.
+    /// Returns the number of bits, 1 to 64.
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// What they are.
+    /// Returns the interpretation of the bits.
     pub fn kind(&self) -> &FieldKind {
         &self.kind
     }
 
-    /// Its value in a state, words of 8 bytes; `None` if it lies beyond.
+    /// Reads the value from a state given in words of 8 bytes. `None` if the field lies beyond its
+    /// end.
     pub fn read(&self, state: &[u64]) -> Option<i128> {
         let (at, shift) = (self.bit_offset as usize / 64, self.bit_offset % 64);
         let low = u128::from(*state.get(at)?);

@@ -1,33 +1,34 @@
-//! What a host gave during a call, and who looks on.
+//! The values that a host gives during a call, and the observer of calls.
 
 use std::fmt;
 
 use crate::{Call, Host, Instance, TcpSock};
 
-/// A value that the host gave: `struct cc_given` of tcp.h.
+/// A value that the host gave during a call: `struct cc_given` of tcp.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// Which: an index of [`Given::KINDS`].
+    /// Kind of the value, an index of [`Given::KINDS`].
     pub kind: u32,
-    /// What was returned; 0 where that is nothing.
+    /// The returned value; 0 for a function without one.
     pub value: u32,
-    /// The socket's cwnd afterwards, packets; 0: not known, of a Linux module that read a clock or a random number in a kernel.
+    /// The socket's cwnd after the value was given, in packets. 0 if unknown, as for clock readings
+    /// and random numbers of Linux modules in a kernel.
     pub snd_cwnd: u32,
-    /// The socket's `snd_cwnd_cnt` afterwards, packets.
+    /// The socket's `snd_cwnd_cnt` after the value was given, in packets.
     pub snd_cwnd_cnt: u32,
 }
 
 impl Given {
-    /// A reading of the coarse clock.
+    /// Kind of a reading of the coarse clock.
     pub const JIFFIES: u32 = 1;
-    /// A random number.
+    /// Kind of a random number.
     pub const RANDOM: u32 = 2;
-    /// The clock of Linux modules, its lower half.
+    /// Kind of the lower half of a reading of the Linux modules' clock.
     pub const CLOCK_US: u32 = 10;
-    /// The upper half of the reading before.
+    /// Kind of the upper half of the preceding reading.
     pub const UPPER_HALF: u32 = 11;
-    /// Names of the kinds; there is no kind 0.
+    /// Names of the kinds. Kind 0 does not exist.
     pub const KINDS: [&'static str; 12] = [
         "",
         "jiffies",
@@ -45,7 +46,7 @@ impl Given {
 }
 
 impl Given {
-    /// Whether it comes from outside of the socket: a reading of a clock, or a random number.
+    /// Returns whether the value comes from outside the socket: a clock reading or a random number.
     pub fn is_from_outside(&self) -> bool {
         let outside = [Given::JIFFIES, Given::RANDOM, Given::CLOCK_US, Given::UPPER_HALF];
         outside.contains(&self.kind)
@@ -63,26 +64,26 @@ impl fmt::Display for Given {
     }
 }
 
-/// What the host gave during one call, in order: `struct cc_given_log` of tcp.h.
+/// The values that the host gave during one call, in order: `struct cc_given_log` of tcp.h.
 #[repr(C)]
 #[derive(Clone, Default)]
 pub struct GivenLog {
-    /// How many values were given, also those beyond the room.
+    /// Number of values given, including those that did not fit.
     pub count: u32,
-    /// The first of them; those from `count` on mean nothing.
+    /// The first values. Entries from `count` on have no meaning.
     pub given: [Given; GivenLog::ROOM],
 }
 
 impl GivenLog {
-    /// Values that it has room for.
+    /// Capacity of the log, in values.
     pub const ROOM: usize = 16;
 
-    /// The values, as far as there was room.
+    /// Returns the values that fit.
     pub fn values(&self) -> &[Given] {
         &self.given[..(self.count as usize).min(GivenLog::ROOM)]
     }
 
-    /// Whether values found no room.
+    /// Returns whether some values did not fit.
     pub fn overflowed(&self) -> bool {
         self.count as usize > GivenLog::ROOM
     }
@@ -102,32 +103,33 @@ impl fmt::Debug for GivenLog {
 pub struct Observed<'a> {
     /// Operation and arguments.
     pub call: Call,
-    /// What it returned; 0 if that is nothing.
+    /// The returned number; 0 for an operation without one.
     pub result: u32,
-    /// The socket before.
+    /// The socket before the call.
     pub before: &'a TcpSock,
-    /// The socket after.
+    /// The socket after the call.
     pub after: &'a TcpSock,
-    /// A state in socket storage before, words of 8 bytes; empty: the algorithm has none.
+    /// State in socket storage before the call, in words of 8 bytes; empty if the algorithm has
+    /// none.
     pub large_before: &'a [u64],
     pub large_after: &'a [u64],
-    /// The host after: its clock, and what was asked of it since that was last taken.
+    /// The host after the call: its clock, and the requests not taken yet.
     pub host: &'a Host,
-    /// How many ACKs had been asked for before this call and were not taken yet.
+    /// Number of ACKs requested before this call and not taken yet.
     pub acks_before: usize,
-    /// How often another path had been asked for before this call and not taken yet.
+    /// Number of path changes requested before this call and not taken yet.
     pub rehashes_before: u8,
-    /// What the host gave.
+    /// The values that the host gave.
     pub given: &'a GivenLog,
 }
 
-/// Is told of every call of an [`Instance`]: see [`Instance::observe`].
+/// Receives every call of an [`Instance`]: see [`Instance::observe`].
 pub trait Observer {
-    /// A call was made.
+    /// Reports a call after it was made.
     fn called(&mut self, observed: &Observed<'_>);
 }
 
-/// What an instance keeps while somebody looks on, or while it replays.
+/// Notes of an instance for its observer, or for a replay.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) observer: Option<Box<dyn Observer>>,
@@ -142,12 +144,12 @@ impl fmt::Debug for Notes {
 }
 
 impl Notes {
-    /// Whether somebody looks on.
+    /// Returns whether there is an observer.
     pub(crate) fn is_observed(&self) -> bool {
         self.observer.is_some()
     }
 
-    /// Runs `run` with the host's values noted.
+    /// Runs `run` and notes the values that the host gives.
     pub(crate) fn around(
         &mut self,
         sock: &mut TcpSock,
@@ -163,7 +165,7 @@ impl Notes {
         result
     }
 
-    /// Tells the observer of a call that was noted.
+    /// Reports a noted call to the observer.
     pub(crate) fn tell(&mut self, noted: &Noted<'_>) {
         let &Noted { call, result, before, after, large_before, large_after, host, .. } = noted;
         let given = &self.log;
@@ -184,7 +186,7 @@ impl Notes {
     }
 }
 
-/// A call that was made, without what the host gave.
+/// A call that was made, without the values that the host gave.
 pub(crate) struct Noted<'a> {
     pub(crate) call: Call,
     pub(crate) result: u32,
@@ -198,26 +200,26 @@ pub(crate) struct Noted<'a> {
 }
 
 impl Instance {
-    /// Has `observer` told of every call from now on.
+    /// Reports every call from now on to `observer`.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.notes = Some(Box::new(Notes { observer: Some(observer), ..Notes::default() }));
     }
 
-    /// The state in socket storage, words of 8 bytes; empty: the algorithm has none.
+    /// Returns the state in socket storage, in words of 8 bytes; empty if the algorithm has none.
     pub fn large_state(&self) -> &[u64] {
         self.storage.words()
     }
 
-    /// Sets that state. Words that are missing are 0, and those that it has no room for are ignored.
+    /// Sets the state in socket storage. Missing words become 0; surplus words are ignored.
     pub fn set_large_state(&mut self, words: &[u64]) {
         for (i, word) in self.storage.words_mut().iter_mut().enumerate() {
             *word = words.get(i).copied().unwrap_or(0);
         }
     }
 
-    /// Makes `call` with readings of the clock and random numbers taken from `given` where it has
-    /// them at the same place, and from `host` where not. Gives what the call returns and what it
-    /// was given. An [`Observer`] is not told.
+    /// Makes `call` with recorded clock readings and random numbers. Each comes from `given` if it
+    /// has one at the same place, else from `host`. Returns the result of the call and the values
+    /// it was given. An [`Observer`] does not see this call.
     pub fn replay(
         &mut self,
         call: &Call,

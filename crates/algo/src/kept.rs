@@ -1,13 +1,15 @@
-//! Fields that an algorithm reads and TCP alone writes: the simulator rests on them. A call of a file's code must leave them as they were.
+//! Fields that algorithms may read and TCP alone writes. The simulator relies on them, so a call of
+//! a user's file must not change them.
 
 use crate::TcpSock;
 
-/// A burst is 2^-this s of the pacing rate, in 64 bits.
+/// A burst is the pacing rate, a 64-bit number, shifted right by `sk_pacing_shift`. This is the
+/// largest valid shift.
 const MOST_PACING_SHIFT: u32 = 63;
 
 macro_rules! kept {
     ($($field:ident: $type:ty,)*) => {
-        /// What they were before a call.
+        /// Values of these fields before a call.
         #[derive(Clone, Copy)]
         pub(crate) struct Kept {
             tcp_wstamp_ns: u64,
@@ -20,7 +22,7 @@ macro_rules! kept {
                 Kept { tcp_wstamp_ns: sock.tcp_wstamp_ns, $($field: sock.$field,)* }
             }
 
-            /// Whether all are as they were; without a branch for each.
+            /// Returns whether no field has changed. It compares without a branch for each field.
             #[inline]
             pub(crate) fn holds(&self, sock: &TcpSock) -> bool {
                 let changed = $((self.$field != sock.$field) |)*
@@ -28,7 +30,7 @@ macro_rules! kept {
                 !changed
             }
 
-            /// What is wrong, of the first that is not as it was.
+            /// Describes the first changed field.
             #[cold]
             pub(crate) fn broken(&self, sock: &TcpSock) -> Option<String> {
                 let not_its = |name: &str| Some(format!("wrote `{name}`, which an algorithm may not"));
@@ -45,7 +47,7 @@ macro_rules! kept {
             }
         }
 
-        /// Their names.
+        /// Names of the fields.
         #[cfg(test)]
         const NAMES: &[&str] = &[$(stringify!($field)),*];
     };
@@ -91,7 +93,8 @@ kept! {
 }
 
 impl Kept {
-    /// An ACK that is asked for ends the time until which nothing leaves; nothing else moves it.
+    /// Returns whether `tcp_wstamp_ns`, the earliest time of the next transmission, changed in a
+    /// way that is not allowed. An ACK request sets it to the present; nothing else may move it.
     #[inline]
     fn has_other_wstamp(&self, sock: &TcpSock) -> bool {
         (sock.tcp_wstamp_ns != self.tcp_wstamp_ns) & (sock.tcp_wstamp_ns != sock.tcp_clock_cache)
@@ -131,7 +134,7 @@ mod tests {
         (sock.sk_pacing_rate, sock.sk_pacing_status, sock.ecn_flags) = (5, 1, 3);
         (sock.app_limited, sock.prior_cwnd, sock.snd_cwnd_stamp, sock.undo_marker) = (6, 7, 8, 0);
         (sock.icsk_ack_pending, sock.srtt_pace_us, sock.fast_ack_mode) = (4, 9, 1);
-        // As cc_send_ack does.
+        // `cc_send_ack` does the same.
         sock.tcp_wstamp_ns = sock.tcp_clock_cache;
         assert!(kept.holds(&sock), "{:?}", kept.broken(&sock));
         assert!(!NAMES.contains(&"snd_cwnd"));

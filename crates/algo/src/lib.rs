@@ -1,8 +1,9 @@
 //! The congestion controls of `algorithms/*.c`, built natively, behind a safe interface.
 //!
-//! An [`Algorithm`] is one of those files; an [`Instance`] of it works on a [`TcpSock`], the trimmed kernel socket
-//! that the caller owns, and on a [`Host`], which gives it time and random numbers and notes what
-//! it asks for. It never calls back, so a call is a plain function of these two.
+//! An [`Algorithm`] is one of those files. An [`Instance`] of it works on a [`TcpSock`] and on a
+//! [`Host`]. The [`TcpSock`] is the trimmed kernel socket that the caller owns. The [`Host`]
+//! supplies time and random numbers, and stores the algorithm's requests. The algorithm never calls
+//! back, so a call is a plain function of these two.
 //!
 //! ```
 //! use knee_algo::{Algorithm, Host, TcpSock};
@@ -64,68 +65,69 @@ use module::{LoadedModules, Module, NO_FLOW, Place, Running};
 use odd::Watch;
 use storage::Storage;
 
-/// `snd_ssthresh` of a connection that has seen no congestion.
+/// Value of `snd_ssthresh` before the connection has seen congestion.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// Values of [`TcpSock::icsk_ca_state`].
 pub mod ca_state {
-    /// Nothing unusual.
+    /// No loss, reordering or mark is pending.
     pub const OPEN: u8 = 0;
-    /// Some SACK or duplicate ACK seen.
+    /// A SACK or a duplicate ACK was seen.
     pub const DISORDER: u8 = 1;
-    /// Reducing after ECE.
+    /// The sender reduces cwnd after ECE.
     pub const CWR: u8 = 2;
-    /// Retransmitting what SACK and RACK found lost.
+    /// The sender retransmits packets that SACK or RACK found lost.
     pub const RECOVERY: u8 = 3;
-    /// After a retransmission timeout.
+    /// The sender recovers from a retransmission timeout.
     pub const LOSS: u8 = 4;
 }
 
 /// Values of [`TcpSock::sk_state`] that an algorithm meets.
 pub mod tcp_state {
-    /// The handshake is done.
+    /// The handshake is complete.
     pub const ESTABLISHED: u8 = 1;
-    /// Connecting.
+    /// The client has sent its SYN.
     pub const SYN_SENT: u8 = 2;
-    /// Answering one that connects.
+    /// The server has answered a SYN.
     pub const SYN_RECV: u8 = 3;
-    /// Closed by its application.
+    /// The local application has closed the connection.
     pub const FIN_WAIT1: u8 = 4;
-    /// And that is acknowledged.
+    /// The peer has acknowledged the FIN of the local side.
     pub const FIN_WAIT2: u8 = 5;
-    /// Not open, or no longer.
+    /// The connection is not open.
     pub const CLOSE: u8 = 7;
-    /// Closed by the peer.
+    /// The peer has closed the connection.
     pub const CLOSE_WAIT: u8 = 8;
-    /// And then by the application.
+    /// Both sides have closed the connection, the peer first.
     pub const LAST_ACK: u8 = 9;
-    /// Waiting for one that connects.
+    /// The socket accepts connections.
     pub const LISTEN: u8 = 10;
-    /// Closed by both at one time.
+    /// Both sides have closed the connection at the same time.
     pub const CLOSING: u8 = 11;
 }
 
 /// Events of [`Instance::cwnd_event`].
 pub mod ca_event {
-    /// First transmission with nothing in flight.
+    /// The sender transmits with nothing in flight.
     pub const TX_START: u32 = 0;
-    /// Window restart after idle.
+    /// The window restarts after an idle period.
     pub const CWND_RESTART: u32 = 1;
-    /// End of CWR or Recovery.
+    /// CWR or Recovery ends.
     pub const COMPLETE_CWR: u32 = 2;
-    /// Retransmission timeout.
+    /// A retransmission timeout occurred.
     pub const LOSS: u32 = 3;
-    /// Data segment without CE.
+    /// A data segment arrived without CE.
     pub const ECN_NO_CE: u32 = 4;
-    /// Data segment with CE.
+    /// A data segment arrived with CE.
     pub const ECN_IS_CE: u32 = 5;
-    /// A tail loss probe repaired a loss: for modules of a patched kernel's API.
+    /// A tail loss probe repaired a loss. Only modules for a patched kernel's API receive this
+    /// event.
     pub const TLP_RECOVERY: u32 = 6;
 }
 
 /// Bits of [`TcpSock::ecn_flags`].
 pub mod ecn_flags {
-    /// ECN was negotiated.
+    /// The connection has negotiated ECN.
     pub const OK: u8 = 1;
     /// The next new data segment carries CWR.
     pub const QUEUE_CWR: u8 = 2;
@@ -133,34 +135,35 @@ pub mod ecn_flags {
     pub const DEMAND_CWR: u8 = 4;
     /// An ECT packet was received.
     pub const SEEN: u8 = 8;
-    /// Marks mean a shallow threshold: this and the next three are of patched kernels.
+    /// A shallow threshold sets the marks. This flag and the next three exist in patched kernels
+    /// only.
     pub const LOW: u8 = 16;
-    /// Every packet goes out as ECT.
+    /// Every packet is sent with ECT.
     pub const ECT_PERMANENT: u8 = 32;
-    /// ECT(1) in place of ECT(0).
+    /// Packets carry ECT(1) instead of ECT(0).
     pub const ECT_1: u8 = 64;
-    /// Feedback is of packets marked (RFC 9768).
+    /// The receiver counts marked packets (Accurate ECN, RFC 9768).
     pub const ACCECN: u8 = 128;
 }
 
 /// Bits of [`TcpSock::icsk_ack_pending`].
 pub mod ack_pending {
-    /// An ACK is owed.
+    /// The receiver must send an ACK.
     pub const SCHED: u8 = 1;
-    /// The delayed-ACK timer runs.
+    /// The delayed-ACK timer is running.
     pub const TIMER: u8 = 2;
-    /// A segment with PSH came.
+    /// A segment with PSH arrived.
     pub const PUSHED: u8 = 4;
-    /// Two such segments came.
+    /// Two segments with PSH arrived.
     pub const PUSHED2: u8 = 8;
-    /// The ACK must not be delayed.
+    /// The receiver must send the ACK without delay.
     pub const NOW: u8 = 16;
 }
 
-/// Bytes of private state that a socket has room for.
+/// Size of the private area of a socket, in bytes.
 const PRIVATE_AREA_BYTES: u32 = 104;
 
-/// Flag of an algorithm that needs ECN on its connections.
+/// Flag in `tcp_congestion_ops` of an algorithm that needs ECN on its connections.
 pub const NEEDS_ECN: u32 = 2;
 
 type Sk = *mut TcpSock;
@@ -183,7 +186,7 @@ struct RawDiag {
 
 struct Raw {
     name: &'static str,
-    /// The file itself, for what its header says.
+    /// Source text of the file, for its header.
     text: &'static str,
     ops: *const Ops,
     state_bytes: *const u32,
@@ -195,7 +198,7 @@ struct Raw {
     fields: &'static [RawField],
 }
 
-/// Name, first bit, bits and kind of a field of the private state.
+/// A field of the private state: name, first bit, number of bits and kind.
 type RawField = (&'static str, u64, u64, fn() -> FieldKind);
 
 // SAFETY: all pointers are to constants of the C objects.
@@ -203,7 +206,7 @@ unsafe impl Sync for Raw {}
 
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
-/// One congestion control: a file of `algorithms/`.
+/// A congestion control algorithm: a file of `algorithms/`, or one that the user names.
 pub struct Algorithm {
     name: &'static str,
     text: &'static str,
@@ -216,23 +219,24 @@ pub struct Algorithm {
     has: Has,
 }
 
-/// Where the C code of an algorithm is.
+/// Location of an algorithm's C code.
 enum Origin {
-    /// Built with this crate.
+    /// The code is built into this crate.
     Folder { ops: *const Ops, diag_read: DiagRead },
-    /// Compiled from a file that somebody named, and loaded once for each host of a run.
+    /// The code is compiled from a file that the user named. Each host of a run loads its own copy.
     File(Box<Module>),
-    /// Another table of such a file, to which connections fall back; at this distance from its symbol.
+    /// A second table of operations in a user's file, to which connections fall back. `at` is its
+    /// distance from the symbol of the copy.
     Other { of: &'static Algorithm, at: isize },
-    /// Not in this process: it is known by its description alone.
+    /// The code is not in this process; only a description is known.
     Elsewhere,
 }
 
 type DiagRead = unsafe extern "C" fn(*const TcpSock, *mut u64);
 
-/// Which optional operations there are, copied out of the C table.
+/// The optional operations of an algorithm, copied from the C table.
 struct Has {
-    /// Names of all there are, in the kernel's order.
+    /// Names of the operations present, in the kernel's order.
     operations: Vec<&'static str>,
     cong_control: bool,
     set_state: bool,
@@ -243,7 +247,7 @@ struct Has {
     sndbuf_expand: bool,
     init: bool,
     release: bool,
-    /// It is written against a patched kernel's API.
+    /// The algorithm is written for a patched kernel's API.
     is_patched: bool,
     tso_segs: bool,
     skb_marked_lost: bool,
@@ -261,16 +265,16 @@ impl fmt::Debug for Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms, by name.
+    /// Returns all built-in algorithms, by name.
     pub fn all() -> &'static [Algorithm] {
         static ALL: OnceLock<Vec<Algorithm>> = OnceLock::new();
         ALL.get_or_init(|| RAW.iter().map(Algorithm::from_raw).collect())
     }
 
-    /// The algorithm of this name.
+    /// Returns the built-in algorithm of this name.
     ///
     /// # Errors
-    /// [`Error::UnknownAlgorithm`], which lists those there are, and [`Error::FileHere`].
+    /// [`Error::UnknownAlgorithm`], which lists the known names, and [`Error::FileHere`].
     pub fn by_name(name: &str) -> Result<&'static Algorithm, Error> {
         Algorithm::all().iter().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
             match module::is_path(name) {
@@ -280,18 +284,19 @@ impl Algorithm {
         })
     }
 
-    /// The algorithm of this name, or of the file at this path (see [`module`]), seen from `folder`.
+    /// Returns the algorithm of this name, or that of the file at this path (see [`module`]). A
+    /// relative path starts from `folder`.
     ///
     /// # Errors
-    /// [`Error::UnknownAlgorithm`], which lists those there are, and [`Error::File`].
+    /// [`Error::UnknownAlgorithm`], which lists the known names, and [`Error::File`].
     pub fn named(name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
         Algorithm::named_with(name, folder, &module::Options::default())
     }
 
-    /// As [`Algorithm::named`], and a file is compiled with these options.
+    /// Like [`Algorithm::named`], but compiles a file with these options.
     ///
     /// # Errors
-    /// As [`Algorithm::named`].
+    /// Like [`Algorithm::named`].
     pub fn named_with(
         name: &str,
         folder: &Path,
@@ -303,10 +308,10 @@ impl Algorithm {
         Algorithm::by_name(name)
     }
 
-    /// One that exists for the tests of this workspace.
+    /// Returns an algorithm that exists only for the tests of this workspace.
     ///
     /// # Panics
-    /// If there is none of this name.
+    /// If none has this name.
     #[doc(hidden)]
     pub fn for_tests(name: &str) -> &'static Algorithm {
         static ALL: OnceLock<Vec<Algorithm>> = OnceLock::new();
@@ -315,8 +320,8 @@ impl Algorithm {
     }
 
     fn from_raw(raw: &'static Raw) -> Algorithm {
-        // SAFETY: the tables are constants of the C objects with the lengths they state; the
-        // mirrors' layouts are compared with the C side's by a test.
+        // SAFETY: the tables are constants of the C objects with the lengths they state. A test
+        // compares the layouts of the mirrors with those of the C side.
         let (ops, params, diag) = unsafe {
             (
                 &*raw.ops,
@@ -324,7 +329,7 @@ impl Algorithm {
                 std::slice::from_raw_parts(raw.diag, *raw.diag_len as usize),
             )
         };
-        // As the kernel demands; the calls below rely on it.
+        // The kernel requires these operations, and the calls below rely on them.
         assert!(
             ops.ssthresh.is_some()
                 && ops.undo_cwnd.is_some()
@@ -336,7 +341,7 @@ impl Algorithm {
         Algorithm {
             name: raw.name,
             text: raw.text,
-            // SAFETY: a constant of the C object.
+            // SAFETY: the pointer is to a constant of the C object.
             state_bytes: unsafe { *raw.state_bytes },
             origin: Origin::Folder { ops, diag_read: raw.diag_read },
             params: param_infos(params),
@@ -353,17 +358,18 @@ impl Algorithm {
         }
     }
 
-    /// Its name: the file's.
+    /// Returns the algorithm's name, which is its file's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its source.
+    /// Returns the source text.
     pub fn text(&self) -> &'static str {
         self.text
     }
 
-    /// The file it was compiled from, if it is none of this crate's folder.
+    /// Returns the user's file from which the algorithm was compiled. `None` for a built-in
+    /// algorithm.
     pub fn module(&self) -> Option<&Module> {
         match &self.origin {
             Origin::Folder { .. } | Origin::Elsewhere => None,
@@ -372,24 +378,25 @@ impl Algorithm {
         }
     }
 
-    /// Bytes of private state per connection.
+    /// Returns the size of the private state per connection, in bytes.
     pub fn state_bytes(&self) -> u32 {
         self.state_bytes
     }
 
-    /// The algorithm for one connection.
+    /// Creates the algorithm for one connection.
     ///
     /// # Panics
-    /// If the parameters are another algorithm's, or if it is of a file that cannot be loaded any more.
+    /// If the parameters belong to another algorithm, or if a user's file can no longer be loaded.
     pub fn instance(&'static self, params: Params) -> Instance {
         self.instance_on(params, &LoadedModules::default())
     }
 
-    /// As [`Algorithm::instance`], on a host that has loaded modules: connections whose algorithm has
-    /// the same parameters share its global variables.
+    /// Like [`Algorithm::instance`], on a host with loaded modules. Connections with the same
+    /// algorithm and parameters share its global variables.
     ///
     /// # Panics
-    /// As [`Algorithm::instance`]; not after a [`LoadedModules::load`] of it.
+    /// Like [`Algorithm::instance`], but never after a successful [`LoadedModules::load`] of the
+    /// algorithm.
     pub fn instance_on(&'static self, params: Params, loaded: &LoadedModules) -> Instance {
         assert_eq!(params.0.len(), self.params.len(), "parameters of another algorithm");
         let is_large = self.state_bytes() > PRIVATE_AREA_BYTES;
@@ -406,50 +413,51 @@ impl Algorithm {
         Instance { algorithm: self, ops, running, params, storage, notes, socket, watch }
     }
 
-    /// Its parameters.
+    /// Returns descriptions of the parameters.
     pub fn params(&self) -> &[ParamInfo] {
         &self.params
     }
 
-    /// The values it shows of itself.
+    /// Returns descriptions of the internal values that the algorithm shows.
     pub fn diag(&self) -> &[DiagInfo] {
         &self.diag
     }
 
-    /// Whether its connections must negotiate ECN and send ECT on every packet.
+    /// Returns whether connections must negotiate ECN and send ECT on every packet.
     pub fn needs_ecn(&self) -> bool {
         self.flags & NEEDS_ECN != 0
     }
 
-    /// Whether it sets cwnd and pacing rate itself on every ACK (BBR's way).
+    /// Returns whether the algorithm has `cong_control`, which sets cwnd and pacing rate on every
+    /// ACK, as BBR does.
     pub fn has_cong_control(&self) -> bool {
         self.has.cong_control
     }
 
-    /// Whether it listens to `in_ack_event`.
+    /// Returns whether the algorithm has `in_ack_event`.
     #[inline]
     pub fn has_in_ack_event(&self) -> bool {
         self.has.in_ack_event
     }
 
-    /// Whether it listens to `pkts_acked`.
+    /// Returns whether the algorithm has `pkts_acked`.
     #[inline]
     pub fn has_pkts_acked(&self) -> bool {
         self.has.pkts_acked
     }
 
-    /// The names of the operations it has, in the kernel's order.
+    /// Returns the names of the operations that the algorithm has, in the kernel's order.
     pub fn operations(&self) -> Vec<&'static str> {
         self.has.operations.clone()
     }
 
-    /// The default value of each parameter.
+    /// Returns the default value of each parameter.
     pub fn default_params(&self) -> Params {
         Params(self.params.iter().map(|param| param.default).collect())
     }
 
-    /// Parameters with these values, in the order of [`Algorithm::params`]; `None` if they are not
-    /// as many, or one is not allowed.
+    /// Builds parameters from these values, in the order of [`Algorithm::params`]. `None` if the
+    /// number of values differs or one is out of range.
     pub fn params_of(&self, values: &[u32]) -> Option<Params> {
         let is_allowed = |(info, value): (&ParamInfo, &u32)| info.allows(*value);
         let all =
@@ -457,10 +465,10 @@ impl Algorithm {
         all.then(|| Params(values.into()))
     }
 
-    /// Sets one parameter by name; `value` is a number or one of its named choices.
+    /// Sets one parameter by name. `value` is a number or one of the parameter's named choices.
     ///
     /// # Errors
-    /// [`Error::UnknownParam`] and [`Error::BadValue`] say what would have been allowed.
+    /// [`Error::UnknownParam`] and [`Error::BadValue`], which state what is allowed.
     pub fn set_param(&self, params: &mut Params, name: &str, value: &str) -> Result<(), Error> {
         let index = self.params.iter().position(|param| param.name == name).ok_or_else(|| {
             Error::UnknownParam {
@@ -480,38 +488,39 @@ impl Algorithm {
     }
 }
 
-/// An algorithm at work on one connection: its parameters, and its state where that is large.
+/// An algorithm on one connection: its parameters, and its state if that exceeds the private area.
 #[derive(Debug)]
 pub struct Instance {
     algorithm: &'static Algorithm,
     ops: *const Ops,
-    /// What is loaded of its file, if it is of none of this crate's folder.
+    /// The loaded copy of a user's file; `None` for a built-in algorithm.
     running: Option<Running>,
     params: Params,
-    /// Empty where the state fits the socket's private area.
+    /// Large state; empty if the state fits the socket's private area.
     storage: Storage,
-    /// Only while somebody looks on.
+    /// Notes for an observer or a replay; `None` without either.
     notes: Option<Box<Notes>>,
-    /// What sentences call the connection: see [`Instance::set_socket`].
+    /// Number of the connection in messages: see [`Instance::set_socket`].
     socket: u32,
-    /// Looks after a file's values; of the folder's a test does.
+    /// Checks the values that a user's file leaves behind. Tests check built-in algorithms instead.
     watch: Option<Box<Watch>>,
 }
 
 impl Instance {
-    /// The algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> &'static Algorithm {
         self.algorithm
     }
 
-    /// The algorithm is assigned to a connection: whatever an earlier one kept there is gone.
+    /// Assigns the algorithm to a connection and clears its private state.
     pub fn assign(&mut self, sock: &mut TcpSock) {
         sock.icsk_ca_priv = [0; 13];
         (sock.cc_guard_before, sock.cc_guard_behind) = ([0; 1], [0; 7]);
         self.storage.clear();
     }
 
-    /// What sentences about it, and what a module prints, call its connection: twice the flow's number, plus 1 on the listening side.
+    /// Sets the number of the connection for messages and module output: twice the flow's number,
+    /// plus 1 on the listening side.
     pub fn set_socket(&mut self, socket: u32) {
         self.socket = socket;
         if let Some(running) = &mut self.running {
@@ -519,30 +528,32 @@ impl Instance {
         }
     }
 
-    /// What it did that no algorithm should, each kind once; of those of the folder nothing.
+    /// Returns the warnings about this connection, each kind once. A built-in algorithm has none.
     pub fn warnings(&self) -> Vec<Warning> {
         self.watch.as_ref().map_or_else(Vec::new, |watch| watch.warnings())
     }
 
-    /// Whether it is compiled from a file that somebody named.
+    /// Returns whether the algorithm is compiled from a user's file.
     #[inline]
     pub fn is_of_file(&self) -> bool {
         self.running.is_some()
     }
 
-    /// An ACK has been worked off, and there is something to send or not: looks whether a file's algorithm still lets it go.
+    /// Checks a user's algorithm after an ACK has been processed. `waits` says whether data waits
+    /// to be sent.
     pub fn after_ack(&mut self, sock: &TcpSock, waits: bool) {
         if let (Some(watch), Some(running)) = (&mut self.watch, &self.running) {
             watch.after_ack(sock, waits, running);
         }
     }
 
-    /// Runs `run` with parameters and storage in place; it is the C function of `call`.
+    /// Runs `run` with parameters and storage in place; `run` makes the C function call that `call`
+    /// names.
     ///
-    /// Where code of a file crashes, or does not return, this unwinds with a [`module::Fault`].
+    /// If code of a user's file crashes or does not return, this unwinds with a [`module::Fault`].
     ///
-    /// The exclusive borrows of `self`, `sock` and `host` are what makes the C side's writes sound:
-    /// it touches nothing else, and keeps no pointer beyond the call.
+    /// The exclusive borrows of `self`, `sock` and `host` make the writes of the C side sound: it
+    /// touches nothing else, and keeps no pointer beyond the call.
     #[inline]
     fn with(
         &mut self,
@@ -582,12 +593,13 @@ impl Instance {
         result
     }
 
-    /// Which call of a file's code it is.
+    /// Describes a call of a user's file for messages.
     fn place(&self, sock: &TcpSock, operation: &'static &'static str) -> Place {
         Place { operation, flow: self.socket, at_ns: sock.tcp_clock_cache }
     }
 
-    /// Apart from the calls of the folder's algorithms, which are in the way of every ACK.
+    /// Calls code of a user's file. It is separate from the path of built-in algorithms, which
+    /// every ACK takes.
     #[cold]
     #[inline(never)]
     fn call_file(
@@ -608,7 +620,8 @@ impl Instance {
         if let Some(watch) = &mut self.watch {
             watch.after_call(sock, operation, result, running);
         }
-        // A module may have put another table of its own in place of its first: for the connection's life.
+        // A module may replace its first table by another of its own, for the life of the
+        // connection.
         if let Some(algorithm) = running.leave(sock, self.algorithm) {
             self.algorithm = algorithm;
             self.ops = running.ops();
@@ -692,9 +705,9 @@ fn diag_infos(diag: &[RawDiag]) -> Vec<DiagInfo> {
         .collect()
 }
 
-/// A C string constant as text.
+/// Converts a C string constant.
 fn text(pointer: *const c_char) -> &'static str {
-    // SAFETY: string literals of C objects that are never unloaded.
+    // SAFETY: the pointers are to string literals of C objects that are never unloaded.
     unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or("?")
 }
 

@@ -1,32 +1,35 @@
-//! What no algorithm should do, counted while a file's runs: it does not crash, and its results are wrong.
+//! Warnings about values that no correct algorithm sets. A user's file with such values does not
+//! crash, but its results are wrong.
 
 use std::fmt;
 
 use crate::TcpSock;
 use crate::module::{Running, seconds};
 
-/// A larger cwnd is none: some 25 GB in flight, or a number below zero.
+/// Largest plausible cwnd, in packets. A larger one means some 25 GB in flight, or a number below
+/// zero.
 pub const MOST_CWND_PKTS: u32 = 1 << 24;
-/// Round-trip times without growth.
+/// Round trips without growth of cwnd that count as an oddity.
 pub const RTTS_WITHOUT_GROWTH: u64 = 100;
 
-/// What no algorithm should do.
+/// Behaviour that no correct algorithm shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oddity {
-    /// It set cwnd to 0: nothing is sent any more.
+    /// The algorithm set cwnd to 0, so the sender stops.
     CwndZero,
-    /// It set cwnd above [`MOST_CWND_PKTS`].
+    /// The algorithm set cwnd above [`MOST_CWND_PKTS`].
     CwndHuge,
-    /// It set ssthresh below 2 packets, which the kernel never does.
+    /// The algorithm set ssthresh below 2 packets, which the kernel never does.
     SsthreshSmall,
-    /// It set the pacing rate to 0 while data waits to be sent.
+    /// The algorithm set the pacing rate to 0 while data waited to be sent.
     PacingZero,
-    /// cwnd alone limited the sender for [`RTTS_WITHOUT_GROWTH`] without loss or mark, and did not grow.
+    /// For [`RTTS_WITHOUT_GROWTH`], only cwnd limited the sender and no loss or mark occurred, but
+    /// cwnd did not grow.
     NoGrowth,
 }
 
 impl Oddity {
-    /// All of them.
+    /// All oddities.
     pub const ALL: [Oddity; 5] = [
         Oddity::CwndZero,
         Oddity::CwndHuge,
@@ -35,7 +38,7 @@ impl Oddity {
         Oddity::NoGrowth,
     ];
 
-    /// As results call it.
+    /// Returns the name in results.
     pub fn name(self) -> &'static str {
         match self {
             Oddity::CwndZero => "cwnd_zero",
@@ -50,25 +53,26 @@ impl Oddity {
 /// An oddity of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The file, as it was named.
+    /// The file, as the user named it.
     pub path: String,
-    /// What it is.
+    /// The kind of oddity.
     pub oddity: Oddity,
-    /// How often it came up.
+    /// Number of occurrences.
     pub count: u64,
-    /// Simulated time of the first.
+    /// Simulated time of the first occurrence, in ns.
     pub first_at_ns: u64,
-    /// The value that the first left behind.
+    /// The value after the first occurrence.
     pub value: u64,
-    /// After which operation it was found first; of the kernel's ACK if of none.
+    /// The operation after which the first occurrence was found; the kernel's ACK if it followed no
+    /// operation.
     pub operation: &'static str,
-    /// Where the function of that operation begins, and which lines of the file set the field: "foo_cong_avoid, tcp_foo.c:81; line 87 sets
-    /// snd_cwnd".
+    /// The place of that operation's function, and the lines of the file that set the field:
+    /// `foo_cong_avoid, tcp_foo.c:81; line 87 sets snd_cwnd`.
     pub line: Option<String>,
 }
 
 impl Warning {
-    /// The first's simulated time, as it is shown.
+    /// Formats the simulated time of the first occurrence.
     pub fn at(&self) -> String {
         seconds(self.first_at_ns)
     }
@@ -101,23 +105,24 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Looks after the values of one connection.
+/// Checks the values of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     found: [Option<Box<Warning>>; Oddity::ALL.len()],
-    /// What was so after the last call, by the bits of [`Oddity`]: coming up is counted, lasting is not.
+    /// Oddities present after the last call, as bits of [`Oddity`]. Only a new one is counted; one
+    /// that lasts is not.
     last: u8,
-    /// The operation whose call was the last to leave a pacing rate.
+    /// The operation called last.
     operation: &'static str,
     growth: Growth,
 }
 
-/// Since when cwnd could have grown, and did not.
+/// Time since which cwnd could have grown but did not.
 #[derive(Debug, Default)]
 struct Growth {
     since_ns: u64,
     most_cwnd: u32,
-    /// Packets lost or marked.
+    /// Number of packets lost or marked.
     congestion: u32,
 }
 
@@ -126,7 +131,7 @@ impl Watch {
         self.found.iter().flatten().map(|warning| (**warning).clone()).collect()
     }
 
-    /// A call is over.
+    /// Checks the values after a call.
     #[inline]
     pub(crate) fn after_call(
         &mut self,
@@ -152,9 +157,9 @@ impl Watch {
         }
     }
 
-    /// An ACK has been worked off.
+    /// Checks the values after an ACK has been processed.
     pub(crate) fn after_ack(&mut self, sock: &TcpSock, waits: bool, running: &Running) {
-        // Without a pacer nobody asks for the rate.
+        // The pacing rate has no effect unless pacing is on.
         let is_stopped = sock.sk_pacing_rate == 0 && waits && sock.sk_pacing_status != 0;
         if is_stopped && self.last & 8 == 0 {
             self.count(Oddity::PacingZero, sock, 0, running);
@@ -162,7 +167,8 @@ impl Watch {
         self.last = self.last & !8 | u8::from(is_stopped) << 3;
         let congestion = sock.lost.wrapping_add(sock.delivered_ce);
         let growth = &mut self.growth;
-        // A packet more must have room at the receiver, and be there.
+        // The receiver's window must have room for one more packet, and the application must have
+        // supplied it.
         let cwnd_bytes = u64::from(sock.snd_cwnd) * u64::from(sock.mss_cache);
         let has_room = u64::from(sock.snd_wnd) >= cwnd_bytes + u64::from(sock.mss_cache);
         let is_there = sock.write_seq.wrapping_sub(sock.snd_nxt) >= sock.mss_cache;
@@ -209,7 +215,7 @@ fn place(oddity: Oddity, operation: &'static str, running: &Running) -> Option<S
     let field = match oddity {
         Oddity::CwndZero | Oddity::CwndHuge | Oddity::NoGrowth => "snd_cwnd",
         Oddity::PacingZero => "sk_pacing_rate",
-        // What it returns, more often than not.
+        // The function usually returns ssthresh without setting a field.
         Oddity::SsthreshSmall if operation == "ssthresh" => return function,
         Oddity::SsthreshSmall => "snd_ssthresh",
     };

@@ -1,4 +1,4 @@
-//! The calls that TCP makes of an algorithm, one for each operation of its table.
+//! One method for each operation that TCP calls on an algorithm.
 
 use crate::kept::Kept;
 use crate::{AckSample, Call, Host, Instance, Ops, Origin, RateSample, Sk, TcpSock};
@@ -32,10 +32,11 @@ unsafe extern "C" {
 }
 
 impl Instance {
-    /// The connection is established (or the algorithm was chosen on an established one).
+    /// Tells the algorithm that the connection is established, or that it was chosen on an
+    /// established one.
     ///
-    /// The private state must have been zeroed when the algorithm was assigned, which may be well
-    /// before: on the connecting side the SYN-ACK comes between.
+    /// The private state must have been zeroed when the algorithm was assigned. That can be well
+    /// before: on the connecting side, the SYN-ACK arrives in between.
     pub fn init(&mut self, sock: &mut TcpSock, host: &mut Host) {
         if self.algorithm.has.init {
             // SAFETY: see `with`; the operation exists.
@@ -51,7 +52,7 @@ impl Instance {
         }
     }
 
-    /// The connection ends or changes its algorithm.
+    /// Tells the algorithm that the connection ends or switches to another algorithm.
     pub fn release(&mut self, sock: &mut TcpSock, host: &mut Host) {
         if self.algorithm.has.release {
             // SAFETY: see `with`; the operation exists.
@@ -67,7 +68,7 @@ impl Instance {
         }
     }
 
-    /// The new ssthresh in packets, at the start of CWR, Recovery or Loss.
+    /// Returns the new ssthresh in packets, at the start of CWR, Recovery or Loss.
     pub fn ssthresh(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
         self.with(
@@ -78,17 +79,18 @@ impl Instance {
         )
     }
 
-    /// Growth for `acked` packets delivered; `ack` is the acknowledged sequence number.
+    /// Grows cwnd for `acked` delivered packets; `ack` is the acknowledged sequence number.
     ///
     /// # Panics
-    /// If the algorithm has `cong_control`, and so no such operation.
+    /// If the algorithm has `cong_control`, and so lacks this operation.
     #[inline]
     pub fn cong_avoid(&mut self, sock: &mut TcpSock, host: &mut Host, ack: u32, acked: u32) {
         assert!(
             !self.algorithm.has.cong_control,
             "an algorithm with cong_control has no cong_avoid"
         );
-        // SAFETY: see `with`; it exists where cong_control does not, as the kernel demands and was checked.
+        // SAFETY: see `with`. The kernel demands this operation of every algorithm without
+        // `cong_control`, and that was checked.
         self.with(
             sock,
             host,
@@ -100,7 +102,7 @@ impl Instance {
         );
     }
 
-    /// `icsk_ca_state` is about to become `state`.
+    /// Tells the algorithm that `icsk_ca_state` is about to become `state`.
     pub fn set_state(&mut self, sock: &mut TcpSock, host: &mut Host, state: u8) {
         if self.algorithm.has.set_state {
             // SAFETY: see `with`; the operation exists.
@@ -116,7 +118,7 @@ impl Instance {
         }
     }
 
-    /// One of [`crate::ca_event`].
+    /// Reports an event, one of [`crate::ca_event`].
     #[inline]
     pub fn cwnd_event(&mut self, sock: &mut TcpSock, host: &mut Host, event: u32) {
         if self.algorithm.has.cwnd_event {
@@ -133,7 +135,7 @@ impl Instance {
         }
     }
 
-    /// An ACK came; flags: 1 slow path, 2 window update, 4 ECE.
+    /// Reports an ACK. The bits of `flags` are 1 for slow path, 2 for window update and 4 for ECE.
     #[inline]
     pub fn in_ack_event(&mut self, sock: &mut TcpSock, host: &mut Host, flags: u32) {
         if self.algorithm.has.in_ack_event {
@@ -150,7 +152,7 @@ impl Instance {
         }
     }
 
-    /// The retransmit queue was cleaned.
+    /// Tells the algorithm that an ACK has removed packets from the retransmit queue.
     #[inline]
     pub fn pkts_acked(&mut self, sock: &mut TcpSock, host: &mut Host, sample: &AckSample) {
         if self.algorithm.has.pkts_acked {
@@ -167,7 +169,8 @@ impl Instance {
         }
     }
 
-    /// Least segments per burst; the kernel's 2 if the algorithm does not say.
+    /// Returns the smallest number of segments per burst; the kernel's 2 if the algorithm has no
+    /// such operation.
     pub fn min_tso_segs(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         if self.algorithm.has.min_tso_segs {
             // SAFETY: see `with`; the operation exists.
@@ -182,7 +185,8 @@ impl Instance {
         }
     }
 
-    /// Windows that the send buffer may hold; the kernel's 2 if the algorithm does not say.
+    /// Returns the number of windows that the send buffer may hold; the kernel's 2 if the algorithm
+    /// has no such operation.
     pub fn sndbuf_expand(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         if self.algorithm.has.sndbuf_expand {
             // SAFETY: see `with`; the operation exists.
@@ -197,7 +201,7 @@ impl Instance {
         }
     }
 
-    /// End of an ACK, for algorithms that set cwnd themselves.
+    /// Ends the processing of an ACK, for algorithms that set cwnd themselves.
     #[inline]
     pub fn cong_control(
         &mut self,
@@ -220,7 +224,7 @@ impl Instance {
         }
     }
 
-    /// The cwnd to return to, in packets, when a reduction was not justified.
+    /// Returns the cwnd in packets to restore after a spurious reduction.
     pub fn undo_cwnd(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
         self.with(
@@ -231,7 +235,8 @@ impl Instance {
         )
     }
 
-    /// The values of [`crate::Algorithm::diag`] for this connection; none if a module does not tell now.
+    /// Reads the values of [`crate::Algorithm::diag`] for this connection. Empty if a module
+    /// reports none at the moment.
     pub fn read_diag(&mut self, sock: &mut TcpSock, host: &mut Host) -> Vec<u64> {
         let mut values = vec![0; self.algorithm.diag.len()];
         if values.is_empty() {

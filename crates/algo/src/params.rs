@@ -1,33 +1,34 @@
-//! Parameters and inside views of algorithms, and what is wrong with names and values that people give.
+//! Parameters and internal values of algorithms, and errors in names and values that users give.
 
 use std::fmt;
 
 use crate::Algorithm;
 
-/// Choices of a parameter that is on or off, as the kernel shows it.
+/// Choices of a Boolean parameter, as the kernel shows them.
 pub(crate) const SWITCH: [&str; 2] = ["N", "Y"];
 
 /// A parameter of an algorithm.
 #[derive(Clone, Debug)]
 pub struct ParamInfo {
-    /// As in an experiment file's `params`.
+    /// Key of the parameter in `params` of an experiment file.
     pub name: &'static str,
-    /// The value if none is given.
+    /// Default value.
     pub default: u32,
-    /// Smallest value allowed.
+    /// Smallest allowed value.
     pub min: u32,
-    /// Largest value allowed.
+    /// Largest allowed value.
     pub max: u32,
-    /// Values are two's complement, as a module's `int` is: they show and compare as signed.
+    /// Values are two's complement, like an `int` parameter of a module. They print and compare as
+    /// signed numbers.
     pub is_signed: bool,
-    /// Names of the values 0, 1, ...; empty: a plain number.
+    /// Names of the values 0, 1, ...; empty for a plain number.
     pub choices: Vec<&'static str>,
-    /// What it does, one phrase.
+    /// Meaning of the parameter, in one phrase.
     pub meaning: &'static str,
 }
 
 impl ParamInfo {
-    /// The value as a person writes it.
+    /// Formats a value for users.
     pub fn show(&self, value: u32) -> String {
         match self.choices.get(value as usize) {
             Some(choice) => (*choice).to_owned(),
@@ -36,7 +37,7 @@ impl ParamInfo {
         }
     }
 
-    /// Whether it may have this value.
+    /// Returns whether the parameter may have this value.
     pub fn allows(&self, value: u32) -> bool {
         if self.is_signed {
             return (self.min as i32..=self.max as i32).contains(&(value as i32));
@@ -44,7 +45,7 @@ impl ParamInfo {
         (self.min..=self.max).contains(&value)
     }
 
-    /// What it may be, in words.
+    /// Describes the allowed values in words.
     pub fn range(&self) -> String {
         match self.choices.as_slice() {
             [] => format!("{} to {}", self.show(self.min), self.show(self.max)),
@@ -75,16 +76,16 @@ impl ParamInfo {
     }
 }
 
-/// A value inside an algorithm, for inspection.
+/// An internal value of an algorithm that can be inspected.
 #[derive(Clone, Copy, Debug)]
 pub struct DiagInfo {
-    /// Name, as a column of a series.
+    /// Name, used as the column of a series.
     pub name: &'static str,
-    /// Unit; empty: none.
+    /// Unit; empty if there is none.
     pub unit: &'static str,
-    /// Names of the values 0, 1, ..., as `A|B`; empty: a plain number.
+    /// Names of the values 0, 1, ..., as `A|B`; empty for a plain number.
     pub choices: &'static str,
-    /// Whether its 64 bits are two's complement.
+    /// The 64 bits are two's complement.
     pub is_signed: bool,
 }
 
@@ -93,40 +94,41 @@ pub struct DiagInfo {
 pub struct Params(pub(crate) Box<[u32]>);
 
 impl Params {
-    /// The raw values, in the order of [`Algorithm::params`].
+    /// Returns the raw values, in the order of [`Algorithm::params`].
     pub fn values(&self) -> &[u32] {
         &self.0
     }
 }
 
-/// What is wrong with a name or a value given by a person.
+/// An error in a name or a value that the user gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// No such algorithm; holds the name and those there are.
+    /// The algorithm does not exist. Holds the name and the known names.
     UnknownAlgorithm(String),
-    /// A file, where only algorithms that are built in will do; holds its path.
+    /// A file was given where only built-in algorithms are possible. Holds its path.
     FileHere(String),
     /// The algorithm has no such parameter.
     UnknownParam {
         algorithm: &'static str,
-        /// The name given.
+        /// The given name.
         name: String,
         known: Vec<&'static str>,
     },
-    /// A file that was named as an algorithm cannot be one; says why, and the way out.
+    /// The file cannot be an algorithm. Holds the reason and the way out.
     File(String),
-    /// A kernel's own, whose code is not here; holds its name.
+    /// The algorithm is part of a kernel, so its code is not in this process. Holds its name.
     Elsewhere(&'static str),
-    /// The source of a Linux module, where a file on the contract is meant; holds its path.
+    /// The file is the source of a Linux module where a file on the contract is needed. Holds its
+    /// path.
     KernelModule(String),
     /// The value is not allowed.
     BadValue {
         algorithm: &'static str,
         /// The parameter.
         name: &'static str,
-        /// The value given.
+        /// The given value.
         value: String,
-        /// What is allowed, in words.
+        /// The allowed values, in words.
         allowed: String,
     },
 }

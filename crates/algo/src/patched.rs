@@ -1,15 +1,16 @@
-//! What kernels have beyond mainline's that BBR version 3 and TCP Prague are developed on: the operations that only modules of that
-//! API have (`module::Api::V3`), and what they are shown. No recording holds these calls.
+//! Extensions to the kernel API on which BBR version 3 and TCP Prague are developed. Modules for
+//! that API (`module::Api::V3`) have extra operations and see extra data. Recordings do not hold
+//! these calls.
 
 use std::mem::offset_of;
 
 use crate::{Algorithm, Has, Host, Instance, Sk, TcpSock};
 
-/// Flags of such an algorithm.
+/// Flags of algorithms for a patched kernel's API.
 const WANTS_CE_EVENTS: u32 = 4;
 const NEEDS_ACCECN: u32 = 8;
 
-/// Operations that mainline's table has not.
+/// Operations that mainline's table lacks.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PatchedOps {
@@ -18,7 +19,7 @@ pub(crate) struct PatchedOps {
 }
 
 impl PatchedOps {
-    /// Where the function of an operation is.
+    /// Returns the address of an operation's function.
     pub(crate) fn address(&self, operation: &str) -> Option<usize> {
         let function = match operation {
             "tso_segs" => self.tso_segs? as *const (),
@@ -29,45 +30,45 @@ impl PatchedOps {
     }
 }
 
-/// A segment as an operation is shown it: `struct sk_buff` of `module_skb.h`.
+/// A segment as an operation sees it: `struct sk_buff` of `module_skb.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SentSegment {
-    /// First byte.
+    /// Sequence number of the first byte.
     pub seq: u32,
-    /// One beyond the last.
+    /// Sequence number after the last byte.
     pub end_seq: u32,
-    /// Segments of it.
+    /// Number of segments in the buffer.
     pub gso_segs: u32,
-    /// [`sent_mark`]s.
+    /// Bits of [`sent_mark`].
     pub sacked: u8,
-    /// How it was last sent.
+    /// State at the last transmission.
     pub tx: SentState,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub len: u32,
 }
 
-/// What the counters were when a segment was last sent.
+/// Values of the counters when a segment was last sent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SentState {
-    /// The application limited the flow.
+    /// The application limited the flow at that time.
     pub is_app_limited: bool,
-    /// `delivered_ce`.
+    /// Value of `delivered_ce`, in packets.
     pub delivered_ce: u32,
-    /// Packets in flight, itself among them.
+    /// Packets in flight, including this segment.
     pub in_flight: u32,
-    /// `delivered`.
+    /// Value of `delivered`, in packets.
     pub delivered: u32,
-    /// `lost`.
+    /// Value of `lost`, in packets.
     pub lost: u32,
-    /// Start of the send phase, us.
+    /// Start of the send phase, in us.
     pub first_tx_mstamp: u64,
-    /// When `delivered` was current, us; 0: it was SACKed since.
+    /// Time of the last update of `delivered`, in us. 0 if the segment has been SACKed since.
     pub delivered_mstamp: u64,
 }
 
-// As the struct has it: module_skb.h asserts the same numbers.
+// The layout matches the struct. `module_skb.h` asserts the same numbers.
 const _: () = assert!(
     offset_of!(SentSegment, tx) == 16
         && offset_of!(SentSegment, tx.lost) == 32
@@ -77,18 +78,18 @@ const _: () = assert!(
 
 /// Marks of a [`SentSegment`] (`TCPCB_...`).
 pub mod sent_mark {
-    /// SACKed.
+    /// The segment is SACKed.
     pub const SACKED: u8 = 1;
-    /// Sent again, and that is in flight.
+    /// The segment was retransmitted, and the retransmission is in flight.
     pub const RETRANS: u8 = 2;
-    /// Thought lost.
+    /// The segment is considered lost.
     pub const LOST: u8 = 4;
-    /// Sent again at some time.
+    /// The segment has been retransmitted at some time.
     pub const EVER_RETRANS: u8 = 128;
 }
 
 impl Has {
-    /// With what a module of a patched kernel's API has besides.
+    /// Adds the operations that a module for a patched kernel's API has.
     pub(crate) fn with_patched(mut self, is_patched: bool, patched: PatchedOps) -> Has {
         self.is_patched = is_patched;
         self.skb_marked_lost = patched.skb_marked_lost.is_some();
@@ -101,38 +102,40 @@ impl Has {
 }
 
 impl Algorithm {
-    /// Whether it is written against a patched kernel's API.
+    /// Returns whether the algorithm is written for a patched kernel's API.
     #[inline]
     pub fn is_patched(&self) -> bool {
         self.has.is_patched
     }
 
-    /// Whether it says how many segments a burst has.
+    /// Returns whether the algorithm has `tso_segs`, which sets the number of segments per burst.
     #[inline]
     pub fn has_tso_segs(&self) -> bool {
         self.has.tso_segs
     }
 
-    /// Whether it hears of each segment that is marked lost.
+    /// Returns whether the algorithm has `skb_marked_lost`, which reports each segment marked lost.
     #[inline]
     pub fn has_skb_marked_lost(&self) -> bool {
         self.has.skb_marked_lost
     }
 
-    /// Whether it hears of each data segment whether it came with CE.
+    /// Returns whether the algorithm wants an event for each data segment, with or without CE.
     #[inline]
     pub fn wants_ce_events(&self) -> bool {
         self.needs_ecn() || (self.has.is_patched && self.flags & WANTS_CE_EVENTS != 0)
     }
 
-    /// Whether its connections tell how many packets came with CE (RFC 9768), where both ends ask for it.
+    /// Returns whether connections report the number of packets with CE (Accurate ECN, RFC 9768) if
+    /// both ends support it.
     pub fn needs_accecn(&self) -> bool {
         self.has.is_patched && self.flags & NEEDS_ACCECN != 0
     }
 }
 
 impl Instance {
-    /// Segments per burst for this MSS; `None`: it does not say, and the kernel's own rule holds. In kernels before 4.17 that is 0.
+    /// Returns the number of segments per burst for this MSS. `None` leaves it to the kernel's
+    /// rule: the algorithm has no such operation, or returns 0 in the API before 4.17.
     pub fn tso_segs(&mut self, sock: &mut TcpSock, host: &mut Host, mss: u32) -> Option<u32> {
         let tso_segs = self.running.as_ref()?.patched.tso_segs?;
         // SAFETY: see `Instance::with`; the table of the copy in use has this operation.
@@ -142,7 +145,7 @@ impl Instance {
         Some(segs).filter(|segs| *segs > 0 || self.algorithm.is_patched())
     }
 
-    /// A segment was just marked lost.
+    /// Reports a segment that was just marked lost.
     pub fn skb_marked_lost(&mut self, sock: &mut TcpSock, host: &mut Host, segment: &SentSegment) {
         let Some(running) = &self.running else { return };
         let Some(skb_marked_lost) = running.patched.skb_marked_lost else { return };

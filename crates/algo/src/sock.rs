@@ -1,11 +1,12 @@
-//! Mirrors of the structs in `algorithms/include/native.h`, field for field and name for name. The
-//! fields and their documentation are those of `fields.h`, which the build script reads.
+//! Mirrors of the structs in `algorithms/include/native.h`, with the same fields and names. The
+//! fields and their documentation come from `fields.h`, which the build script reads.
 
 use std::ffi::{c_char, c_void};
 
 use crate::GivenLog;
 
-/// A pointer that [`crate::Instance`] sets around each call, and that nothing follows outside one.
+/// A pointer that [`crate::Instance`] sets around each call. Nothing dereferences it outside a
+/// call.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer(*const c_void);
@@ -21,21 +22,22 @@ impl Pointer {
 }
 
 impl Default for Pointer {
-    /// To nothing.
+    /// Returns a null pointer.
     fn default() -> Pointer {
         Pointer(std::ptr::null())
     }
 }
 
-// SAFETY: nothing follows it outside a call into an algorithm, which one thread makes and which sets it.
+// SAFETY: nothing dereferences it outside a call into an algorithm. One thread makes that call and
+// sets the pointer.
 unsafe impl Send for Pointer {}
 // SAFETY: as above.
 unsafe impl Sync for Pointer {}
 
 macro_rules! mirror {
     (TcpSock: $($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
-        /// A connection as the algorithms see it: the kernel's `struct tcp_sock`, trimmed. The nested
-        /// kernel structs are flattened here; their fields keep the kernel's names.
+        /// A connection as algorithms see it: the kernel's `struct tcp_sock`, trimmed. Nested
+        /// kernel structs are flattened; the fields keep the kernel's names.
         #[repr(C)]
         #[derive(Clone, Debug)]
         pub struct TcpSock {
@@ -69,11 +71,11 @@ macro_rules! sample_doc {
 
 macro_rules! operations {
     ($($name:ident)*) => {
-        /// The operations of `struct tcp_congestion_ops`, in the order in which the contract declares
-        /// them.
+        /// The operations of `struct tcp_congestion_ops`, in the order in which the contract
+        /// declares them.
         pub const OPERATIONS: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
 
-        /// The C table of operations; the calls go through `host.c`, which knows their types.
+        /// The C table of operations. Calls go through `host.c`, which knows the function types.
         #[repr(C)]
         #[derive(Default)]
         pub(crate) struct Ops {
@@ -83,25 +85,25 @@ macro_rules! operations {
         }
 
         impl Ops {
-            /// The name in it, a copy.
+            /// Returns a copy of the name in the table.
             pub(crate) fn name(&self) -> String {
                 self.name.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect()
             }
 
-            /// Where the function of an operation is.
+            /// Returns the address of an operation's function.
             pub(crate) fn address(&self, operation: &str) -> Option<usize> {
                 let all = [$((stringify!($name), self.$name)),*];
                 let found = all.into_iter().find(|(name, _)| *name == operation)?;
                 found.1.map(|function| (function as *const ()).addr())
             }
 
-            /// Names of those that are there.
+            /// Returns the names of the operations present.
             pub(crate) fn present(&self) -> Vec<&'static str> {
                 let all = [$((stringify!($name), self.$name.is_some())),*];
                 all.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
             }
 
-            /// Name and offset of each.
+            /// Returns name and offset of each operation.
             #[cfg(test)]
             fn layout() -> Vec<(&'static str, u64)> {
                 use std::mem::offset_of;
@@ -115,10 +117,10 @@ macro_rules! operations {
 
 macro_rules! hand_on {
     ($($arms:tt)*) => {
-        /// Hands the numbers of a struct to the macro `$apply`, by name and type, behind what else it is
-        /// to have: `with_fields!(AckSample, apply, "x")` is `apply! { "x" AckSample: [pkts_acked: u32, ...] }`.
-        /// Of [`TcpSock`] there are three groups: what recordings hold before and behind the private state,
-        /// and what they leave out.
+        /// Passes the numeric fields of a struct, by name and type, to the macro `$apply`, after
+        /// any leading arguments. `with_fields!(AckSample, apply, "x")` becomes `apply! { "x"
+        /// AckSample: [pkts_acked: u32, ...] }`. [`TcpSock`] has three groups: the recorded fields
+        /// before and after the private state, and the fields that recordings omit.
         #[macro_export]
         macro_rules! with_fields { $($arms)* }
     };
@@ -142,13 +144,13 @@ impl Default for TcpSock {
 }
 
 impl TcpSock {
-    /// Whether cwnd is below ssthresh.
+    /// Returns whether cwnd is below ssthresh.
     #[inline]
     pub fn in_slow_start(&self) -> bool {
         self.snd_cwnd < self.snd_ssthresh
     }
 
-    /// Packets believed to be in the network.
+    /// Returns the number of packets believed to be in the network.
     #[inline]
     pub fn packets_in_flight(&self) -> u32 {
         self.packets_out
@@ -157,19 +159,19 @@ impl TcpSock {
     }
 }
 
-/// What the host decides, and what an algorithm asked for during one call.
+/// The values that the host decides, and the requests of an algorithm during one call.
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// State of the random numbers that algorithms draw.
+    /// State of the random number generator for algorithms.
     pub random_state: u64,
-    /// Large state of the connection being worked on, set by [`crate::Instance`] around each call.
+    /// Large state of the current connection. [`crate::Instance`] sets it around each call.
     pub(crate) storage: *mut u64,
-    /// Coarse clock, in ticks of 1/`hz`.
+    /// Coarse clock, in ticks of 1/`hz` s.
     pub jiffies: u32,
     /// Ticks per second.
     pub hz: u32,
-    /// RTT without queues of the connection being worked on, us; 0: unknown.
+    /// RTT of the current connection without queues, in us; 0 if unknown.
     pub base_rtt_us: u32,
     acks_asked: u32,
     ack_rcv_nxt: [u32; 2],
@@ -178,28 +180,29 @@ pub struct Host {
     fallback_asked: u8,
     cwr_asked: u8,
     fallback_name: [u8; 16],
-    /// Where what this host gives is noted, set by [`crate::Instance`] while somebody looks on.
+    /// Log of the values that this host gives. [`crate::Instance`] sets it while an observer is
+    /// present.
     pub(crate) given: *mut GivenLog,
-    /// The values to give, set while a call is replayed.
+    /// The values to give while a call is replayed.
     pub(crate) replayed: *const GivenLog,
 }
 
 // SAFETY: the pointers are set and cleared around each call into an algorithm.
 unsafe impl Send for Host {}
-// SAFETY: as above; nothing follows the pointers outside such a call.
+// SAFETY: as above; nothing dereferences the pointers outside such a call.
 unsafe impl Sync for Host {}
 
-/// An ACK that an algorithm asked for.
+/// An ACK that an algorithm requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedAck {
-    /// It acknowledges all below this.
+    /// The ACK acknowledges every byte below this sequence number.
     pub rcv_nxt: u32,
-    /// `ecn_flags` at the moment of asking: decides whether it carries ECE.
+    /// Value of `ecn_flags` at the time of the request. It decides whether the ACK carries ECE.
     pub ecn_flags: u8,
 }
 
 impl Host {
-    /// A host with `hz` ticks per second whose random numbers follow from `seed`.
+    /// Creates a host with `hz` ticks per second. `seed` determines its random numbers.
     pub fn new(hz: u32, seed: u64) -> Host {
         Host {
             random_state: seed,
@@ -219,20 +222,20 @@ impl Host {
         }
     }
 
-    /// The ACKs asked for and not taken yet, in order.
+    /// Returns the ACKs requested and not taken yet, in order.
     pub fn asked_acks(&self) -> impl Iterator<Item = AskedAck> + use<> {
         let (rcv_nxt, ecn_flags) = (self.ack_rcv_nxt, self.ack_ecn_flags);
         (0..(self.acks_asked as usize).min(2))
             .map(move |i| AskedAck { rcv_nxt: rcv_nxt[i], ecn_flags: ecn_flags[i] })
     }
 
-    /// How often another path was asked for and not taken yet.
+    /// Returns the number of path changes requested and not taken yet.
     #[inline]
     pub fn asked_rehashes(&self) -> u8 {
         self.rehashes_asked
     }
 
-    /// The algorithm to change to, if one was asked for and not taken yet.
+    /// Returns the algorithm to switch to, if such a request has not been taken yet.
     pub fn asked_fallback(&self) -> Option<String> {
         (self.fallback_asked != 0).then(|| {
             let name = &self.fallback_name;
@@ -241,7 +244,7 @@ impl Host {
         })
     }
 
-    /// The ACKs asked for since the last call of this, in order.
+    /// Takes the ACKs requested since the last call of this, in order.
     #[inline]
     pub fn take_asked_acks(&mut self) -> impl Iterator<Item = AskedAck> + use<> {
         let asked = self.asked_acks();
@@ -249,25 +252,26 @@ impl Host {
         asked
     }
 
-    /// How often another path was asked for since the last call of this.
+    /// Takes the number of path changes requested since the last call of this.
     #[inline]
     pub fn take_asked_rehashes(&mut self) -> u8 {
         std::mem::take(&mut self.rehashes_asked)
     }
 
-    /// Whether another path or a reduction of cwnd is asked for.
+    /// Returns whether a path change or a cwnd reduction is requested.
     #[inline]
     pub fn asks_sender(&self) -> bool {
         self.rehashes_asked | self.cwr_asked != 0
     }
 
-    /// Whether a reduction of cwnd as for ECN was asked for since the last call of this (`tcp_enter_cwr` of a module).
+    /// Takes the request for a cwnd reduction as for ECN since the last call of this
+    /// (`tcp_enter_cwr` of a module).
     #[inline]
     pub fn take_asked_cwr(&mut self) -> bool {
         std::mem::take(&mut self.cwr_asked) != 0
     }
 
-    /// The algorithm to change to, if one was asked for since the last call of this.
+    /// Takes the algorithm to switch to, if one was requested since the last call of this.
     pub fn take_fallback(&mut self) -> Option<String> {
         let asked = self.asked_fallback();
         self.fallback_asked = 0;
@@ -276,8 +280,8 @@ impl Host {
     }
 }
 
-/// The parts of a [`TcpSock`] that programs in a running kernel hand over, one after the other: neither the fields that modules alone look
-/// at, nor the words beside the private area.
+/// The byte ranges of a [`TcpSock`] that BPF programs in a running kernel report, one after the
+/// other. Fields that only modules use are omitted, and so are the words around the private area.
 pub const RECORDED_PARTS: [std::ops::Range<usize>; 3] = {
     use std::mem::offset_of;
     let behind = offset_of!(TcpSock, cc_guard_behind);
@@ -288,10 +292,10 @@ pub const RECORDED_PARTS: [std::ops::Range<usize>; 3] = {
     ]
 };
 
-/// Their bytes.
+/// Total size of the recorded parts, in bytes.
 pub const RECORDED_SOCK_BYTES: usize = recorded_offset(FIRST_OWN);
 
-/// Where a field lies there, by its offset in a [`TcpSock`].
+/// Converts an offset in a [`TcpSock`] to the offset in the recorded parts.
 pub const fn recorded_offset(offset: usize) -> usize {
     let [head, private, tail] = RECORDED_PARTS;
     let before = private.start - head.end;
@@ -302,7 +306,7 @@ pub const fn recorded_offset(offset: usize) -> usize {
     }
 }
 
-/// Name and offset (or size) of what the C side has, to compare with the mirrors here.
+/// Returns name and offset (or size) of each item of the C side, to compare with the mirrors here.
 #[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, u64)> {
     use crate::Given;

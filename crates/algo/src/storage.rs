@@ -1,18 +1,19 @@
-//! A connection's state that is too large for its private area.
+//! Storage for a connection's state that does not fit the private area.
 
-/// Words that stay 0 before and behind it: what a file writes beside its own bytes is found there.
+/// Guard words before and after the state. They stay 0 unless a user's file writes outside its
+/// state.
 const BEFORE: usize = 1;
 const BEHIND: usize = 7;
 
-/// The state, in words of 8 bytes.
+/// State in words of 8 bytes.
 #[derive(Debug)]
 pub(crate) struct Storage {
-    /// With the words around it; empty: there is none.
+    /// The state with its guard words; empty if there is none.
     words: Box<[u64]>,
 }
 
 impl Storage {
-    /// Of so many bytes, all 0.
+    /// Creates a state of so many bytes, all 0.
     pub(crate) fn of(bytes: usize) -> Storage {
         let words = bytes.div_ceil(size_of::<u64>());
         let all = if words == 0 { 0 } else { BEFORE + words + BEHIND };
@@ -33,21 +34,23 @@ impl Storage {
         self.words.get_mut(BEFORE..end).unwrap_or_default()
     }
 
-    /// All is 0 again, also beside it.
+    /// Sets all words to 0, including the guard words.
     pub(crate) fn clear(&mut self) {
         self.words.fill(0);
     }
 
-    /// Where an algorithm finds it; null: there is none.
+    /// Returns the address that the algorithm gets; null if there is no state.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u64 {
         match self.is_empty() {
             true => std::ptr::null_mut(),
-            // From the whole on, so that a write beside it is one into this memory.
+            // The pointer comes from the whole allocation, so a write into a guard word stays
+            // inside it.
             false => self.words.as_mut_ptr().wrapping_add(BEFORE),
         }
     }
 
-    /// Whether something was written beside it: before, or else behind.
+    /// Returns whether a guard word was written: `Some(true)` before the state, `Some(false)` after
+    /// it.
     #[inline]
     pub(crate) fn written_beside(&self) -> Option<bool> {
         let (first, behind) = (self.words.first()?, self.words.len() - BEHIND);

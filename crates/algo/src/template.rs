@@ -1,8 +1,8 @@
-//! `knee new algorithm`: a file to begin with, its test, its experiment and its page.
+//! `knee new algorithm`: writes an algorithm file with its test, experiment and page.
 //!
-//! The template is the algorithm `newcc` of `src/testing`, with its test in `tests/newcc.rs`: it is compiled
-//! for all hosts, checked, tested and loaded into the kernel with everything else, and what is written
-//! is that file under another name.
+//! The template is the algorithm `newcc` of `src/testing`, with its test in `tests/newcc.rs`. It is
+//! compiled, checked, tested and loaded into the kernel like every other algorithm. The command
+//! writes it under another name.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -14,18 +14,18 @@ const ALGORITHM: &str = include_str!("testing/newcc.c");
 const TEST: &str = include_str!("../tests/newcc.rs");
 const SCENARIO: &str = include_str!("../template/scenario.toml");
 const README: &str = include_str!("../template/readme.md.in");
-/// Where editors find the keys of experiments of a clone.
+/// Line that tells editors where a clone keeps the schema of experiment keys.
 const SCHEMA: &str = "#:schema ../../docs/schema/experiment.json\n";
 const PAGE: &str = include_str!("../template/page.md.in");
-/// Name of the algorithm in the texts above.
+/// Name of the algorithm in the template texts.
 const TEMPLATE_NAME: &str = "newcc";
-/// `knee_` and the name are to fit the kernel's 15 characters.
+/// Longest name: with the prefix `knee_` it must fit the kernel's limit of 15 characters.
 const MAX_NAME: usize = 10;
-/// Where the row of a new algorithm goes, and what the rows look like.
+/// File with the table that gets the new algorithm's row.
 const TABLE: &str = "algorithms/README.md";
 const MAX_TABLE_BYTES: u64 = 1 << 20;
 
-/// The root of the clone that a directory is in, if it is in one.
+/// Returns the root of the clone that contains a directory, if any.
 pub fn clone_root(from: &Path) -> Option<PathBuf> {
     let from = fs::canonicalize(from).ok()?;
     let is_root = |dir: &&Path| {
@@ -35,10 +35,11 @@ pub fn clone_root(from: &Path) -> Option<PathBuf> {
     from.ancestors().find(is_root).map(Path::to_owned)
 }
 
-/// Writes what an algorithm of this name needs in a clone; gives the paths, as seen from its root.
+/// Writes the files of a new algorithm into a clone. Returns their paths, relative to its root.
 ///
 /// # Errors
-/// [`Error::File`] if the name cannot be one, or if one of the files is there: then nothing is written.
+/// [`Error::File`] if the name is not allowed, or if one of the files exists. Then nothing is
+/// written.
 pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
     check_name(name)?;
     let test = named(TEST, name).replace(
@@ -65,10 +66,11 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
     Ok(files.into_iter().map(|(path, _)| path).chain([TABLE.to_owned()]).collect())
 }
 
-/// Makes a directory of the algorithm's name in one that is no clone, with all that it needs; gives the paths.
+/// Creates a directory named after the algorithm, outside a clone, with all files that it needs.
+/// Returns their paths.
 ///
 /// # Errors
-/// As [`write_in_clone`]; or if there is anything of that name.
+/// Like [`write_in_clone`], and if a file or directory of that name exists.
 pub fn write_here(dir: &Path, name: &str) -> Result<Vec<String>, Error> {
     check_name(name)?;
     let scenario =
@@ -112,14 +114,14 @@ fn named(text: &str, name: &str) -> String {
     text.replace(TEMPLATE_NAME, name).replace(&TEMPLATE_NAME.to_uppercase(), &name.to_uppercase())
 }
 
-/// The text with a row after the last of its first table.
+/// Returns the text with a row added at the end of its first table.
 fn with_row(text: &str, row: &str) -> Option<String> {
     let begin = text.find("\n| ")? + 1;
     let end = text[begin..].find("\n\n").map_or(text.len(), |end| begin + end + 1);
     Some(format!("{}{row}{}", &text[..end], &text[end..]))
 }
 
-/// Writes files of which none is there; on any error none is.
+/// Writes files that must not exist yet. On any error it removes those it has written.
 fn write_new(root: &Path, files: &[(String, String)]) -> Result<(), Error> {
     if let Some((path, _)) = files.iter().find(|(path, _)| root.join(path).exists()) {
         return Err(Error::File(format!("{path} is there already: nothing was written")));
@@ -134,7 +136,7 @@ fn write_new(root: &Path, files: &[(String, String)]) -> Result<(), Error> {
             }
         };
         if let Err(why) = file.write_all(text.as_bytes()) {
-            // As much of it as there was room for is there.
+            // The last file may be written in part, so it is removed too.
             remove(root, &files[..=index]);
             return Err(cannot("write", &place, &why));
         }
@@ -142,7 +144,7 @@ fn write_new(root: &Path, files: &[(String, String)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same, with another text for the table.
+/// Like [`write_new`], and replaces the text of the table.
 fn write_all(
     root: &Path,
     files: &[(String, String)],
@@ -158,7 +160,7 @@ fn write_all(
 
 fn remove(root: &Path, files: &[(String, String)]) {
     for (path, _) in files {
-        // Nothing better can be done about one that stays.
+        // A file that cannot be removed stays; nothing can be done about it.
         let _ = fs::remove_file(root.join(path));
     }
 }
@@ -180,7 +182,7 @@ mod tests {
             Scratch(tempfile::tempdir().unwrap())
         }
 
-        /// As much of a clone as is looked at.
+        /// Creates the parts of a clone that these functions read.
         fn clone_of() -> Scratch {
             let scratch = Scratch::new();
             for dir in [
@@ -226,7 +228,7 @@ mod tests {
         let scratch = Scratch::clone_of();
         let files = ["algorithms/swift.c", "crates/algo/tests/swift.rs"]
             .map(|path| (path.to_owned(), "text".to_owned()));
-        // A directory is no table.
+        // A directory in place of the table makes reading it fail.
         let table = scratch.0.path().join("algorithms");
         let why = write_all(scratch.0.path(), &files, &table, "rows").unwrap_err().to_string();
         assert!(why.contains("algorithms: cannot write: it is a directory"), "{why}");

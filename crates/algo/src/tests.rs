@@ -35,7 +35,7 @@ fn the_mirrors_have_the_layout_of_the_c_structs() {
 
 #[test]
 fn every_algorithm_has_what_the_kernel_demands() {
-    // Reading the tables asserts it; a parameter's default must be one of its values.
+    // Reading the tables checks that each parameter's default is one of its allowed values.
     for algorithm in Algorithm::all() {
         for param in algorithm.params() {
             assert!((param.min..=param.max).contains(&param.default), "{}", param.name);
@@ -43,7 +43,7 @@ fn every_algorithm_has_what_the_kernel_demands() {
     }
 }
 
-/// In a release build, too: there is no function to call.
+/// The check also holds in release builds, because there is no function to call.
 #[test]
 #[should_panic(expected = "an algorithm with cong_control has no cong_avoid")]
 fn an_operation_that_an_algorithm_has_not_is_never_called() {
@@ -86,7 +86,7 @@ impl Flow {
         self.algorithm.read_diag(&mut self.sock, &mut self.host)[index]
     }
 
-    /// One observation window of `delivered` packets, `marked` of them.
+    /// Plays one observation window of `delivered` packets, of which `marked` are marked.
     fn window(&mut self, delivered: u32, marked: u32) {
         self.sock.delivered += delivered;
         self.sock.delivered_ce += marked;
@@ -102,7 +102,7 @@ impl Flow {
 
 #[test]
 fn dctcp_alpha_follows_the_worked_values_of_rfc_8257_arithmetic() {
-    // No marks: 1024 -> 960 -> 900 -> 844 -> 792, and below 16 to 0 in one step.
+    // Without marks, alpha goes 1024 -> 960 -> 900 -> 844 -> 792, and below 16 to 0 in one step.
     let mut dctcp = flow("dctcp", 10);
     let mut seen = vec![dctcp.diag("alpha")];
     for _ in 0..4 {
@@ -114,7 +114,7 @@ fn dctcp_alpha_follows_the_worked_values_of_rfc_8257_arithmetic() {
         dctcp.window(10, 0);
     }
     assert_eq!(dctcp.diag("alpha"), 0);
-    // All marked from 0: 64, 124, 181, 234.
+    // With all packets marked, alpha goes from 0 to 64, 124, 181, 234.
     let mut seen = Vec::new();
     for _ in 0..4 {
         dctcp.window(10, 10);
@@ -162,7 +162,7 @@ fn dctcp_receiver_acks_the_old_state_first_when_ce_changes() {
     sock.rcv_nxt = 1000;
     algorithm.cwnd_event(sock, host, ca_event::ECN_NO_CE);
     assert_eq!(host.take_asked_acks().count(), 0);
-    // A delayed ACK is owed for the segment before; then CE arrives.
+    // A delayed ACK is pending for the previous segment when CE arrives.
     sock.icsk_ack_pending = ack_pending::SCHED | ack_pending::TIMER;
     sock.rcv_nxt = 2448;
     algorithm.cwnd_event(sock, host, ca_event::ECN_IS_CE);
@@ -170,12 +170,12 @@ fn dctcp_receiver_acks_the_old_state_first_when_ce_changes() {
     assert_eq!(asked, [AskedAck { rcv_nxt: 1000, ecn_flags: ecn_flags::OK }]);
     assert_eq!(sock.ecn_flags, ecn_flags::OK | ecn_flags::DEMAND_CWR);
     assert_ne!(sock.icsk_ack_pending & ack_pending::NOW, 0);
-    // More of the same: no ACK out of turn.
+    // Another marked segment causes no extra ACK.
     sock.icsk_ack_pending = 0;
     algorithm.cwnd_event(sock, host, ca_event::ECN_IS_CE);
     assert_eq!(host.take_asked_acks().count(), 0);
     assert_eq!(sock.icsk_ack_pending, 0);
-    // Back to unmarked, nothing owed: only the immediate ACK.
+    // Unmarked again, with no ACK pending: only the immediate ACK is sent.
     algorithm.cwnd_event(sock, host, ca_event::ECN_NO_CE);
     assert_eq!(host.take_asked_acks().count(), 0);
     assert_ne!(sock.icsk_ack_pending & ack_pending::NOW, 0);
@@ -215,7 +215,7 @@ fn cubic_is_back_at_its_plateau_after_k_seconds() {
     cubic.sock.snd_cwnd = cubic.sock.snd_ssthresh;
     let start_ms = cubic.host.jiffies;
     let Flow { algorithm, host, sock } = &mut cubic;
-    // One window of packets acked per RTT of 100 ms, an ACK for each two.
+    // Each RTT of 100 ms acknowledges one window of packets, two per ACK.
     while host.jiffies < start_ms + 9_100 {
         for _ in 0..sock.snd_cwnd / 2 {
             algorithm.cong_avoid(sock, host, 0, 2);
@@ -234,7 +234,7 @@ fn cubic_leaves_slow_start_on_an_ack_train_of_half_an_rtt() {
     sock.snd_una = 1;
     sock.snd_nxt = 100_000;
     let sample = AckSample { pkts_acked: 2, rtt_us: 1000, in_flight: 0 };
-    // Unpaced: (delay_min + 1 ms) / 2 = 1 ms from the start of the round.
+    // Without pacing, the threshold is (`delay_min` + 1 ms) / 2 = 1 ms from the start of the round.
     for (now_us, ssthresh) in [(0, INFINITE_SSTHRESH), (1000, INFINITE_SSTHRESH), (1001, 40)] {
         sock.tcp_mstamp = now_us;
         algorithm.pkts_acked(sock, host, &sample);
@@ -295,7 +295,7 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
     assert!(error.to_string().contains("dctcp"), "{error}");
 }
 
-/// DCTCP with PLB, established, with data in flight.
+/// Returns an established DCTCP connection with PLB and data in flight.
 fn with_plb(settings: &[(&str, &str)]) -> Flow {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let mut params = dctcp.default_params();
@@ -307,7 +307,8 @@ fn with_plb(settings: &[(&str, &str)]) -> Flow {
     flow
 }
 
-/// Changes of path asked for in each of the rounds, of which `marked` packets in 16 are marked.
+/// Returns the number of path changes requested in each round. In each round, `marked` of 16
+/// packets are marked.
 fn rehashes(flow: &mut Flow, rounds: u32, marked: u32) -> Vec<u32> {
     (1..=rounds)
         .filter(|_| {
@@ -321,7 +322,7 @@ fn rehashes(flow: &mut Flow, rounds: u32, marked: u32) -> Vec<u32> {
 fn plb_changes_path_after_twelve_congested_rounds_and_starts_again() {
     let mut on = with_plb(&[]);
     assert_eq!(rehashes(&mut on, 30, 8), [12, 24], "half of the packets marked is congested");
-    // Six more are on the count; one round below half forgets them.
+    // Six more rounds count towards the limit. One round below half resets the count.
     assert_eq!(rehashes(&mut on, 1, 7), []);
     assert_eq!(rehashes(&mut on, 12, 16), [12]);
     let mut off = flow("dctcp", 10);
@@ -361,7 +362,7 @@ fn plb_pauses_for_one_to_two_times_the_parameter_after_a_timeout() {
         let timeout = flow.host.jiffies;
         let Flow { algorithm, host, sock } = &mut flow;
         algorithm.cwnd_event(sock, host, ca_event::LOSS);
-        // The count begins again, too.
+        // The count also starts again.
         assert_eq!(rehashes(&mut flow, 1, 16), []);
         flow.host.jiffies = timeout + 1999;
         assert_eq!(rehashes(&mut flow, 20, 16), [], "two seconds at 1000 ticks");
@@ -375,7 +376,7 @@ fn plb_takes_a_pause_that_is_too_far_off_for_one_from_before_the_clock_wrapped()
     let mut flow = with_plb(&[("plb_suspend_rto_sec", "1")]);
     let Flow { algorithm, host, sock } = &mut flow;
     algorithm.cwnd_event(sock, host, ca_event::LOSS);
-    // It ends 1 to 2 s after 100,000; seen from 2^31 ticks later it lies in the future.
+    // It ends 1 to 2 s after 100,000. Seen 2^31 ticks later, that time lies in the future.
     flow.host.jiffies = 101_500u32.wrapping_add(1 << 31);
     assert_eq!(rehashes(&mut flow, 12, 16), [12]);
 }

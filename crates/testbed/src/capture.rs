@@ -1,4 +1,4 @@
-//! What passes a device, packet by packet.
+//! A packet capture on one device, for tests.
 
 use std::ffi::CString;
 use std::io;
@@ -13,7 +13,8 @@ const ETH_P_IPV6: [u8; 2] = [0x86, 0xdd];
 const IPV6_BYTES: usize = 40;
 const ETHERNET_BYTES: usize = 14;
 const IPPROTO_TCP: u8 = 6;
-/// Packets that wait here for [`Capture::take`].
+/// Receive buffer of the capture socket. It holds the packets that [`Capture::take`] has not read
+/// yet.
 static BUFFER_BYTES: libc::c_int = 64 << 20;
 
 pub const FIN: u8 = 1;
@@ -24,7 +25,7 @@ pub const ACK: u8 = 16;
 pub const ECE: u8 = 64;
 pub const CWR: u8 = 128;
 
-/// The ECN field of the IP header.
+/// Values of the ECN field of the IP header.
 pub const NOT_ECT: u8 = 0;
 pub const ECT0: u8 = 2;
 pub const CE: u8 = 3;
@@ -32,7 +33,7 @@ pub const CE: u8 = 3;
 /// A TCP packet over IPv4, or IPv6 without extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// It left by the device; else it came in.
+    /// True if the packet left through the device, false if it arrived there.
     pub out: bool,
     pub source_port: u16,
     pub destination_port: u16,
@@ -40,11 +41,11 @@ pub struct Packet {
     pub ack: u32,
     pub flags: u8,
     pub ecn: u8,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub payload: u32,
-    /// When it passed, by the system's clock, ns.
+    /// Time at which the packet passed, by the system clock, in ns.
     pub at_ns: i64,
-    /// IPv6's flow label; 0 with IPv4.
+    /// Flow label of IPv6; 0 with IPv4.
     pub label: u32,
 }
 
@@ -92,26 +93,26 @@ impl Packet {
     }
 }
 
-/// Sees the packets of one device, those that come in before its filters.
+/// Captures the TCP packets of one device. It sees incoming packets before the device's filters do.
 pub struct Capture {
     socket: OwnedFd,
 }
 
 impl Capture {
-    /// Begins on `device` of `namespace`.
+    /// Starts a capture on `device` of `namespace`.
     pub fn start(namespace: &Namespace, device: &'static str) -> Capture {
         Capture { socket: namespace.run(move || open(device)).unwrap() }
     }
 
-    /// All since the beginning or the last call.
+    /// Returns the packets captured since the start or since the last call.
     ///
     /// # Panics
-    /// If some did not fit the buffer.
+    /// If the buffer overflowed and packets are missing.
     pub fn take(&self) -> Vec<Packet> {
         let mut packets = Vec::new();
         let mut frame = vec![0_u8; 1 << 16];
         loop {
-            // SAFETY: all zeros is an address.
+            // SAFETY: an all-zero `sockaddr_ll` is a valid value.
             let mut from: libc::sockaddr_ll = unsafe { mem::zeroed() };
             let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             // SAFETY: the pointers and lengths are those of the buffer and of the address.
@@ -135,7 +136,7 @@ impl Capture {
     }
 
     fn dropped(&self) -> u32 {
-        // struct tpacket_stats: packets, drops.
+        // `struct tpacket_stats` holds two counters: packets and drops.
         let mut stats = [0_u32; 2];
         let mut len = 8;
         // SAFETY: the pointer and the length are those of the array.
@@ -153,12 +154,13 @@ impl Capture {
     }
 }
 
-/// When the packet read last passed; `None`: none was, or it passed before anybody asked for times.
+/// Returns the time stamp of the packet read last, in ns. `None` means that no packet was read, or
+/// that it passed before time stamps were enabled.
 fn stamp_ns(socket: &OwnedFd) -> Option<i64> {
-    // The old call of the two, with a struct timespec.
+    // The older of the two calls, which fills a `struct timespec`.
     const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
     let mut stamp = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to what the call fills.
+    // SAFETY: the pointer is to the struct that the call fills.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS as _, &raw mut stamp) };
     (result == 0).then_some(stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec)
 }
@@ -169,11 +171,11 @@ fn open(device: &str) -> io::Result<OwnedFd> {
         _ => Err(io::Error::last_os_error()),
     };
     let protocol = ETH_P_ALL.to_be();
-    // SAFETY: it only makes a socket.
+    // SAFETY: the call takes no pointers.
     let fd = check(unsafe {
         libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol.into())
     })?;
-    // SAFETY: it was made a moment ago and belongs to nobody else.
+    // SAFETY: the descriptor was just created and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the pointer and the length are those of the number.
     check(unsafe {
@@ -186,11 +188,11 @@ fn open(device: &str) -> io::Result<OwnedFd> {
         )
     })?;
     let name = CString::new(device)?;
-    // SAFETY: all zeros is an address.
+    // SAFETY: an all-zero `sockaddr_ll` is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol;
-    // SAFETY: the name is a C string; it only asks.
+    // SAFETY: the name is a C string; the call only reads it.
     address.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as i32;
     // SAFETY: the pointer and the length are those of the address.
     check(unsafe {
@@ -200,7 +202,7 @@ fn open(device: &str) -> io::Result<OwnedFd> {
             size_of::<libc::sockaddr_ll>() as libc::socklen_t,
         )
     })?;
-    // From the first question on packets are stamped as they pass.
+    // The first request enables time stamps; the kernel stamps every packet from then on.
     let _ = stamp_ns(&socket);
     Ok(socket)
 }

@@ -1,7 +1,8 @@
-//! Cgroups of a test's own.
+//! Temporary cgroups for tests.
 //!
-//! They are threaded ones below the cgroup of this process, so that single threads can be in them:
-//! a [`Namespace`]'s, whose sockets are then subject to what is attached there.
+//! They are threaded cgroups below the cgroup of this process, so that single threads can join
+//! them. The thread of a [`Namespace`] joins one so that programs attached to the cgroup see its
+//! sockets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,20 +14,20 @@ use knee_netns::Namespace;
 
 use crate::sandbox;
 
-/// Prefix of names; the creator's process number follows.
+/// Prefix of cgroup names. The process number of the creator follows.
 const PREFIX: &str = "knee_p_";
 
-/// A cgroup that is removed when this is dropped, its threads going back to the parent. What a
-/// killed test left is removed when the next one is made.
+/// A cgroup that is removed when this value is dropped. Its threads return to the parent. Creating
+/// a cgroup also removes those that killed tests left behind.
 pub struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
-    /// One below the cgroup of this process.
+    /// Creates a cgroup below that of this process.
     ///
     /// # Panics
-    /// If there is no cgroup2, or it lets none be made.
+    /// If cgroup2 is not mounted, or does not allow a new cgroup.
     pub fn new() -> Cgroup {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let parent = own();
@@ -35,7 +36,7 @@ impl Cgroup {
         Cgroup::make(parent.join(format!("{PREFIX}{pid}_{number}")))
     }
 
-    /// One inside this one.
+    /// Creates a cgroup inside this one.
     pub fn child(&self, name: &str) -> Cgroup {
         Cgroup::make(self.path.join(name))
     }
@@ -51,7 +52,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// The sockets that a namespace opens from now on belong to this cgroup.
+    /// Makes every socket that the namespace opens from now on belong to this cgroup.
     pub fn take(&self, namespace: &Namespace) {
         fs::write(self.path.join("cgroup.threads"), namespace.tid().to_string()).unwrap();
     }
@@ -69,14 +70,15 @@ impl Drop for Cgroup {
     }
 }
 
-/// Where cgroup2 is mounted.
+/// Returns the mount point of cgroup2.
 pub fn mount() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = text.lines().find(|line| line.contains(" - cgroup2 "))?;
     line.split(' ').nth(4).map(PathBuf::from)
 }
 
-/// Whether it is mounted; where nobody has mounted it, it is for as long as this process lives.
+/// Mounts cgroup2 for the life of this process if nobody has mounted it. Returns whether it is
+/// mounted.
 pub fn is_mounted() -> bool {
     static MOUNTED: OnceLock<bool> = OnceLock::new();
     *MOUNTED.get_or_init(|| mount().is_some() || mount_own())
@@ -87,7 +89,7 @@ fn mount_own() -> bool {
     sandbox::make_dir(dir.parent().unwrap());
     fs::create_dir(&dir).unwrap();
     let mounted = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(&dir).status();
-    // SAFETY: the function needs nothing that is gone by then.
+    // SAFETY: `unmount_own` uses nothing that is gone when the process exits.
     unsafe { libc::atexit(unmount_own) };
     mounted.is_ok_and(|status| status.success())
 }
@@ -96,14 +98,14 @@ extern "C" fn unmount_own() {
     sandbox::remove(own_mount_dir().parent().unwrap());
 }
 
-/// Mount directory of this process. The next sandbox removes it after a killed test.
+/// Mount point of cgroup2 for this process. After a killed test, the next sandbox removes it.
 fn own_mount_dir() -> PathBuf {
     let (process, digits) = (std::process::id(), crate::own_digits());
     let name = format!("{}{process}-{digits}-cgroup", sandbox::DIR_PREFIX);
     std::env::temp_dir().join(name).join("cgroup")
 }
 
-/// The cgroup of this process.
+/// Returns the cgroup of this process.
 fn own() -> PathBuf {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap();
     let path = text.lines().find_map(|line| line.strip_prefix("0::/")).expect("cgroup2");
@@ -114,7 +116,7 @@ fn remove(path: &Path) {
     let threads = fs::read_to_string(path.join("cgroup.threads")).unwrap_or_default();
     let parent = path.parent().unwrap().join("cgroup.threads");
     for thread in threads.lines() {
-        // It may have ended.
+        // The thread may have ended.
         let _ = fs::write(&parent, thread);
     }
     let _ = fs::remove_dir(path);

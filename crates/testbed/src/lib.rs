@@ -1,4 +1,4 @@
-//! What the tests against the running kernel share.
+//! Shared parts of the tests against the running kernel.
 #![cfg(feature = "kernel")]
 #![allow(clippy::unwrap_used, reason = "all of this is test code, though in a library")]
 
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 use knee_bpf::Embedded;
 
-/// Whether the tests against the kernel can run here. If not it says so, and fails where
-/// KNEE_REQUIRE_KERNEL asks for it.
+/// Returns whether kernel tests can run here. If not, it prints the reason, and it panics if
+/// `KNEE_REQUIRE_KERNEL` is 1.
 pub fn kernel_is_ready() -> bool {
     let Some(missing) = missing() else { return true };
-    // Not eprintln!, whose text the harness keeps to itself when a test passes.
+    // The test harness hides the output of `eprintln!` when a test passes.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "SKIPPED: {missing}").unwrap();
     assert!(
@@ -33,8 +33,8 @@ pub fn kernel_is_ready() -> bool {
     false
 }
 
-/// A name for an algorithm that no other process uses, ending with up to 8 characters of `word`: the
-/// kernel's list is everybody's, also of another run of the same tests.
+/// Returns an algorithm name that no other process uses, ending with up to 8 characters of `word`.
+/// The kernel's list of algorithms is global, so a second run of the same tests shares it.
 pub fn own_name(word: &str) -> &'static str {
     static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
     let name = |word: &str| {
@@ -45,8 +45,8 @@ pub fn own_name(word: &str) -> &'static str {
     NAMES.lock().unwrap().entry(word.to_owned()).or_insert_with(|| name(word))
 }
 
-/// Five digits that no other process has. The number of a process would not do: in another PID namespace
-/// another one has it, with the same list of algorithms.
+/// Returns five digits that no other process has. A process number is not enough: processes in
+/// different PID namespaces can have the same one, and they share the list of algorithms.
 pub(crate) fn own_digits() -> &'static str {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     static OWN: OnceLock<String> = OnceLock::new();
@@ -59,17 +59,17 @@ pub(crate) fn own_digits() -> &'static str {
     })
 }
 
-/// Waits until no algorithm has this name: whoever looks through the kernel's links at the moment when one
-/// is dropped keeps it a little longer, and that may be any process of the host.
+/// Waits until no algorithm has this name. Any process of the host that iterates over BPF links
+/// keeps a dropped link alive a little longer.
 ///
 /// # Panics
-/// As [`wait_until`].
+/// Like [`wait_until`].
 pub fn wait_until_free(name: &str) {
     wait_until("the name is gone", || !sandbox::available().iter().any(|other| other == name));
 }
 
 fn missing() -> Option<&'static str> {
-    // SAFETY: it only asks.
+    // SAFETY: the call takes no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return Some("this needs root");
     }
@@ -90,10 +90,10 @@ fn contains(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|window| window == word)
 }
 
-/// Waits up to ten seconds.
+/// Waits up to ten seconds for the condition `is`.
 ///
 /// # Panics
-/// If it still is not so then.
+/// If the condition is still false after ten seconds.
 pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is() {

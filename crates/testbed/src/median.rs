@@ -1,19 +1,22 @@
-//! Medians with what chance leaves open: measurements beside the work of others have long tails, which a mean follows.
+//! Medians with confidence intervals. Measurements on a shared machine have long tails, which
+//! distort a mean.
 
-/// The middle of some values, and how sure it is.
+/// A median and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Median {
     pub median: f64,
-    /// Lower and upper end of its 95 % confidence interval; `None`: fewer than six values have none.
+    /// Lower and upper end of the 95 % confidence interval. `None` with fewer than six values,
+    /// where none exists.
     pub interval: Option<(f64, f64)>,
     pub least: f64,
     pub most: f64,
 }
 
 impl Median {
-    /// Median of at least one value. The interval lies between order statistics and holds for any distribution: a value is below
-    /// the true median with probability 1/2. So the r-th value from either end lies beyond it with the probability of fewer than
-    /// r heads.
+    /// Computes the median of at least one value. The interval lies between order statistics and
+    /// holds for any distribution. A value is below the true median with probability 1/2. The r-th
+    /// value from either end is therefore beyond it with the probability of fewer than r heads in n
+    /// coin tosses.
     pub fn of(values: &[f64]) -> Median {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -25,9 +28,10 @@ impl Median {
     }
 }
 
-/// The largest r for which fewer than r heads of n are shown in at most 2.5 % of cases; `None`: not even none is as rare.
+/// Returns the largest r for which n coin tosses give fewer than r heads in at most 2.5 % of cases.
+/// `None` if even zero heads is more likely than that.
 fn rank_of_interval(n: usize) -> Option<usize> {
-    // Probability of so many heads, and of at most so many.
+    // Probability of exactly so many heads, and of at most so many.
     let mut exactly = 0.5_f64.powi(i32::try_from(n).ok()?);
     let mut at_most = exactly;
     let mut rank = 0;
@@ -43,7 +47,7 @@ fn rank_of_interval(n: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Ranks as tables of the sign test have them (two-sided, 5 %).
+    /// The ranks are those in tables of the sign test (two-sided, 5 %).
     #[test]
     fn ranks_of_the_interval_are_those_of_the_sign_test() {
         let ranks = [5, 6, 8, 9, 15, 20, 30, 40].map(rank_of_interval);

@@ -1,7 +1,7 @@
 //! Two network namespaces joined by a veth pair, with a [`Path`] in each direction.
 //!
-//! The namespaces have no names and links are not pinned: all is gone when the test ends, in
-//! whatever way.
+//! The namespaces have no names and the BPF links are not pinned. The kernel therefore removes
+//! everything when the test ends, even if it is killed.
 
 use std::ffi::CString;
 use std::fs;
@@ -29,7 +29,7 @@ pub fn sysctl(namespace: &Namespace, key: &'static str, value: &str) {
     });
 }
 
-/// How one direction treats its packets: see `path.bpf.c`.
+/// The treatment of packets in one direction: see `path.bpf.c`.
 #[derive(Clone, Copy, Default)]
 pub struct Path {
     pub mark_period: u32,
@@ -41,12 +41,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// Puts it on the egress of `device` of a [`Pair`], as a filter of the host's own would be there.
+    /// Attaches the program to the egress of `device` of a [`Pair`], where a filter of the host
+    /// itself would be.
     pub fn attach_at_egress(self, namespace: &Namespace, device: &'static str) {
         namespace.run(move || self.attach(device, TC_EGRESS));
     }
 
-    /// Puts it on one side of `device` in the namespace of this thread.
+    /// Attaches the program to one side of `device` in the namespace of this thread.
     fn attach(self, device: &str, side: TcAttachPoint) {
         let object = knee_bpf::program("path").unwrap();
         let mut open = ObjectBuilder::default().open_memory(object).unwrap();
@@ -64,15 +65,15 @@ impl Path {
         let object = open.load().unwrap();
         let program = object.progs().next().unwrap();
         let device = CString::new(device).unwrap();
-        // SAFETY: the name is a C string; it only asks.
+        // SAFETY: the name is a C string; the call only reads it.
         let index = unsafe { libc::if_nametoindex(device.as_ptr()) };
         let mut hook = TcHookBuilder::new(program.as_fd()).ifindex(index as i32).hook(side);
-        // The filter keeps the program; both go with the device.
+        // The filter keeps the program loaded. Both go away with the device.
         hook.create().unwrap().attach().unwrap();
     }
 }
 
-/// A missing requirement of a [`Pair`].
+/// Returns the first missing requirement of a [`Pair`].
 pub fn missing() -> Option<&'static str> {
     let Ok(namespace) = Namespace::new() else {
         return Some("network namespaces are refused here");
@@ -95,20 +96,20 @@ pub fn missing() -> Option<&'static str> {
     }
 }
 
-/// The two hosts.
+/// Two hosts, a client and a server.
 pub struct Pair {
     pub client: Namespace,
     pub server: Namespace,
 }
 
-/// The server's address; the client has 10.99.0.1.
+/// IPv4 address of the server. The client has 10.99.0.1.
 pub const SERVER: &str = "10.99.0.2";
-/// The same with IPv6; the client has fd99::1.
+/// IPv6 address of the server. The client has fd99::1.
 pub const SERVER_IPV6: &str = "fd99::2";
 
 impl Pair {
-    /// Both hosts use `congestion_control` unless a socket says otherwise. Frames hold one segment
-    /// each, so that a mark or a drop hits one.
+    /// Creates the two hosts. Both use `congestion_control` unless a socket sets another one.
+    /// Frames hold one segment each, so that a mark or a drop affects exactly one.
     pub fn new(congestion_control: &str, to_server: Path, to_client: Path) -> Pair {
         let pair = Pair { client: Namespace::new().unwrap(), server: Namespace::new().unwrap() };
         let tid = pair.server.tid();
@@ -148,7 +149,7 @@ pub fn choose(socket: &impl AsRawFd, name: &str) {
     assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
 }
 
-/// The congestion control of a connection or a listener.
+/// Returns the congestion control of a connection or a listener.
 pub fn chosen(socket: &impl AsRawFd) -> String {
     let mut name = [0_u8; 16];
     let mut len = 16;
@@ -166,19 +167,19 @@ pub fn chosen(socket: &impl AsRawFd) -> String {
     String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
 }
 
-/// A listener at the server's address.
+/// Opens a listener at the server's address.
 pub fn listen(pair: &Pair) -> TcpListener {
     pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap())
 }
 
-/// The two ends of a new connection to it, the client's first.
+/// Opens a connection to the listener and returns its two ends, the client's first.
 pub fn connect(pair: &Pair, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let port = listener.local_addr().unwrap().port();
     let client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
     (client, listener.accept().unwrap().0)
 }
 
-/// An option of SOL_SOCKET that is a number of 64 bits: a cookie.
+/// Reads a 64-bit option of `SOL_SOCKET`, such as a cookie.
 pub fn cookie(socket: &impl AsRawFd, option: libc::c_int) -> u64 {
     let (mut cookie, mut len) = (0_u64, 8);
     // SAFETY: the pointer and the length are those of the number.
@@ -199,28 +200,28 @@ pub fn cookie(socket: &impl AsRawFd, option: libc::c_int) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EcnState {
     pub negotiated: bool,
-    /// A packet with ECT or CE has come.
+    /// A packet with ECT or CE was received.
     pub seen: bool,
 }
 
-/// ECN of a connection, by TCP_INFO.
+/// Reads the ECN state of a connection from `TCP_INFO`.
 pub fn ecn_of(socket: &TcpStream) -> EcnState {
-    // Eight numbers of a byte each, the sixth of them the options.
+    // The struct begins with eight one-byte numbers. The sixth holds the options.
     let info: [u8; 8] = info_of(socket);
     EcnState { negotiated: info[5] & 8 != 0, seen: info[5] & 16 != 0 }
 }
 
-/// The slow start threshold of a connection in packets, by TCP_INFO.
+/// Reads the slow start threshold of a connection from `TCP_INFO`, in packets.
 ///
 /// # Panics
-/// If it cannot be had.
+/// If the kernel does not return it.
 pub fn ssthresh_of(socket: &impl AsRawFd) -> u32 {
     const AT: usize = 76;
     let info: [u8; AT + 4] = info_of(socket);
     u32::from_ne_bytes(info[AT..].try_into().expect("four bytes"))
 }
 
-/// The beginning of TCP_INFO.
+/// Reads the first `BYTES` bytes of `TCP_INFO`.
 fn info_of<const BYTES: usize>(socket: &impl AsRawFd) -> [u8; BYTES] {
     let mut info = [0_u8; BYTES];
     let mut len = BYTES as libc::socklen_t;

@@ -1,4 +1,4 @@
-//! The algorithm of somebody's own file that the tests over all algorithms take along.
+//! The user-file algorithm that every test over all algorithms includes.
 
 use std::path::PathBuf;
 
@@ -8,33 +8,34 @@ use knee_bpf::Embedded;
 /// Name of the algorithm.
 pub const NAME: &str = "gentle";
 
-/// File of the algorithm.
+/// Returns the path of the algorithm's source file.
 pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/algorithms/gentle.c")
 }
 
-/// As the simulator has it.
+/// Returns the algorithm compiled for the simulator.
 ///
 /// # Panics
-/// If it does not compile.
+/// If the file does not compile.
 pub fn native() -> &'static Algorithm {
     module::load(&path()).unwrap()
 }
 
-/// The object of that file, if this machine has no compiler and another one made it (`scripts/test-kernels`).
+/// Returns the BPF object of the file if another machine compiled it (`scripts/test-kernels`), for
+/// a machine without a compiler.
 pub fn made_elsewhere() -> Option<PathBuf> {
     std::env::var_os("KNEE_OUTSIDE_OBJECT").map(PathBuf::from)
 }
 
-/// Argument for `knee load`: the file, or its object.
+/// Returns the argument for `knee load`: the file, or its object.
 pub fn loadable() -> PathBuf {
     made_elsewhere().unwrap_or_else(path)
 }
 
-/// All algorithms: those of knee, and this one.
+/// Returns all algorithms: the built-in ones and this one.
 ///
 /// # Panics
-/// If an object is missing, or it does not compile.
+/// If an object is missing, or the file does not compile.
 pub fn with_all() -> Vec<(&'static Algorithm, &'static Embedded)> {
     let own = Algorithm::all().iter().map(|one| (one, Embedded::of_algorithm(one).unwrap()));
     let outside = match made_elsewhere() {

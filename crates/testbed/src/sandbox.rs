@@ -1,5 +1,5 @@
-//! A host for the `knee` command of which a test may do as it likes: its own state, its own BPF file
-//! system, its own network namespace. The kernel's list of algorithms is everybody's.
+//! An isolated host for the `knee` command in tests: its own state, BPF file system and network
+//! namespace. Only the kernel's list of algorithms is shared.
 
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_netns::Namespace;
 
-/// Undone when dropped; what a killed test left, the next one removes.
+/// An isolated host. Dropping it undoes everything. The next sandbox removes what a killed test
+/// left behind.
 pub struct Sandbox {
     knee: PathBuf,
     dir: PathBuf,
@@ -18,11 +19,11 @@ pub struct Sandbox {
     number: u32,
 }
 
-/// Prefix of test directories; the process number follows.
+/// Prefix of test directories. The process number follows.
 pub(crate) const DIR_PREFIX: &str = "knee-test-";
 
 impl Sandbox {
-    /// For the command at this path.
+    /// Creates a sandbox for the command at this path.
     pub fn new(knee: &str) -> Sandbox {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +41,8 @@ impl Sandbox {
         sandbox
     }
 
-    /// A name for an algorithm that no other test uses, with one letter of the caller's.
+    /// Returns an algorithm name that no other test uses. It contains one letter that the caller
+    /// chooses.
     pub fn name(&self, letter: char) -> String {
         format!("kt{}_{}{letter}", crate::own_digits(), self.number)
     }
@@ -53,7 +55,7 @@ impl Sandbox {
         self.dir.join("bpf")
     }
 
-    /// The command with its arguments, separated by spaces.
+    /// Builds the command. `line` holds its arguments, separated by spaces.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new(&self.knee);
         command.args(line.split(' ')).stdin(Stdio::null());
@@ -61,18 +63,18 @@ impl Sandbox {
         command
     }
 
-    /// Runs it to its end in the sandbox's namespace.
+    /// Runs the command to its end in the sandbox's namespace.
     pub fn knee(&self, line: &str) -> Answer {
         self.knee_in(&self.namespace, line)
     }
 
-    /// Runs it to its end in another namespace.
+    /// Runs the command to its end in another namespace.
     pub fn knee_in(&self, namespace: &Namespace, line: &str) -> Answer {
         let mut command = self.command(line);
         Answer::of(&namespace.run(move || command.output().unwrap()))
     }
 
-    /// Starts it in the sandbox's namespace and waits for the first line it prints.
+    /// Starts the command in the sandbox's namespace and waits for its first line of output.
     pub fn start(&self, line: &str) -> Running {
         let mut command = self.command(line);
         let start = move || command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -83,7 +85,7 @@ impl Sandbox {
         Running { child, first, out }
     }
 
-    /// Everything that knee keeps, by path, for comparison.
+    /// Lists all files that knee keeps, by path, for comparison.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         walk(&self.dir, &mut found);
@@ -100,7 +102,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// Output of a command.
+/// Exit status and output of a command.
 #[derive(Debug)]
 pub struct Answer {
     pub code: Option<i32>,
@@ -117,20 +119,20 @@ impl Answer {
         }
     }
 
-    /// Standard output; panics if the command failed.
+    /// Returns standard output. Panics if the command failed.
     pub fn done(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
-    /// Standard error; panics if the command succeeded.
+    /// Returns standard error. Panics if the command succeeded.
     pub fn refused(self) -> String {
         assert_eq!(self.code, Some(2), "{self:?}");
         self.err
     }
 }
 
-/// A command that goes on.
+/// A command that is still running.
 pub struct Running {
     child: Child,
     pub first: String,
@@ -142,16 +144,18 @@ impl Running {
         self.child.id() as i32
     }
 
-    /// Waits for its end: exit code (none after a signal) and what it printed after the first line.
+    /// Waits for the end. Returns the exit code (none after a signal) and the output after the
+    /// first line.
     pub fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.out, &mut rest).unwrap();
         (self.child.wait().unwrap().code(), rest)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the command.
     pub fn signal(&self, signal: i32) {
-        // SAFETY: it is a child of this process that was not waited for.
+        // SAFETY: the process is a child that has not been waited for, so its number is still its
+        // own.
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
     }
 }
@@ -163,7 +167,7 @@ impl Drop for Running {
     }
 }
 
-/// Names of algorithms that are registered.
+/// Lists the registered algorithms.
 pub fn available() -> Vec<String> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     text.split_whitespace().map(str::to_owned).collect()
@@ -179,18 +183,18 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// One that is there already may be somebody else's, with links in it, and is an error.
+/// Creates a directory. An existing one is an error, because another user may have put links in it.
 pub(crate) fn make_dir(dir: &Path) {
     let made = DirBuilder::new().mode(0o700).create(dir);
     made.unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
 }
 
 pub(crate) fn remove(dir: &Path) {
-    // Pins go with their file system.
+    // A file system's pins go away with it.
     for mount in ["bpf", "cgroup"].map(|name| dir.join(name)) {
         if mount.exists() {
             let _ = Command::new("umount").arg(&mount).stderr(Stdio::null()).status();
-            // What is still mounted is not to be emptied.
+            // A directory that is still a mount point must not be emptied.
             if fs::remove_dir(&mount).is_err() {
                 return;
             }
@@ -204,8 +208,8 @@ fn remove_left_over() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix(DIR_PREFIX).and_then(|rest| rest.split('-').next());
         let is_dead = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
-        // In somebody else's there may be links.
-        // SAFETY: it only asks.
+        // A directory of another user may hold links.
+        // SAFETY: the call takes no arguments and cannot fail.
         let us = unsafe { libc::geteuid() };
         let is_own = entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == us);
         if is_dead && is_own {

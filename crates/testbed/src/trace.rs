@@ -1,4 +1,4 @@
-//! Recordings of what a test does, on the way through the file.
+//! Recordings of the calls during a test, written to a file and read back.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use knee_algo::{Algorithm, Params};
 use knee_bpf::Tracer;
 use knee_flight::{Ending, Origin, Reader, Record, Replay, Report, Writer};
 
-/// Records `run`, and reads back what the file holds.
+/// Records the calls during `run` and returns the records from the file.
 pub fn record(tracer: &mut Tracer, run: impl FnOnce() + Send) -> Vec<Record> {
     let mut file = Writer::new(Vec::new(), tracer.header()).unwrap();
     thread::scope(|scope| {
@@ -18,7 +18,7 @@ pub fn record(tracer: &mut Tracer, run: impl FnOnce() + Send) -> Vec<Record> {
             }
         }
     });
-    // What happened last is in the ring still.
+    // The last calls are still in the ring buffer.
     loop {
         let records = tracer.rest().unwrap();
         if records.is_empty() {
@@ -30,7 +30,7 @@ pub fn record(tracer: &mut Tracer, run: impl FnOnce() + Send) -> Vec<Record> {
     read(&file.finish(&tracer.lost()).unwrap())
 }
 
-/// The records of a file.
+/// Reads the records of a recording file.
 pub fn read(file: &[u8]) -> Vec<Record> {
     let mut reader = Reader::new(file).unwrap();
     let mut records = Vec::new();
@@ -40,7 +40,7 @@ pub fn read(file: &[u8]) -> Vec<Record> {
     records
 }
 
-/// Replays recorded calls natively.
+/// Replays recorded calls on the native build.
 pub fn replay(algorithm: &'static Algorithm, params: &Params, records: &[Record]) -> Report {
     let hz = knee_bpf::KernelApi::running().hz;
     let mut replay = Replay::new(algorithm, params.clone(), hz).unwrap().of(Origin::Kernel);

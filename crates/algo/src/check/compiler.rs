@@ -1,5 +1,5 @@
-//! What only a compiler can see: the types of divisions, the size of stacks. The BPF half of clang sees it
-//! all; without it gcc's intermediate form and its own frames come close.
+//! Checks that need a compiler: the types of divisions, and stack sizes. Clang's BPF back end
+//! covers both. Without it, gcc's intermediate form and its stack frames are a close approximation.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,16 +8,16 @@ use std::process::Command;
 use super::{Finding, Rule};
 use crate::module::{BpfLimit, Headers, bounded, find_clang, find_compiler};
 
-/// Bytes of stack that a BPF program has, its callees included.
+/// Stack size of a BPF program including its callees, in bytes.
 const STACK_BYTES: u32 = 512;
 
-/// What was found, and by whom; `None`: there is no compiler that could be asked.
+/// Returns the findings and the compiler's name. `None` without a compiler.
 pub(super) fn look(path: &Path) -> Option<(Vec<Finding>, String)> {
     let headers = Headers::kept().ok()?;
     by_clang(path, &headers).or_else(|| by_gcc(path, &headers))
 }
 
-/// By the first clang that compiles for BPF, and is new enough.
+/// Checks with the first clang that compiles for BPF and is new enough.
 pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
     let (clang, _) = find_clang(None).ok()?;
     let mut command = contract_command(&clang, headers);
@@ -28,7 +28,7 @@ pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, 
     has_bpf.then(|| (complaints(&said, path), format!("{clang} for BPF")))
 }
 
-/// By the host's own compiler, which shows its intermediate form if it is gcc.
+/// Checks with the host's compiler. Only gcc shows its intermediate form.
 pub(super) fn by_gcc(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
     let (program, _) = find_compiler()?;
     let mut command = contract_command(&program, headers);
@@ -50,7 +50,8 @@ fn contract_command(program: &str, headers: &Headers) -> Command {
     command
 }
 
-/// `file:line:col: error: what` of either compiler, in words that help.
+/// Converts messages of the form `file:line:col: error: what` to findings with clearer words. Both
+/// compilers use this form.
 fn complaints(said: &str, path: &Path) -> Vec<Finding> {
     let name = path.display().to_string();
     let all = said.lines().filter_map(|line| {
@@ -79,7 +80,7 @@ fn signed_division(line: u32) -> Finding {
     Finding::new(Rule::SignedDivision, line, BpfLimit::SignedDivision.words().to_owned())
 }
 
-/// Divisions of the GIMPLE form, where every value has a variable and every variable its type:
+/// Finds signed divisions in GIMPLE. There every value has a variable, and every variable a type:
 /// `[file:12:7] _1 = a / b;` after `int _1;`.
 fn signed_divisions(gimple: &str, path: &Path) -> Vec<Finding> {
     let name = path.display().to_string();

@@ -1,4 +1,4 @@
-//! What the contract has, as the embedded headers say it.
+//! The functions, fields and headers of the contract, read from the embedded headers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,17 +7,18 @@ use crate::module::headers;
 
 /// Functions, socket fields and headers that an algorithm may name.
 pub(super) struct Contract {
-    /// Words of each header.
+    /// Identifiers in each header.
     words: HashMap<&'static str, HashSet<String>>,
     fields: HashSet<String>,
 }
 
-/// The hosts: what one of them alone has is not for algorithms.
+/// Headers of single hosts. An algorithm must not use an item that only one of them has.
 const HOSTS: [&str; 6] =
     ["native.h", "bpf.h", "linux.h", "native_types.h", "bpf_types.h", "fields.h"];
-/// Those that every algorithm meets; the third is a kernel's own tree, which has all that these have.
+/// Hosts that every algorithm runs on. The third host is a kernel's own source tree, which has
+/// everything that these two have.
 const BOTH: [&str; 2] = ["native.h", "bpf.h"];
-/// How the names of headers of modules begin, which stand beside the contract's.
+/// Name prefix of the headers for modules, which are not part of the contract.
 const OF_MODULES: &str = "module_";
 
 impl Contract {
@@ -53,7 +54,7 @@ impl Contract {
         self.fields.contains(name)
     }
 
-    /// Whether every host has it, or a header for all.
+    /// Returns whether every host, or a header common to all, has the function.
     pub(super) fn has_function(&self, name: &str) -> bool {
         let of = |header: &str| self.words.get(header).is_some_and(|words| words.contains(name));
         let in_common = self
@@ -63,7 +64,7 @@ impl Contract {
         in_common || BOTH.iter().all(|host| of(host))
     }
 
-    /// Whether any header has this word, so that a new name would be in its way.
+    /// Returns whether any header contains this word, so that a new name would conflict with it.
     pub(super) fn has_word(&self, word: &str) -> bool {
         self.words.values().any(|words| words.contains(word))
     }

@@ -1,9 +1,9 @@
-//! Finds in an algorithm file what BPF or this project will refuse, before the verifier does, and says what
-//! to write instead.
+//! Finds the parts of an algorithm file that BPF or this project refuses, before the verifier does,
+//! and states what to write instead.
 //!
-//! Most is seen from the tokens of the file, without a compiler and without guesses at types
-//! (`rules`). Divisions of signed values, the size of stacks and whatever else a compiler objects to
-//! come from clang's BPF half if there is one, else from gcc (`compiler`).
+//! Most rules need only the tokens of the file, without a compiler or guesses at types (`rules`).
+//! Clang's BPF back end reports divisions of signed values, stack sizes and other errors; without
+//! clang, gcc does (`compiler`).
 
 mod compiler;
 mod contract;
@@ -17,45 +17,45 @@ use crate::Error;
 use crate::module::{MAX_SOURCE_BYTES, WHAT};
 use contract::Contract;
 
-/// What a finding is about.
+/// Subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A header that is not the contract's, or conditional code.
+    /// A header outside the contract, or conditional compilation.
     Include,
     /// Floating point.
     Float,
-    /// More than 64 bits.
+    /// An integer of more than 64 bits.
     Wide,
     /// Inline assembly.
     Assembly,
-    /// A variable that belongs to no connection.
+    /// A variable that does not belong to a connection.
     GlobalState,
-    /// More than five arguments.
+    /// A function with more than five arguments.
     Arguments,
     /// A loop without a constant bound.
     Loop,
-    /// A function that calls itself, directly or not.
+    /// A function that calls itself, directly or indirectly.
     Recursion,
-    /// A function that the contract does not have.
+    /// A call of a function that the contract lacks.
     Call,
-    /// A write to a field that the kernel keeps for itself.
+    /// A write to a field that only the kernel may write.
     ReadOnly,
-    /// Division or remainder of signed values.
+    /// A division or remainder of signed values.
     SignedDivision,
-    /// Too many local variables.
+    /// Too many local variables for the stack.
     Stack,
-    /// What a compiler says.
+    /// An error that a compiler reports.
     Compiler,
 }
 
-/// A place that will be refused.
+/// A place in the file that BPF or this project refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What about.
+    /// The rule that the place breaks.
     pub rule: Rule,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// What it is, and what to write instead.
+    /// The defect, and what to write instead.
     pub message: String,
 }
 
@@ -71,12 +71,13 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was found in a file.
+/// Result of checking a file.
 #[derive(Debug)]
 pub struct Checked {
-    /// By line.
+    /// Findings, ordered by line.
     pub findings: Vec<Finding>,
-    /// The compiler that was asked; `None`: there is none, so divisions and stacks were not looked at.
+    /// Version line of the compiler. `None` without a compiler, so that divisions and stacks were
+    /// not checked.
     pub compiler: Option<String>,
 }
 
@@ -94,7 +95,7 @@ pub fn file(path: &Path) -> Result<Checked, Error> {
     findings.retain(|finding| !is_about_header_beside(finding, path));
     let looked = compiler::look(path);
     if let Some((more, _)) = &looked {
-        // What is known already is said better.
+        // The messages of the rules are clearer than the compiler's for the same line.
         let is_new = |finding: &&Finding| !findings.iter().any(|known| known.line == finding.line);
         let more: Vec<Finding> = more.iter().filter(is_new).cloned().collect();
         findings.extend(more);
@@ -104,15 +105,15 @@ pub fn file(path: &Path) -> Result<Checked, Error> {
     Ok(Checked { findings, compiler: looked.map(|(_, name)| name) })
 }
 
-/// Whether it is only that a header is not the contract's, and that is a file of the same directory: whoever loads the file from there has
-/// it, too.
+/// Returns whether the finding is only about a header outside the contract that exists in the
+/// file's own directory. Loading the file from there finds the header too.
 fn is_about_header_beside(finding: &Finding, path: &Path) -> bool {
     let named = finding.message.strip_prefix('"').and_then(|rest| rest.split_once('"'));
     let Some((name, _)) = named.filter(|_| finding.rule == Rule::Include) else { return false };
     !name.contains('/') && path.with_file_name(name).is_file()
 }
 
-/// What can be seen without a compiler.
+/// Makes the checks that need no compiler.
 pub fn text_of(text: &str) -> Vec<Finding> {
     let mut findings = rules::all(&tokens::read(text), &Contract::read());
     findings.sort_by_key(|finding| (finding.line, finding.rule));
@@ -120,7 +121,7 @@ pub fn text_of(text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether C or the contract uses a word, so that no algorithm can have it for a name.
+/// Returns whether C or the contract uses a word, so that no algorithm can have that name.
 pub fn is_taken(word: &str) -> bool {
     const C: &[&str] = &[
         "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",

@@ -1,4 +1,4 @@
-//! What can be seen from the tokens alone. Each rule says what to write instead; none guesses at types.
+//! Checks that need only the tokens. Each rule states what to write instead; none guesses at types.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use super::contract::Contract;
 use super::tokens::{Source, Token};
 use super::{Finding, Rule};
 
-/// Arguments that BPF passes in registers.
+/// Number of arguments that BPF passes in registers.
 const MAX_ARGUMENTS: usize = 5;
 
-/// Words before a parenthesis that call nothing.
+/// Words that may precede a parenthesis without being a call.
 const NO_CALLS: &[&str] = &[
     "if",
     "for",
@@ -26,11 +26,11 @@ const NO_CALLS: &[&str] = &[
     "__asm__",
 ];
 
-/// What the compiler makes instructions of.
+/// Functions that the compiler replaces by instructions.
 const BUILT_IN: &[&str] =
     &["memcpy", "memset", "likely", "unlikely", "_Static_assert", "__attribute__"];
 
-/// Of the kernel's functions, what stands for them here.
+/// Kernel functions, and the replacement for each in the contract.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["inet_csk_ca"], "cc_state(sk)"),
     (
@@ -55,7 +55,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["WARN_ON", "WARN_ONCE", "BUG_ON"], "a clamp, with the reason beside it"),
 ];
 
-/// Fields that the kernel lets a program write.
+/// Fields that the kernel lets a BPF program write.
 const WRITABLE: &[&str] = &[
     "snd_cwnd",
     "snd_cwnd_cnt",
@@ -75,7 +75,7 @@ struct Function<'a> {
     name: &'a str,
     line: u32,
     arguments: usize,
-    /// Between its braces.
+    /// Tokens between the function's braces.
     body: &'a [Token],
 }
 
@@ -112,7 +112,7 @@ fn text(tokens: &[Token], index: usize) -> &str {
     tokens.get(index).map_or("", |token| token.text.as_str())
 }
 
-/// Index of the sign that closes the one at `open`, or the end.
+/// Returns the index of the token that closes the bracket at `open`, or the end.
 fn closing(tokens: &[Token], open: usize) -> usize {
     let (begin, end) = match text(tokens, open) {
         "(" => ("(", ")"),
@@ -133,7 +133,7 @@ fn closing(tokens: &[Token], open: usize) -> usize {
     tokens.len()
 }
 
-/// Items of a list in parentheses; `(void)` and `()` have none.
+/// Counts the items of a list in parentheses; `(void)` and `()` have none.
 fn items(tokens: &[Token]) -> usize {
     if tokens.is_empty() || (tokens.len() == 1 && tokens[0].text == "void") {
         return 0;
@@ -150,7 +150,7 @@ fn items(tokens: &[Token]) -> usize {
     commas.count() + 1
 }
 
-/// `type name(args) { ... }` and `CC_OP(type, name, args) { ... }`.
+/// Finds the functions `type name(args) { ... }` and `CC_OP(type, name, args) { ... }`.
 fn functions(tokens: &[Token]) -> Vec<Function<'_>> {
     let mut all = Vec::new();
     let mut index = 0;
@@ -243,7 +243,7 @@ fn is_float(token: &Token) -> bool {
     token.is_number() && !is_hex && word.contains(['.', 'e', 'E', 'f', 'F'])
 }
 
-/// Variables outside of functions that may be written.
+/// Finds writable variables outside functions.
 fn file_level(tokens: &[Token], found: &mut Vec<Finding>) {
     let mut index = 0;
     let mut statement: Vec<&Token> = Vec::new();
@@ -257,7 +257,8 @@ fn file_level(tokens: &[Token], found: &mut Vec<Finding>) {
                 index += 1;
             }
             "{" => {
-                // The body of a function ends its statement; a struct's or a table's does not.
+                // The closing brace of a function's body ends a statement. That of a struct or a
+                // table does not.
                 let after_list = statement.last().is_some_and(|token| token.text == ")");
                 index = closing(tokens, index) + 1;
                 if after_list {
@@ -267,7 +268,7 @@ fn file_level(tokens: &[Token], found: &mut Vec<Finding>) {
             open @ ("(" | "[") => {
                 let is_list = open == "(";
                 let end = closing(tokens, index);
-                // A macro of the contract stands for a whole declaration.
+                // A macro of the contract expands to a whole declaration.
                 let is_macro = is_list
                     && statement.last().is_some_and(|token| {
                         token.text.starts_with("CC_") && token.text != "CC_ALGORITHM"
@@ -358,7 +359,7 @@ fn loops(body: &[Token], found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a part of a conjunction compares with a constant.
+/// Returns whether a term of a conjunction compares with a constant.
 fn has_constant_bound(condition: &[Token]) -> bool {
     condition.split(|token| token.text == "&&").any(|part| {
         let Some(at) = part
@@ -371,7 +372,7 @@ fn has_constant_bound(condition: &[Token]) -> bool {
     })
 }
 
-/// Numbers, names in capitals, and arithmetic of these.
+/// Returns whether the tokens are a constant: numbers, names in capitals, and arithmetic on these.
 fn is_constant(tokens: &[Token]) -> bool {
     let capital = |word: &str| !word.chars().any(|c| c.is_ascii_lowercase());
     let mut any = false;
@@ -402,7 +403,7 @@ fn back_jumps(body: &[Token], found: &mut Vec<Finding>) {
     }
 }
 
-/// Writes to fields of sockets that the kernel keeps for itself.
+/// Finds writes to socket fields that only the kernel may write.
 fn writes(body: &[Token], contract: &Contract, found: &mut Vec<Finding>) {
     for (index, token) in body.iter().enumerate() {
         let name = token.text.as_str();
@@ -432,7 +433,7 @@ fn writes(body: &[Token], contract: &Contract, found: &mut Vec<Finding>) {
     }
 }
 
-/// Where `tp` or `tcp_sk(sk)` begins that ends at `last`.
+/// Returns the start of the expression that ends at `last`, such as `tp` or `tcp_sk(sk)`.
 fn expression_begin(body: &[Token], last: usize) -> usize {
     if text(body, last) != ")" {
         return last;
@@ -449,7 +450,7 @@ fn expression_begin(body: &[Token], last: usize) -> usize {
     0
 }
 
-/// Whether what ends at `last` is a socket, by the names that everybody gives them.
+/// Returns whether the expression that ends at `last` is a socket, by its conventional names.
 fn is_socket(body: &[Token], last: usize) -> bool {
     let first = text(body, expression_begin(body, last));
     matches!(first, "tp" | "sk" | "icsk" | "tcp_sk" | "inet_csk")
@@ -472,7 +473,7 @@ fn calls(
                 || own.contains(name)
                 || source.macros.iter().any(|known| known == name)
                 || contract.has_function(name);
-            // A cast or a declaration of a pointer to a function: no name is called.
+            // A cast, or the declaration of a function pointer, is not a call.
             let after_type =
                 index > 0 && matches!(text(function.body, index - 1), "struct" | "enum");
             if !is_call || is_known || after_type {

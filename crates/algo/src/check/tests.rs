@@ -5,12 +5,12 @@ use super::*;
 use crate::module::Headers;
 use tempfile::TempDir;
 
-/// A file that is fine, with `code` put at its end.
+/// Returns a valid file with `code` appended.
 fn with(code: &str) -> String {
     format!("#include \"tcp.h\"\nCC_NO_STATE(x)\nCC_NO_PARAMS(x)\nCC_NO_DIAG(x)\n{code}\n")
 }
 
-/// Rules that a piece of code breaks, with their lines counted from its first.
+/// Returns the rules that a piece of code breaks, with line numbers counted from its first line.
 fn broken(code: &str) -> Vec<(Rule, u32)> {
     text_of(&with(code)).into_iter().map(|finding| (finding.rule, finding.line - 4)).collect()
 }
@@ -24,7 +24,8 @@ fn the_folders_algorithms_are_clean() {
             if path.extension().is_some_and(|extension| extension == "c") {
                 let mut findings = file(&path).unwrap().findings;
                 if path.ends_with("stamped.c") {
-                    // It writes what old kernels do not let it, so that the loader's refusal is tried.
+                    // The file writes a field that old kernels protect, to test the loader's
+                    // refusal.
                     let all = findings.len();
                     findings.retain(|finding| !finding.message.contains("snd_cwnd_stamp"));
                     assert_eq!(all - findings.len(), 1);
@@ -142,7 +143,7 @@ fn headers_and_conditions_are_found() {
     assert_eq!(broken("#ifdef __bpf__\n#endif"), [(Rule::Include, 1)]);
 }
 
-/// A file in a directory of its own that goes away.
+/// A file in a temporary directory.
 struct Scratch(TempDir);
 
 impl Scratch {
@@ -152,7 +153,8 @@ impl Scratch {
         Scratch(dir)
     }
 
-    /// Rules that one compiler finds broken, with their lines; it must be there.
+    /// Returns the rules that one compiler finds broken, with line numbers. The compiler must be
+    /// installed.
     fn rules(&self, by: Compiler) -> Vec<(Rule, u32)> {
         let headers = Headers::kept().unwrap();
         let (mut found, _) =
@@ -164,7 +166,7 @@ impl Scratch {
 
 type Compiler = fn(&Path, &Headers) -> Option<(Vec<Finding>, String)>;
 
-/// Those that are there: this crate builds without clang.
+/// Returns the installed compilers. This crate also builds without clang.
 fn compilers() -> Vec<Compiler> {
     let headers = Headers::kept().unwrap();
     let has_clang = compiler::by_clang(Path::new("/dev/null"), &headers).is_some();

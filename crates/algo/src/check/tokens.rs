@@ -1,8 +1,9 @@
-//! C as a row of tokens: what the rules look at. Comments are gone, and strings are one token.
+//! C source as a list of tokens, the input of the rules. Comments are removed, and each string is
+//! one token.
 
 use crate::module::without_comments;
 
-/// A word, number, string or sign, and where it is.
+/// A word, number, string or operator, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) text: String,
@@ -20,7 +21,7 @@ impl Token {
     }
 }
 
-/// A line that begins with `#`.
+/// A preprocessor directive: a line that begins with `#`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Directive {
     pub(crate) name: String,
@@ -28,17 +29,17 @@ pub(crate) struct Directive {
     pub(crate) line: u32,
 }
 
-/// A file taken apart.
+/// The tokens and directives of a file.
 pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
-    /// Bodies of `#define`s.
+    /// Tokens in the bodies of `#define`s.
     pub(crate) bodies: Vec<Token>,
     pub(crate) directives: Vec<Directive>,
-    /// Names that `#define` gives.
+    /// Names that `#define`s declare.
     pub(crate) macros: Vec<String>,
 }
 
-/// Signs of more than one character, longest first.
+/// Operators of more than one character, longest first.
 const SIGNS: &[&str] = &[
     "<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=",
     "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##",
@@ -46,7 +47,7 @@ const SIGNS: &[&str] = &[
 
 pub(crate) fn read(text: &str) -> Source {
     let blank = without_comments(text);
-    // The names of included files are inside quotes, which are blank above.
+    // Names of included files are in quotes, and the text above has blanks there.
     let written: Vec<&str> = text.lines().collect();
     let mut source = Source {
         tokens: Vec::new(),
@@ -120,7 +121,7 @@ fn push_tokens(tokens: &mut Vec<Token>, line: &str, number: u32) {
     }
 }
 
-/// Digits, letters and dots, and a sign after the exponent.
+/// Returns the length of a number: digits, letters, dots, and a sign after the exponent.
 fn number_len(text: &str) -> usize {
     let is_hex = text.starts_with("0x") || text.starts_with("0X");
     let mut prior = ' ';

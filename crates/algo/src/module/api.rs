@@ -1,18 +1,19 @@
-//! Which kernels' API a module is written against, and what of a kernel no module has here.
+//! The kernel API that a module is written against, and kernel facilities that the simulator does
+//! not offer.
 
 use crate::PRIVATE_AREA_BYTES;
 use crate::check::tokens;
 
-/// Kernels whose API modules are written against.
+/// Kernel APIs for modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
-    /// Those of kernel.org.
+    /// The API of mainline kernels (kernel.org).
     Linux,
-    /// Those of google/bbr, branch v3, and of L4STeam/linux.
+    /// The API of google/bbr, branch v3, and of L4STeam/linux.
     V3,
 }
 
-/// Names that only kernels of [`Api::V3`] have: operations, flags, events and fields.
+/// Names that exist only in kernels of [`Api::V3`]: operations, flags, events and fields.
 const OF_V3: &[&str] = &[
     "tso_segs",
     "skb_marked_lost",
@@ -31,13 +32,13 @@ const OF_V3: &[&str] = &[
 ];
 
 impl Api {
-    /// By the names that command lines and files have for them.
+    /// Names of the APIs on command lines and in files.
     const NAMED: [(&str, Api); 2] = [("linux", Api::Linux), ("v3", Api::V3)];
 
-    /// The one with this name.
+    /// Returns the API with this name.
     ///
     /// # Errors
-    /// What it must be.
+    /// If there is none; states the allowed names.
     pub fn named(name: &str) -> Result<Api, String> {
         let named = Api::NAMED.iter().find(|(known, _)| *known == name);
         named.map(|(_, api)| *api).ok_or_else(|| {
@@ -45,7 +46,7 @@ impl Api {
         })
     }
 
-    /// The name in command lines and files.
+    /// Returns the name on command lines and in files.
     pub fn name(self) -> &'static str {
         match self {
             Api::Linux => "linux",
@@ -53,7 +54,7 @@ impl Api {
         }
     }
 
-    /// The one that a module uses names of.
+    /// Returns the API whose names a module uses.
     pub(super) fn used_by(texts: &[impl AsRef<str>]) -> Api {
         let is_v3 = texts.iter().any(|text| Api::uses_names_of_v3(text.as_ref()));
         if is_v3 { Api::V3 } else { Api::Linux }
@@ -65,7 +66,8 @@ impl Api {
         let is_of_v3 =
             |token: &tokens::Token| OF_V3.contains(&token.text.as_str()) && !defines(&token.text);
         let members = source.tokens.windows(2).filter(|two| {
-            // A variable or a function of the module may have any name: what counts is a member, a flag, an event.
+            // A module's own variables and functions may have any name. Only members, flags and
+            // events count.
             matches!(two[0].text.as_str(), "." | "->")
                 || two[1].text.starts_with(|c: char| c.is_ascii_uppercase())
         });
@@ -73,7 +75,7 @@ impl Api {
         names.any(is_of_v3)
     }
 
-    /// Bytes of a connection's private area.
+    /// Size of a connection's private area, in bytes.
     pub(super) fn private_area_bytes(self) -> u32 {
         match self {
             Api::Linux => PRIVATE_AREA_BYTES,
@@ -82,14 +84,15 @@ impl Api {
     }
 }
 
-/// What no module has here: names that stand for it, what it is, and the way out.
+/// A facility that no module has here: the kernel names that use it, a description, and the way
+/// out.
 struct NotToBeHad {
     names: &'static [&'static str],
     what: &'static str,
     instead: &'static str,
 }
 
-/// Refused, whichever of the names is used.
+/// Facilities for which a module is refused if it uses one of the names.
 const NOT_TO_BE_HAD: &[NotToBeHad] = &[
     NotToBeHad {
         names: &[
@@ -230,7 +233,7 @@ const NOT_TO_BE_HAD: &[NotToBeHad] = &[
     },
 ];
 
-/// Names whose use runs, within a limit: what is said of it.
+/// Names that modules may use within a limit, with the sentence about it.
 const WITHIN_LIMITS: &[(&[&str], &str)] = &[
     (
         &["tcp_prot", "tcpv6_prot", "sk_prot"],
@@ -243,7 +246,8 @@ const WITHIN_LIMITS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Why a module is refused for what it uses, all of it; `None`: it uses nothing that is not to be had.
+/// Returns why a module is refused, with every unsupported facility that it uses. `None` if it uses
+/// none.
 pub(super) fn refusal(text: &str) -> Option<String> {
     let source = tokens::read(text);
     let used = |names: &[&str]| {
@@ -271,7 +275,7 @@ pub(super) fn refusal(text: &str) -> Option<String> {
     Some(format!("{first} (docs/modules.md#not-to-be-had){more}"))
 }
 
-/// What is said of a module that runs within limits: a sentence each.
+/// Returns one sentence for each limit that applies to a module.
 pub(super) fn limits(texts: &[impl AsRef<str>], api: Api) -> Vec<String> {
     let sources: Vec<_> = texts.iter().map(|text| tokens::read(text.as_ref())).collect();
     let uses = |names: &[&str]| {

@@ -1,6 +1,6 @@
-//! The private area of a module's connections: which types the file puts into it, so that their sizes can
-//! be held against its 104 bytes. A type that is larger would write past it, into the simulator's own
-//! memory, and give results that are silently wrong; not every module has a `BUILD_BUG_ON`.
+//! Sizes of the types that a module's file puts into the private area of 104 bytes. A larger type
+//! would write past it into the simulator's own memory, and the results would be silently wrong.
+//! Not every module has a `BUILD_BUG_ON`.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use crate::check::tokens::{self, Token};
 
-/// What gives the area: the kernel's function, and the field itself.
+/// Names that access the area: the kernel's function, and the field itself.
 const AREA: &[&str] = &["inet_csk_ca", "icsk_ca_priv"];
 
-/// Types of the contract that stand in the same statements and are no private state.
+/// Types of the contract that appear in the same statements but are not private state.
 const SOCKETS: &[&str] = &["sock", "inet_connection_sock", "tcp_sock"];
 
-/// The symbol of [`table_of_sizes`] of a module's first file, second, ...
+/// Returns the symbol of [`table_of_sizes`] for a module's file number `file`.
 pub(super) fn symbol(file: u32) -> String {
     format!("knee_private_types_{file}")
 }
 
-/// The types that a file, as the preprocessor leaves it, has pointers to in the area: `struct foo`, or the
-/// name of a typedef. A type that is not defined outside of functions is left out: its size cannot be
-/// asked for. Where the file states the one in a comment, it is that.
+/// Returns the types to which a preprocessed file has pointers in the area: `struct foo`, or the
+/// name of a typedef. A type stated in a comment of the file replaces those found. A type that is
+/// not defined outside functions is omitted, because C outside that function cannot take its size.
 pub fn private_types(preprocessed: &str, stated: Option<String>) -> BTreeSet<String> {
     let source = tokens::read(preprocessed);
     let tokens = source.tokens.as_slice();
@@ -34,12 +34,12 @@ pub fn private_types(preprocessed: &str, stated: Option<String>) -> BTreeSet<Str
         let statement = &tokens[begin..at];
         found.extend(pointed_to(statement));
         match statement {
-            // The function's type says what it returns.
+            // The return type of the function is the type of the area.
             [first, ..] if first.text == "return" => {
                 let head = head_of_function(tokens, begin);
                 found.extend(pointed_to(head));
             }
-            // A variable that was declared before.
+            // The variable was declared earlier.
             [variable, sign, ..] if variable.is_word() && sign.text == "=" => {
                 found.extend(declared_type(&tokens[..begin], &variable.text));
             }
@@ -53,7 +53,8 @@ pub fn private_types(preprocessed: &str, stated: Option<String>) -> BTreeSet<Str
     found
 }
 
-/// What a comment of the file says is in the private area, on a line of its own: `knee: state struct foo`.
+/// Returns the type of the private area that a comment of the file states on its own line: `knee:
+/// state struct foo`.
 pub fn stated_type(text: &str) -> Option<String> {
     let said = text.lines().find_map(|line| {
         let line = line.trim_start_matches([' ', '\t', '*', '/']);
@@ -67,7 +68,8 @@ pub fn stated_type(text: &str) -> Option<String> {
     )
 }
 
-/// C that says how large they are, to stand behind the file in the same translation unit.
+/// Returns C code that exports the sizes of the types. It follows the file in the same translation
+/// unit.
 pub(super) fn table_of_sizes(types: &BTreeSet<String>, symbol: &str) -> String {
     let mut out = format!(
         "\n__attribute__((visibility(\"default\"))) const struct {{ const char *name; unsigned long bytes; }} {symbol}[] = {{\n"
@@ -76,7 +78,7 @@ pub(super) fn table_of_sizes(types: &BTreeSet<String>, symbol: &str) -> String {
         out.push_str(&format!("\t{{ \"{name}\", sizeof({name}) }},\n"));
     }
     out.push_str("\t{ 0, 0 },\n};\n");
-    // A type that only its size is asked of would be left out of the debug information.
+    // A variable of each type keeps it in the debug information; a `sizeof` alone does not.
     for (number, name) in types.iter().enumerate() {
         out.push_str(&format!(
             "static const {name} *const knee_type_{number} __attribute__((used));\n"
@@ -85,7 +87,8 @@ pub(super) fn table_of_sizes(types: &BTreeSet<String>, symbol: &str) -> String {
     out
 }
 
-/// Holds the sizes in the tables of an object, one for each file, to the area. Nothing of the object runs; which types they are is known.
+/// Compares the sizes in an object's tables, one per file, with that of the area. The tables are
+/// only read; no code of the object runs. The types are known from the source.
 pub(super) fn check_sizes(
     object: &[u8],
     files: usize,
@@ -99,13 +102,13 @@ pub(super) fn check_sizes(
     for file in 1..=files {
         let wanted = symbol(file as u32);
         let found = object.dynamic_symbols().find(|found| found.name() == Ok(&*wanted));
-        // A file on the contract has none.
+        // A file on the contract has no table.
         let Some(found) = found else { continue };
         let section = found.section_index().and_then(|at| object.section_by_index(at).ok());
         let table = section
             .and_then(|section| section.data_range(found.address(), found.size()).ok().flatten())
             .ok_or("the object that was compiled from it has lost a table")?;
-        // The last row ends it.
+        // The last row marks the end.
         let rows = (table.len() / ROW).saturating_sub(1);
         for (row, name) in table.chunks_exact(ROW).take(rows).zip(names.by_ref()) {
             let bytes = row[ROW / 2..].try_into().map_or(0, u64::from_ne_bytes);
@@ -128,7 +131,7 @@ fn statement_begin(tokens: &[Token], at: usize) -> usize {
     tokens[..at].iter().rposition(is_end).map_or(0, |end| end + 1)
 }
 
-/// The types with a `*` behind them.
+/// Returns the types followed by a `*`.
 fn pointed_to(statement: &[Token]) -> Vec<String> {
     let mut types = Vec::new();
     for at in 1..statement.len() {
@@ -145,7 +148,8 @@ fn pointed_to(statement: &[Token]) -> Vec<String> {
     types
 }
 
-/// From the end of what is before it to the `{` of the function that a statement is in.
+/// Returns the head of the function around a statement: the tokens from the end of the previous
+/// item to the `{`.
 fn head_of_function(tokens: &[Token], statement: usize) -> &[Token] {
     let mut depth = 0;
     for at in (0..statement).rev() {
@@ -161,7 +165,7 @@ fn head_of_function(tokens: &[Token], statement: usize) -> &[Token] {
     &[]
 }
 
-/// The type of the nearest `type *variable` before.
+/// Returns the type of the nearest preceding `type *variable`.
 fn declared_type(before: &[Token], variable: &str) -> Vec<String> {
     let is_it = |pair: &[Token]| pair[0].text == "*" && pair[1].text == variable;
     let Some(at) = before.windows(2).rposition(is_it) else { return Vec::new() };
@@ -169,7 +173,7 @@ fn declared_type(before: &[Token], variable: &str) -> Vec<String> {
     all.pop().into_iter().collect()
 }
 
-/// Whether a name is one of a type with a size, outside of all functions.
+/// Returns whether a name is that of a type with a size, defined outside all functions.
 fn is_defined(tokens: &[Token], name: &str) -> bool {
     let tagged = name.split_once(' ');
     let mut depth = 0;
@@ -237,7 +241,7 @@ mod tests {
         ] {
             assert_eq!(types_of(&format!("{defined}{code}")), [expected], "{code}");
         }
-        // What has no size, or belongs to a function, is not asked for.
+        // A type without a size, or local to a function, is omitted.
         assert_eq!(
             types_of("void f(struct sock *sk) { struct no *ca = inet_csk_ca(sk); }"),
             [""; 0]

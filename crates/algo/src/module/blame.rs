@@ -1,5 +1,5 @@
-//! Runs in which code of files takes part. Where such code leaves values behind that the simulator cannot go on with, that ends its run as a
-//! crash does, and no other.
+//! Runs that involve code of users' files. Such code can leave values that make the simulator
+//! panic. The panic then ends that run, like a crash of the code, and no other run.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{
@@ -12,19 +12,20 @@ use super::guard;
 
 thread_local! {
     static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// What the panic said, and where.
+    /// Message and place of the panic.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Carries out a run.
 ///
 /// # Errors
-/// The sentence about the file whose code failed. A panic is one too if code of a file had been called before.
+/// The sentence about the file whose code failed. A panic counts as such a failure if the run had
+/// called code of a file before.
 pub fn carry_out<R>(run: impl FnOnce() -> R) -> Result<R, Fault> {
     install();
     guard::forget_last();
     let outer = IS_WATCHED.replace(true);
-    // What a file's code left behind is gone with the run.
+    // The run's state, and with it all that the file's code changed, is dropped.
     let result = catch_unwind(AssertUnwindSafe(run));
     IS_WATCHED.set(outer);
     let said = SAID.take();
@@ -37,7 +38,7 @@ pub fn carry_out<R>(run: impl FnOnce() -> R) -> Result<R, Fault> {
     })
 }
 
-/// A panic of such a run is no message of its own, but part of the sentence.
+/// Installs a hook that keeps the message of such a panic for the sentence, instead of printing it.
 fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

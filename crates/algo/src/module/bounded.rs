@@ -1,5 +1,5 @@
-//! Compilers of files that nobody has looked at: bounded in time, memory and output, and in what they may include. The simulator's build
-//! of a file and the one for BPF are held to the same.
+//! Runs compilers on untrusted files, with bounds on time, memory, output and included files. The
+//! build for the simulator and that for BPF have the same bounds.
 
 use std::fs;
 use std::io::{self, Read, Write as _};
@@ -9,18 +9,19 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Bytes of a file with all that it includes: those of knee's own have some 300 kB.
+/// Largest size of a file with all its includes, in bytes. knee's own files have some 300 kB.
 pub const MOST_PREPROCESSED: u64 = 32 << 20;
-/// Bytes of an object.
+/// Largest size of an object, in bytes.
 pub const MOST_OBJECT: u64 = 64 << 20;
 const MOST_MESSAGES: u64 = 1 << 20;
-/// What one run of the compiler may use: a file can include itself, or a device without end.
+/// Memory limit of one compiler run, in bytes. A file can include itself, or an endless device.
 const MOST_MEMORY: u64 = 2 << 30;
-/// The modules of Linux take a second.
+/// CPU time limit in seconds. Linux modules take one second.
 const MOST_CPU_S: u64 = 20;
-/// Whoever waits, as for a pipe that nobody writes, takes no CPU time.
+/// Wall-clock limit. A process that waits, for example for a pipe without a writer, uses no CPU
+/// time.
 const MOST_WALL: Duration = Duration::from_secs(120);
-/// What compilers say whose work a limit ended.
+/// Messages of compilers that a limit ended.
 const ENDED: [&str; 7] = [
     "signal terminated program",
     "CPU time limit exceeded",
@@ -31,29 +32,29 @@ const ENDED: [&str; 7] = [
     "File size limit exceeded",
 ];
 
-/// What a compiler did.
+/// Result of a compiler run.
 #[derive(Debug)]
 pub struct Ran {
-    /// Whether it was content.
+    /// The compiler succeeded.
     pub is_done: bool,
-    /// What it made.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// Its messages.
+    /// Messages of the compiler.
     pub stderr: String,
-    /// Which limit ended it, in a sentence.
+    /// The limit that ended the run, in a sentence.
     pub limit: Option<String>,
 }
 
-/// Runs a compiler, with a text as its input or none, for at most so many bytes.
+/// Runs a compiler with optional input. It may print at most `most_stdout` bytes.
 ///
 /// # Errors
-/// If it cannot be run.
+/// If the compiler cannot be started.
 pub fn run(command: &mut Command, input: Option<String>, most_stdout: u64) -> io::Result<Ran> {
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // All that it starts ends with it.
+    // A separate process group lets all its children end with it.
     command.process_group(0);
-    // SAFETY: setrlimit is safe between fork and exec, and nothing is allocated.
+    // SAFETY: `setrlimit` is safe between fork and exec, and nothing is allocated.
     unsafe { command.pre_exec(limit) };
     let mut child = command.spawn()?;
     let group = i32::try_from(child.id()).unwrap_or(0);
@@ -63,7 +64,7 @@ pub fn run(command: &mut Command, input: Option<String>, most_stdout: u64) -> io
     };
     let written = std::thread::spawn(move || {
         if let (Some(mut pipe), Some(input)) = (input_pipe, input) {
-            // It reads all before it writes anything, or ends without.
+            // A compiler reads all input before it writes, or ends without reading it.
             let _ = pipe.write_all(input.as_bytes());
         }
     });
@@ -108,7 +109,7 @@ pub fn run(command: &mut Command, input: Option<String>, most_stdout: u64) -> io
     Ok(Ran { is_done: status.success() && limit.is_none(), stdout, stderr, limit })
 }
 
-/// Sets what this process, and all that it starts, may use.
+/// Sets the resource limits of this process and its children.
 fn limit() -> io::Result<()> {
     let limits = [
         (libc::RLIMIT_AS, MOST_MEMORY),
@@ -117,12 +118,13 @@ fn limit() -> io::Result<()> {
         (libc::RLIMIT_CORE, 0),
     ];
     for (resource, most) in limits {
-        // SAFETY: plain structs of this function.
+        // SAFETY: the structs are plain data of this function.
         let is_set = unsafe {
             let mut now: libc::rlimit = std::mem::zeroed();
             libc::getrlimit(resource, &raw mut now);
             let most = now.rlim_max.min(most);
-            // A second more until it cannot be caught: compilers catch the first.
+            // The hard limit is one second later, because compilers catch the signal of the soft
+            // limit.
             let hard = if resource == libc::RLIMIT_CPU { most.saturating_add(1) } else { most };
             let limit = libc::rlimit { rlim_cur: most, rlim_max: now.rlim_max.min(hard) };
             libc::setrlimit(resource, &raw const limit) == 0
@@ -134,31 +136,32 @@ fn limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends a compiler and all that it has started.
+/// Ends a compiler and all its children.
 fn end(group: i32) {
     if group > 1 {
-        // SAFETY: a group that this process has made; its first process is not waited for yet, so nobody else has the number.
+        // SAFETY: this process created the group. Its first process has not been waited for, so
+        // nobody else has its number.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
 }
 
-/// One byte more than may be, so that what is longer is told from what just fits.
+/// Reads one byte more than allowed, to tell output that is too long from output that just fits.
 fn read(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(limit + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// What a file may include: knee's headers, and what is in these folders.
+/// Headers that a file may include: knee's own, and those in these folders.
 #[derive(Clone, Debug)]
 pub struct Includes {
-    /// Where knee's are, as the compiler is told.
+    /// Folder of knee's headers, as passed to the compiler.
     ours: PathBuf,
     folders: Vec<PathBuf>,
 }
 
 impl Includes {
-    /// Knee's, and those in these folders and below.
+    /// Allows knee's headers, and those in these folders and their subfolders.
     pub fn new<'a>(ours: &Path, folders: impl IntoIterator<Item = &'a Path>) -> Includes {
         let real = |folder: &Path| {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -170,12 +173,12 @@ impl Includes {
         }
     }
 
-    /// Holds to it what a compiler has read: of its messages with `-H` those that begin with a dot for each file that includes another.
-    /// A compiler that ran in another directory than this process names it in `ran_in`. Root takes headers only where nobody else can have
-    /// written them.
+    /// Checks the headers that a compiler has read. `said` is its output with `-H`, which lists
+    /// each header on a line that begins with dots. `ran_in` is the directory in which the compiler
+    /// ran. As root, a header is accepted only if nobody else can have written it.
     ///
     /// # Errors
-    /// A sentence about the first that is not allowed. What is in it is shown nowhere.
+    /// A sentence about the first header that is not allowed. It never shows the header's content.
     pub fn check(&self, said: &str, ran_in: &Path) -> Result<(), String> {
         if said.lines().any(|line| line.starts_with("! ") || line.starts_with("x ")) {
             return Err(
@@ -185,10 +188,10 @@ impl Includes {
         listed(said).try_for_each(|name| self.check_named(name, &ran_in.join(name), true))
     }
 
-    /// Holds one header of the folders to it, before a compiler sees it.
+    /// Checks one header in the folders before a compiler reads it.
     ///
     /// # Errors
-    /// As [`Includes::check`].
+    /// Like [`Includes::check`].
     pub fn check_one(&self, path: &Path) -> Result<(), String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.check_named(&name, path, false)
@@ -217,7 +220,8 @@ impl Includes {
     }
 }
 
-/// The sentence about a text that has the compiler or the assembler read files that no list names.
+/// Returns the sentence about a source text that makes the compiler or assembler read files outside
+/// the `-H` list.
 pub fn reads_a_file(text: &str) -> Option<String> {
     let mut directives = [".incbin", ".include"].into_iter();
     let directives = directives.find(|word| text.contains("asm") && text.contains(word));
@@ -233,7 +237,7 @@ pub fn reads_a_file(text: &str) -> Option<String> {
     ))
 }
 
-/// The names of headers in a list that `-H` makes.
+/// Returns the header names in the list that `-H` prints.
 fn listed(said: &str) -> impl Iterator<Item = &str> {
     said.lines().filter_map(|line| {
         let (dots, name) = line.split_once(' ')?;
@@ -241,7 +245,7 @@ fn listed(said: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The messages without that list.
+/// Returns the messages without the list that `-H` prints.
 pub fn without_list(said: &str) -> String {
     let is_listed = |line: &&str| listed(line).next().is_some();
     said.lines().filter(|line| !is_listed(line)).map(|line| format!("{line}\n")).collect()

@@ -1,4 +1,4 @@
-//! The user's directory of what was compiled: headers and objects, kept by what went into them.
+//! The user's cache directory for headers and compiled objects. The content determines each name.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sha256;
 
-/// Where headers and objects are kept: `knee` in the user's cache directory.
+/// The cache of headers and objects: `knee` in the user's cache directory.
 #[derive(Debug)]
 pub struct Cache {
     dir: PathBuf,
 }
 
 impl Cache {
-    /// That of this user, made if it was not there.
+    /// Opens this user's cache and creates it if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be made, or others can put something there.
+    /// If it cannot be created, or if others can write to it.
     pub fn open() -> Result<Cache, String> {
         let var =
             |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -33,7 +33,7 @@ impl Cache {
             |why| Err(cannot_keep(&dir, &why)),
             |metadata| is_private(&dir, &metadata),
         )?;
-        // What was looked at is what will be used: nobody else can put another directory in its place.
+        // Check that nobody else can replace this directory between the check and its use.
         knee_files::trust::check_own(&dir).map_err(|why| {
             format!(
                 "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
@@ -43,7 +43,8 @@ impl Cache {
         Ok(Cache { dir })
     }
 
-    /// A directory with these files, by name and text; its own name begins with `what` and follows from what is in it.
+    /// Returns a directory that holds these files, given by name and text. Its name consists of
+    /// `what` and a hash of the content.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -58,7 +59,8 @@ impl Cache {
         Ok(include)
     }
 
-    /// Writes the headers under another name and then gives them theirs, so that what is there is whole.
+    /// Writes the headers under a temporary name and then renames the directory, so that an
+    /// existing one is complete.
     fn write_headers(&self, include: &Path, texts: &[(String, String)]) -> io::Result<()> {
         if include.is_dir() {
             return Ok(());
@@ -72,23 +74,23 @@ impl Cache {
             fs::write(path, text)?;
         }
         match fs::rename(&partial, include) {
-            // Another process was first with the same.
+            // Another process has created the same directory first.
             Err(_) if include.is_dir() => fs::remove_dir_all(&partial),
             renamed => renamed,
         }
     }
 
-    /// Where the object with this key is kept, if it is.
+    /// Returns the path of the object with this key, whether or not it exists.
     pub fn object(&self, key: &str, extension: &str) -> PathBuf {
         self.dir.join(format!("{key}.{extension}"))
     }
 
-    /// A name in it that nobody else uses.
+    /// Returns a name in the cache that nobody else uses.
     pub fn unique(&self, extension: &str) -> PathBuf {
         unique(&self.dir, extension)
     }
 
-    /// The sentence about what cannot be written there.
+    /// Returns the sentence about a failed write to the cache.
     pub fn failed(&self, why: &io::Error) -> String {
         cannot_keep(&self.dir, why)
     }
@@ -101,10 +103,10 @@ fn cannot_keep(dir: &Path, why: &io::Error) -> String {
     )
 }
 
-/// What is kept there is run: nobody else may have put it there.
+/// Checks that nobody else can write to the directory, because objects in it are executed.
 fn is_private(dir: &Path, metadata: &fs::Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt as _;
-    // SAFETY: it has no arguments and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     let own = unsafe { libc::geteuid() };
     let others_write = metadata.mode() & 0o022 != 0;
     if metadata.uid() == own && !others_write {
@@ -120,12 +122,13 @@ fn is_private(dir: &Path, metadata: &fs::Metadata) -> Result<(), String> {
     ))
 }
 
-/// A directory of this process alone, for who has no home; it goes away when the process ends.
+/// Creates a directory for this process, for users without a home directory. It is removed when the
+/// process ends.
 fn temporary() -> Result<PathBuf, String> {
     static MADE: OnceLock<Result<CString, String>> = OnceLock::new();
     extern "C" fn remove() {
         if let Some(Ok(made)) = MADE.get() {
-            // Nothing better can be done about what stays.
+            // A directory that cannot be removed stays; nothing can be done about it.
             let _ = fs::remove_dir_all(OsStr::from_bytes(made.as_bytes()));
         }
     }
@@ -134,26 +137,26 @@ fn temporary() -> Result<PathBuf, String> {
         let template = CString::new(template.into_os_string().into_vec())
             .map_err(|_| "the name in TMPDIR cannot be a directory's".to_owned())?;
         let place = template.into_raw();
-        // SAFETY: a text of our own that ends in a zero, in which mkdtemp replaces the six letters.
+        // SAFETY: the text is ours and ends in a zero. `mkdtemp` only replaces its six letters.
         let (failed, made) = unsafe { (libc::mkdtemp(place).is_null(), CString::from_raw(place)) };
         if failed {
             let why = io::Error::last_os_error();
             return Err(cannot_keep(Path::new(OsStr::from_bytes(made.as_bytes())), &why));
         }
-        // SAFETY: a function of this program, which is never unloaded.
+        // SAFETY: `remove` is a function of this program, which is never unloaded.
         unsafe { libc::atexit(remove) };
         Ok(made)
     });
     made.clone().map(|made| PathBuf::from(OsString::from_vec(made.into_bytes())))
 }
 
-/// Nobody else may put an object there that would then be run.
+/// Creates directories to which nobody else can write, because objects in them are executed.
 fn make_private_dirs(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// A name in a directory that nobody else uses.
+/// Returns a name in a directory that nobody else uses.
 pub(super) fn unique(dir: &Path, extension: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

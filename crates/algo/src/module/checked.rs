@@ -1,4 +1,4 @@
-//! What can be said of files without running anything of them. Whoever loads them and whoever only looks at them ask here.
+//! Checks of files that run none of their code. Both loading and inspecting use them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::source::{self, Kind};
 use super::{Options, area, bounded, files_of, read, says, state_fields, symbols};
 use crate::{Error, Field};
 
-/// Files that may be loaded.
+/// Files that passed the checks and may be loaded.
 pub(super) struct Checked {
     pub(super) kind: Kind,
     pub(super) api: Api,
@@ -17,7 +17,7 @@ pub(super) struct Checked {
     pub(super) compiled: Compiled,
 }
 
-/// Compiles the files of one module, and refuses what no module may be.
+/// Compiles the files of a module and refuses what no module may contain.
 pub(super) fn checked(
     paths: &[PathBuf],
     texts: &[String],
@@ -53,20 +53,21 @@ fn check_object(compiled: &Compiled, files: usize, api: Api) -> Result<(), Strin
     area::check_sizes(&bytes, files, &compiled.private_types, api.private_area_bytes())
 }
 
-/// What a look at a Linux module shows.
+/// Result of inspecting a Linux module.
 #[derive(Debug)]
 pub struct Inspected {
-    /// The numbers that it keeps of a connection.
+    /// Numeric fields of its state per connection.
     pub fields: Vec<Field>,
-    /// What holds of its runs that its author may not expect: a sentence each, behind the file's path.
+    /// Limits of its runs that the author may not expect: one sentence each, with the file's path
+    /// in front.
     pub limits: Vec<String>,
 }
 
-/// Compiles a file, or several as in `tcp_yeah.c+tcp_vegas.c`, for the simulator, and makes all checks that come before the first line of
-/// it runs. Nothing of it is loaded, so nothing runs.
+/// Compiles a file for the simulator, or several as in `tcp_yeah.c+tcp_vegas.c`, and makes all
+/// checks that precede its execution. It loads and runs nothing.
 ///
 /// # Errors
-/// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
+/// [`Error::File`], which states the defect, in the compiler's words where these suffice.
 pub fn inspect(name: &str, options: &Options) -> Result<Inspected, Error> {
     let paths = files_of(name, Path::new(""));
     let texts: Vec<String> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;

@@ -1,13 +1,14 @@
-//! The clang that compiles for BPF: for this library, and for the build of knee-bpf, which takes this file in.
+//! Finds the clang that compiles for BPF. This library uses it, and the build of knee-bpf includes
+//! this file.
 
 use std::process::{Command, Stdio};
 
 const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
-/// Older ones lack what the programs need.
+/// Oldest usable version of clang. Older ones lack features that the programs need.
 pub const OLDEST_CLANG: u32 = 17;
 
-/// The first clang that compiles for BPF and is new enough, and what it calls itself: the one that is named, else that of `KNEE_CLANG`,
-/// else the first there is.
+/// Finds a clang that compiles for BPF and is new enough. The order is `named`, `KNEE_CLANG`, then
+/// the first one installed. Returns the command and its version line.
 ///
 /// # Errors
 /// A sentence with the way out.
@@ -27,7 +28,7 @@ pub fn find_clang(named: Option<&str>) -> Result<(String, String), String> {
     })
 }
 
-/// Its name and its own, if it can compile for BPF.
+/// Returns the command and its version line if it can compile for BPF.
 fn version_of(clang: &str) -> Option<(String, String)> {
     let output = Command::new(clang).arg("--version").stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout);

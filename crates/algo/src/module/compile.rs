@@ -1,4 +1,5 @@
-//! From a source file to a shared object, kept by everything that went into it.
+//! Compiles source files to a shared object. The cache keeps it under a hash of everything that
+//! went into it.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +17,7 @@ use crate::sha256;
 
 include!(concat!(env!("OUT_DIR"), "/headers.rs"));
 
-/// One file of several parts.
+/// Support code that is linked with every object. Several files are joined into one.
 const SUPPORT: &str = concat!(
     include_str!("../../module/support.c"),
     include_str!("../../module/support_param.c"),
@@ -25,7 +26,8 @@ const SUPPORT: &str = concat!(
 const FILE: &str = include_str!("../../module/file.c");
 const HOST: &str = include_str!("../host.c");
 
-/// Headers of the kernel that modules name, many of which they include and use nothing of; all that ours have of them is in two files.
+/// Kernel headers that modules include. Many modules use nothing of them. Two files hold everything
+/// that knee provides.
 const KERNEL_HEADERS: &[&str] = &[
     "asm/atomic.h",
     "asm/barrier.h",
@@ -222,12 +224,13 @@ const KERNEL_HEADERS: &[&str] = &[
     "uapi/linux/types.h",
 ];
 
-/// Headers that stand beside a module's file where it was written, and ours in their place: a file beside it is found first.
+/// Headers that modules expect next to their own file, and knee's replacement for each. A file next
+/// to the module takes precedence.
 const BESIDE_HEADERS: &[(&str, &str)] =
     &[("tcp_dctcp.h", "module_dctcp.h"), ("kernel_config.h", "module_config.h")];
 
-/// What the headers need of C's own, under the name that they include; the compiler's and the system's
-/// are out of sight, so that no header of theirs stands in for one of the kernel's.
+/// C library headers that knee's headers need, under the names that they include. Headers of the
+/// compiler and the system are hidden, so that none replaces a kernel header.
 const C_HEADERS: &[(&str, &str)] = &[
     ("stdbool.h", "#pragma once\ntypedef _Bool bool;\n#define true 1\n#define false 0\n"),
     (
@@ -253,15 +256,16 @@ const C_HEADERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// C as the kernel builds it: signed numbers wrap, nothing is assumed of types behind pointers, no
-/// floating point. What a module leaves undeclared is an error, never a guess.
+/// Compile C as the kernel does: signed numbers wrap, pointers of different types may alias, and
+/// floating point is unavailable. An undeclared name is an error.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",
-    // The line of a crash, and what a private struct's fields are called; not compressed, since nothing here unpacks.
+    // Debug information gives the line of a crash and the fields of a private struct. It is not
+    // compressed, because nothing here decompresses it.
     "-g",
     "-gz=none",
-    // A stack that overflows is found at its end, whatever the size of a frame.
+    // A stack overflow hits the guard page, whatever the size of a frame.
     "-fstack-clash-protection",
     "-fPIC",
     "-fvisibility=hidden",
@@ -282,37 +286,40 @@ const FLAGS: &[&str] = &[
     "-Werror=return-type",
 ];
 
-/// Copies of one object are told apart by their files; what is written in them is put back between
-/// runs, so nothing of it may be protected or be bound late.
+/// Linker flags. Several copies of an object are loaded from different files. Their data is
+/// restored between runs, so no part may be read-only or bound late.
 const LINK_FLAGS: &[&str] = &["-shared", "-nostdlib", "-Wl,-z,norelro", "-Wl,-z,now"];
 
-/// The forms of `cong_control`: since 6.10 it is told the ACK and a flag. Modules for other kernels
-/// compile with one of them only, and with the release that goes with it.
+/// Forms of `cong_control`, by number of arguments, with a matching `LINUX_VERSION_CODE`. Since
+/// 6.10 it receives the ACK and a flag. Modules for other kernels compile with only one form, and
+/// with its version.
 pub const CONTROL_FORMS: [(&str, &str); 2] = [("4", "0x060c00"), ("2", "0x060100")];
 
-/// A file to be compiled.
+/// A source file to compile.
 #[derive(Clone, Copy)]
 pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
-/// Neither shows lines of what it read. Clang would end after twenty errors.
+/// Flags that report all errors and omit source lines. Clang stops after twenty errors by default.
 const GCC_FLAGS: [&str; 2] = ["-fmax-errors=0", "-fno-diagnostics-show-caret"];
 const CLANG_FLAGS: [&str; 2] = ["-ferror-limit=0", "-fno-caret-diagnostics"];
-/// More headers are not looked for.
+/// Largest number of missing headers that are reported.
 pub const MOST_MISSING_HEADERS: usize = 32;
 
-/// A shared object and what made it.
+/// A shared object, with its compiler and inputs.
 pub(super) struct Compiled {
     pub(super) object: PathBuf,
     pub(super) compiler: String,
-    /// Headers of the user's, with their SHA-256.
+    /// The user's headers, each with its SHA-256.
     pub(super) headers: Vec<(PathBuf, String)>,
-    /// What it puts into the private area, as [`area::private_types`] finds it; empty for a file on the contract.
+    /// Types in the private area, as [`area::private_types`] finds them; empty for a file on the
+    /// contract.
     pub(super) private_types: Vec<String>,
 }
 
-/// The C compiler and what it calls itself: `CC` if that is set, else the first there is.
+/// Finds the C compiler: `CC` if set, else the first one installed. Returns the command and its
+/// version line.
 pub fn find_compiler() -> Option<(String, String)> {
     let named = std::env::var("CC").ok().filter(|name| !name.trim().is_empty());
     let known = ["cc", "gcc", "clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
@@ -327,7 +334,7 @@ pub fn find_compiler() -> Option<(String, String)> {
     })
 }
 
-/// Compiles a file, or several that are one module, or finds it compiled.
+/// Compiles the file or files of one module, or returns the cached object.
 pub(super) fn compile(
     files: &[File<'_>],
     kind: &Kind,
@@ -361,7 +368,8 @@ pub(super) fn compile(
         include,
     };
     let jobs: Vec<Job<'_>> = forms.into_iter().map(job).collect();
-    // The text after the preprocessor, with what it is linked with and by whom: the same object.
+    // The same preprocessed text, compiler and linked files give the same object, so they form its
+    // key.
     let keys: Vec<Result<Key, Refusal>> = jobs.iter().map(Job::key).collect();
     let is_refused = |key: &&Result<Key, Refusal>| matches!(key, Err(Refusal::Says(_)));
     if let Some(Err(why)) = keys.iter().find(is_refused) {
@@ -385,11 +393,11 @@ pub(super) fn compile(
             Err(why) => refusals.push(why),
         }
     }
-    // What no form mends is said at once.
+    // An error that does not depend on the form is reported at once.
     if let Some(at) = refusals.iter().position(|why| matches!(why, Refusal::Says(_))) {
         return Err(refusals.swap_remove(at).to_string());
     }
-    // Of two forms the one with fewer complaints is the one that was meant.
+    // The form with fewer errors is the one that the author meant.
     let of_forms = refusals.into_iter().zip(&jobs).map(|(why, job)| (job, why.to_string()));
     let fewest = of_forms.min_by_key(|(_, said)| said.matches("error:").count());
     let Some((job, said)) = fewest else { return Err(String::new()) };
@@ -398,11 +406,11 @@ pub(super) fn compile(
     Err(complaints::explain(complaints::Target::Simulator, &compiler, &said, &texts))
 }
 
-/// Why there is no object.
+/// The reason why there is no object.
 enum Refusal {
-    /// A sentence.
+    /// A complete sentence.
     Says(String),
-    /// What the compiler said.
+    /// Messages of the compiler.
     Compiler(String),
 }
 
@@ -413,7 +421,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What an object is kept under, and what is compiled behind each file.
+/// The key of an object in the cache, and the code appended to each file.
 struct Key {
     hex: String,
     behind: Vec<String>,
@@ -421,7 +429,7 @@ struct Key {
     private_types: Vec<String>,
 }
 
-/// One compilation: files in one form.
+/// One compilation: the files with one form of `cong_control`.
 struct Job<'a> {
     program: &'a str,
     compiler: &'a str,
@@ -429,7 +437,7 @@ struct Job<'a> {
     kind: &'a Kind,
     api: Api,
     options: &'a Options,
-    /// Those of `cong_control`, and the `LINUX_VERSION_CODE` that goes with them.
+    /// Number of arguments of `cong_control`; `version` holds the matching `LINUX_VERSION_CODE`.
     arguments: &'a str,
     version: String,
     cache: &'a Cache,
@@ -437,11 +445,11 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// A compilation of what is the same for all files.
+    /// Returns the compiler command with the flags common to all files.
     fn command(&self) -> Command {
         let mut command = Command::new(self.program);
         command.env("LC_ALL", "C").args(FLAGS);
-        // All errors at once, and the same text of whatever version.
+        // Report all errors at once, with the same text in every locale.
         let is_clang = self.compiler.contains("clang");
         command.args(if is_clang { &CLANG_FLAGS[..] } else { &GCC_FLAGS[..] });
         command.arg(format!("-I{}", self.include.display()));
@@ -460,7 +468,7 @@ impl Job<'_> {
         command
     }
 
-    /// One of a file, with what the user wants it compiled with.
+    /// Returns the compiler command for one file, with the user's options.
     fn command_for(&self, file: File<'_>) -> Command {
         let mut command = self.command();
         command.arg(format!("-DKNEE_MODULE_NAME=\"{}\"", identifier(file.path)));
@@ -471,7 +479,7 @@ impl Job<'_> {
         command
     }
 
-    /// What the object is kept under; an error is the preprocessor's.
+    /// Computes the cache key of the object. An error comes from the preprocessor.
     fn key(&self) -> Result<Key, Refusal> {
         let mut all = Vec::new();
         let mut behind = Vec::new();
@@ -510,7 +518,7 @@ impl Job<'_> {
         Ok(Key { hex: sha256::hex(&all), behind, headers, private_types })
     }
 
-    /// The headers in a text after the preprocessor that are none of knee's, each with its SHA-256.
+    /// Returns the headers in a preprocessed text that are not knee's, each with its SHA-256.
     fn headers_in(&self, file: File<'_>, preprocessed: &str) -> Vec<(PathBuf, String)> {
         let named =
             preprocessed.lines().filter_map(|line| line.strip_prefix("# ")?.split('"').nth(1));
@@ -518,7 +526,7 @@ impl Job<'_> {
             .filter(|name| !name.starts_with('<'))
             .map(Path::new)
             .filter(|path| *path != file.path && !path.starts_with(self.include))
-            // A #line says what it likes.
+            // A `#line` can name any path, so only paths in the folders count.
             .filter(|path| self.folders().any(|folder| path.starts_with(folder)))
             .collect();
         paths.sort();
@@ -530,18 +538,18 @@ impl Job<'_> {
         paths.into_iter().filter_map(hashed).collect()
     }
 
-    /// Folders of headers that the files may include: their own, and those that the user names.
+    /// Folders whose headers the files may include: the files' own, and those that the user names.
     fn folders(&self) -> impl Iterator<Item = &Path> {
         let own = self.files.iter().map(|file| folder_of(file.path));
         own.chain(self.options.include.iter().map(PathBuf::as_path))
     }
 
-    /// Runs the compiler, within its bounds, and holds what it includes to what a file may.
+    /// Runs the compiler within its bounds and checks the headers that it includes.
     fn carry_out(&self, command: &mut Command, most_stdout: u64) -> Result<Ran, Refusal> {
         self.carry_out_with(command, most_stdout, None)
     }
 
-    /// The same with another folder of headers.
+    /// Like `carry_out`, with one more folder of headers.
     fn carry_out_with(
         &self,
         command: &mut Command,
@@ -550,7 +558,7 @@ impl Job<'_> {
     ) -> Result<Ran, Refusal> {
         let ran = bounded::run(command, None, most_stdout)
             .map_err(|why| Refusal::Says(format!("the compiler cannot be run: {why}")))?;
-        // Before anything that it says is shown.
+        // Check the includes before any message is shown.
         let includes = Includes::new(self.include, more.into_iter().chain(self.folders()));
         includes.check(&ran.stderr, Path::new("")).map_err(Refusal::Says)?;
         match (ran.is_done, &ran.limit) {
@@ -560,7 +568,8 @@ impl Job<'_> {
         }
     }
 
-    /// What the compiler says of the file where no header is missing: such a one ends it before it has seen the rest.
+    /// Repeats a compilation with empty headers in place of the missing ones. A missing header
+    /// stops the compiler before it has seen the rest.
     fn with_all_headers(&self, said: String) -> String {
         let mut missing = complaints::missing_headers(&said);
         let Some(stubs) = (!missing.is_empty()).then(|| self.cache.unique("missing")) else {
@@ -575,7 +584,7 @@ impl Job<'_> {
             let mut more = String::new();
             for file in self.files {
                 let mut command = self.command_for(*file);
-                // As before the text that is compiled.
+                // The macros are those of the real compilation.
                 command
                     .args(["-DKNEE_FILE=1", "-fsyntax-only", "-H", "-I"])
                     .arg(&stubs)
@@ -606,13 +615,13 @@ impl Job<'_> {
         objects.extend(own.iter().cloned());
         let outcome = compiled.and_then(|()| self.link(&objects, &object));
         for file in &own {
-            // It may not have come to that.
+            // The file may not have been created.
             let _ = fs::remove_file(file);
         }
         outcome.map(|()| object)
     }
 
-    /// One file, with what is behind it, under the file's own name and lines.
+    /// Compiles one file with its appended code. Messages show the file's own name and lines.
     fn compile_one(
         &self,
         file: File<'_>,
@@ -631,7 +640,7 @@ impl Job<'_> {
         outcome.map(drop)
     }
 
-    /// What every file is linked with, compiled once for each form.
+    /// Compiles the support code for every file, once for each form.
     fn support(&self) -> Result<Vec<PathBuf>, Refusal> {
         let support = match self.kind {
             Kind::KernelModule => "support.c",
@@ -672,20 +681,20 @@ impl Job<'_> {
             .carry_out(&mut command, bounded::MOST_PREPROCESSED)
             .and_then(|_| fs::rename(&partial, to).map_err(failed));
         if outcome.is_err() {
-            // It may not have come to that.
+            // The file may not have been created.
             let _ = fs::remove_file(&partial);
         }
         outcome
     }
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// A file's name as the kernel makes a module's of it.
+/// Converts a file's name to a module name, as the kernel does.
 fn identifier(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
@@ -700,10 +709,11 @@ fn with_behind(file: File<'_>, number: u32, behind: &str) -> String {
     )
 }
 
-/// An empty header of this name, for one that is missing: without it a compiler ends before it has seen the rest.
+/// Creates an empty header in place of a missing one, so that the compiler goes on to the rest of
+/// the file.
 ///
 /// # Errors
-/// If the name leads out of the folder, or it cannot be written.
+/// If the name leads out of the folder, or the file cannot be written.
 pub fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
     let name = Path::new(name);
     if !name.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
@@ -714,32 +724,33 @@ pub fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
     fs::write(path, "")
 }
 
-/// The headers as files, for whoever compiles against the contract.
+/// The headers as files, for programs that compile against the contract.
 pub(crate) struct Headers(PathBuf);
 
 impl Headers {
-    /// Those in the cache, written if they were not.
+    /// Returns the headers in the cache and writes them if necessary.
     pub(crate) fn kept() -> Result<Headers, String> {
         Ok(Headers(Cache::open()?.headers("include", &header_texts())?))
     }
 
-    /// Where `tcp.h` is.
+    /// Folder of `tcp.h`.
     pub(crate) fn contract(&self) -> PathBuf {
         self.0.join("knee")
     }
 
-    /// Where all are.
+    /// Folder of all headers.
     pub(crate) fn all(&self) -> &Path {
         &self.0
     }
 }
 
-/// Name and text of the headers that are files of their own.
+/// Names and texts of the headers that are separate files.
 pub(crate) fn headers() -> &'static [(&'static str, &'static str)] {
     HEADERS
 }
 
-/// Name and text of all that a file may include: the contract's for all hosts as `knee/NAME`, the kernel's that modules name, C's own.
+/// Names and texts of all headers that a file may include. They are the contract's as `knee/NAME`,
+/// the kernel's that modules name, and C's own.
 pub fn header_texts() -> Vec<(String, String)> {
     let own = HEADERS.iter().chain(C_HEADERS).chain(&[
         ("support.c", SUPPORT),
@@ -757,7 +768,8 @@ pub fn header_texts() -> Vec<(String, String)> {
     texts
 }
 
-/// Members of a struct of the contract's native half; a list of `fields.h` stands for its own.
+/// Returns the members of a struct in the contract's native header. A list of `fields.h` counts as
+/// its fields.
 pub(crate) fn fields(name: &str) -> Vec<&'static str> {
     let native = HEADERS.iter().find(|(header, _)| *header == "knee/native.h");
     let text = native.map_or("", |(_, text)| *text);

@@ -1,4 +1,5 @@
-//! What a compiler's messages mean here: the causes, each in a line, in place of what follows from them.
+//! Explains compiler messages: it shows the causes, one line each, and omits the errors that follow
+//! from them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,30 +9,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::compile::{fields, header_texts};
 use super::{file_name, without_comments};
 
-/// As many lines are shown.
+/// Largest number of lines shown.
 const MOST_LINES: usize = 40;
-/// Characters of what a compiler says, where that is shown.
+/// Largest number of characters of compiler output shown.
 const MOST_SHOWN: usize = 8000;
-/// Where what there is is listed.
+/// Reference to the list of what the contract provides.
 const SEE: &str = "see docs/modules.md#contract";
 const SEE_BPF: &str = "see docs/modules.md#in-the-running-kernel";
 
-/// What a file is compiled for.
+/// Target of a compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Simulator,
-    /// A running kernel's BPF, which has less.
+    /// The BPF of a running kernel, which offers less.
     Bpf,
 }
 
 static SHOWS_COMPILER: AtomicBool = AtomicBool::new(false);
 
-/// From here on the compiler's own words follow what they mean.
+/// From this call on, the compiler's own words follow the explanation.
 pub fn show_compiler() {
     SHOWS_COMPILER.store(true, Ordering::Relaxed);
 }
 
-/// What BPF has not, though C has, and its compiler says in words that do not help.
+/// C features that BPF lacks and whose compiler messages are unclear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BpfLimit {
     SignedDivision,
@@ -40,7 +41,7 @@ pub(crate) enum BpfLimit {
 }
 
 impl BpfLimit {
-    /// The one that a message is about.
+    /// Returns the limit that a message is about.
     pub(crate) fn of(what: &str) -> Option<BpfLimit> {
         let what = what.to_lowercase();
         let says = |any: &[&str]| any.iter().any(|said| what.contains(said));
@@ -49,7 +50,7 @@ impl BpfLimit {
                 Some(BpfLimit::SignedDivision)
             }
             () if says(&["stack limit", "frame size", "stack frame"]) => Some(BpfLimit::Stack),
-            // A call with more than its function takes is a mistake of another kind.
+            // A call with too many arguments for its function is a different mistake.
             () if says(&["function call"]) => None,
             () if says(&["too many arg", "too many param"]) => Some(BpfLimit::Arguments),
             () => None,
@@ -71,7 +72,7 @@ impl BpfLimit {
     }
 }
 
-/// A message of a compiler.
+/// One error message of a compiler.
 #[derive(Debug)]
 struct Message<'a> {
     file: &'a str,
@@ -79,7 +80,7 @@ struct Message<'a> {
     what: &'a str,
 }
 
-/// What a file needs and the contract does not have.
+/// An item that a file needs and the contract lacks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Missing {
     Header(String),
@@ -91,7 +92,7 @@ enum Missing {
 }
 
 impl Missing {
-    /// What a message says is missing.
+    /// Returns the item that a message reports as missing.
     fn of(what: &str) -> Option<Missing> {
         let quoted = |after: &str| Some(quoted(what.split_once(after)?.1)?.to_owned());
         let first = || Some(quoted_at(what, 0)?.to_owned());
@@ -111,7 +112,7 @@ impl Missing {
             }
         }
         if let Some(name) = quoted("no member named") {
-            // gcc names the struct before it, clang behind.
+            // In this message gcc names the struct before the field, clang after it.
             let before = first().filter(|first| *first != name);
             let of = before.or_else(|| Some(quoted_at(what, 1)?.to_owned()))?;
             return Missing::field(&plain(&of), name);
@@ -140,7 +141,8 @@ impl Missing {
         first().filter(|_| what.contains("' undeclared")).map(Missing::Name)
     }
 
-    /// A field of the contract's structs; of a file's own the compiler says it better.
+    /// Returns a missing field if its struct belongs to the contract. For the file's own structs
+    /// the compiler's message is clearer.
     fn field(of: &str, name: String) -> Option<Missing> {
         let known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
         (!known.is_empty()).then(|| Missing::Field { of: of.to_owned(), name })
@@ -153,7 +155,7 @@ impl Missing {
         }
     }
 
-    /// Whether the simulator has it, of what BPF lacks.
+    /// Returns whether the simulator has the item, although BPF lacks it.
     fn is_in_simulator(&self) -> bool {
         if let Missing::Field { of, name } = self {
             let known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
@@ -167,12 +169,12 @@ impl Missing {
         !matches!(self, Missing::Header(_)) && header_texts().iter().any(|(_, text)| has(text))
     }
 
-    /// A macro of the headers, which no line lacks that calls it.
+    /// Returns whether the item is a macro of the headers. A line that calls it does not lack it.
     fn is_known_macro(&self) -> bool {
         matches!(self, Missing::Macro(_)) && self.is_in_simulator()
     }
 
-    /// The sentence behind who uses it, and the page to read.
+    /// Returns the item's name as shown, and the sentence about it with the page to read.
     fn sentence(&self, target: Target) -> (String, String) {
         let (shown, not) = self.words();
         if target == Target::Simulator || !self.is_in_simulator() {
@@ -181,14 +183,14 @@ impl Missing {
         (shown, format!("the simulator has it, and BPF in a running kernel has not; {SEE_BPF}"))
     }
 
-    /// The name as it is shown, and what the contract has not.
+    /// Returns the item's name as shown, and the kind of item that the contract lacks.
     fn words(&self) -> (String, String) {
         match self {
             Missing::Header(name) => (
                 format!("<{name}>"),
                 "no such header; one of your own stands beside the file".into(),
             ),
-            // What macros of the kernel's names become.
+            // Macros for kernel functions expand to these names.
             Missing::Function(name) if name == "knee_alloc" => {
                 ("kmalloc".into(), "no memory".into())
             }
@@ -199,7 +201,7 @@ impl Missing {
             Missing::Name(name) => (name.clone(), "no such variable, constant or macro".into()),
             Missing::Field { of, name } => {
                 let mut known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
-                // The kernel's struct within it.
+                // These members hold the kernel's nested structs.
                 known.retain(|field| !matches!(*field, "inet_conn" | "icsk_inet" | "sk"));
                 let known = match known.is_empty() {
                     true => String::new(),
@@ -211,7 +213,7 @@ impl Missing {
     }
 }
 
-/// The n-th word in quotes.
+/// Returns the quoted word number `at`.
 fn quoted_at(text: &str, at: usize) -> Option<&str> {
     text.split('\'').skip(1).step_by(2).nth(at)
 }
@@ -220,12 +222,12 @@ fn quoted(text: &str) -> Option<&str> {
     quoted_at(text, 0)
 }
 
-/// A type without what stands before and behind its name.
+/// Returns a type's name without qualifiers, `struct` or pointer signs.
 fn plain(name: &str) -> String {
     name.trim_start_matches("const ").trim_end_matches([' ', '*']).to_owned()
 }
 
-/// Headers that are missing, to go on without them.
+/// Returns the missing headers, so that the compilation can go on without them.
 pub fn missing_headers(said: &str) -> Vec<String> {
     let all = messages(said).filter_map(|message| Missing::of(message.what));
     all.filter_map(|missing| match missing {
@@ -235,7 +237,7 @@ pub fn missing_headers(said: &str) -> Vec<String> {
     .collect()
 }
 
-/// The errors in what a compiler says.
+/// Returns the errors in a compiler's output.
 fn messages(said: &str) -> impl Iterator<Item = Message<'_>> {
     said.lines().filter_map(|line| {
         let (place, what) =
@@ -244,17 +246,18 @@ fn messages(said: &str) -> impl Iterator<Item = Message<'_>> {
         let (last, before, first) = (parts.next()?, parts.next(), parts.next());
         let (file, line) = match (first, before.and_then(|number| number.parse().ok())) {
             (Some(file), Some(line)) => (file, line),
-            // Without a column.
+            // The place has no column.
             _ => (place.strip_suffix(last)?.strip_suffix(':')?, last.parse().ok()?),
         };
-        // Which option made it an error, and what else might have been meant, says nothing here.
+        // Remove the name of the warning option and the suggested alternative.
         let what = what.split(" [-W").next().unwrap_or(what);
         let what = what.split("; did you mean").next().unwrap_or(what);
         Some(Message { file, line, what })
     })
 }
 
-/// What a file that does not compile needs to be told: all causes, each once. `texts` are what is compiled, to look lines up in.
+/// Explains why a file does not compile: all causes, each once. `texts` are the compiled files, for
+/// looking up lines.
 pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str)]) -> String {
     let line_of = |message: &Message<'_>| {
         let text = texts.iter().find(|(path, _)| path.display().to_string() == message.file)?.1;
@@ -281,7 +284,7 @@ pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str
     }
     let named: BTreeSet<String> =
         causes.iter().map(|(missing, ..)| missing.name().to_owned()).collect();
-    // Clang says of a type that it is no identifier, and of what is declared with it.
+    // Clang reports both an unknown type and the name declared with it as undeclared identifiers.
     let mut declared: Vec<String> = Vec::new();
     for (missing, file, lines) in &mut causes {
         let Missing::Name(name) = missing else { continue };
@@ -294,7 +297,8 @@ pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str
     }
     causes
         .retain(|(missing, ..)| !matches!(missing, Missing::Name(name) if declared.contains(name)));
-    // Clang says of a function that it is no identifier where it is an argument of another.
+    // Clang reports a function as an undeclared identifier if it is an argument of another
+    // function.
     for (missing, ..) in &mut causes {
         match missing {
             Missing::Name(name) if texts.iter().any(|(_, text)| calls(text, name)) => {
@@ -354,7 +358,8 @@ pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str
     text
 }
 
-/// What may be shown of a compiler's words: what an assembler quotes may be of any file.
+/// Returns the part of the compiler's output that may be shown. An assembler's quotation may come
+/// from any file.
 fn shown(said: &str) -> String {
     let lines = said
         .lines()
@@ -367,7 +372,7 @@ fn quoted_words(what: &str) -> impl Iterator<Item = &str> {
     what.split('\'').skip(1).step_by(2)
 }
 
-/// Whether an error is of the kind that follows from a type or macro that is not known.
+/// Returns whether an error is a typical consequence of an unknown type or macro.
 fn is_syntax(what: &str) -> bool {
     let begins = [
         "expected ",
@@ -385,7 +390,7 @@ fn is_syntax(what: &str) -> bool {
         || what.contains("in something not a structure")
 }
 
-/// The macro that a line at the left edge calls, where no function's head stands: "DEFINE_FOO(bar);".
+/// Returns the macro that a line without indentation calls outside a function: `DEFINE_FOO(bar);`.
 fn macro_call(line: &str) -> Option<Missing> {
     let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
     let (name, rest) = line.split_at(end);
@@ -395,13 +400,13 @@ fn macro_call(line: &str) -> Option<Missing> {
     (is_macro && rest.starts_with('(')).then(|| Missing::Macro(name.to_owned()))
 }
 
-/// The struct that a line names first.
+/// Returns the first struct that a line names.
 fn struct_in(line: &str) -> Option<Missing> {
     let name = line.split_once("struct ")?.1.split(|c: char| !is_of_name(c)).next()?;
     (!name.is_empty()).then(|| Missing::Type(format!("struct {name}")))
 }
 
-/// The variable that a line declares with a type of this name: "foo_t now = 1;".
+/// Returns the variable that a line declares with a type of this name: `foo_t now = 1;`.
 fn declares(line: &str, type_name: &str) -> Option<String> {
     let line = line.trim_start().trim_start_matches("static ").trim_start_matches("const ");
     let rest = line.strip_prefix(type_name)?;
@@ -416,12 +421,12 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Whether a text calls a name.
+/// Returns whether a text calls this function or macro.
 fn calls(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| text[at + name.len()..].trim_start().starts_with('('))
 }
 
-/// "line 81", "lines 3, 9, 12 and 4 more".
+/// Formats line numbers: "line 81", "lines 3, 9, 12 and 4 more".
 fn numbered(lines: &[u32]) -> String {
     let all: BTreeSet<u32> = lines.iter().copied().collect();
     let first: Vec<String> = all.iter().take(3).map(u32::to_string).collect();

@@ -1,4 +1,4 @@
-//! How code of a file fails, in one sentence: which file, operation and line, in which flow and when.
+//! Failures of code from users' files, in one sentence: the file, operation, line, flow and time.
 
 use std::fmt;
 use std::path::Path;
@@ -6,29 +6,29 @@ use std::path::Path;
 use super::guard::{Code, MOST_CPU_S};
 use super::{Module, line};
 
-/// The sentence about a call that failed. The run that it belongs to cannot go on: [`crate::Instance`] unwinds with it, and whoever
-/// carries out runs catches it.
+/// The sentence about a failed call. The run cannot continue: [`crate::Instance`] unwinds with this
+/// value, and the function that carries out runs catches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(String);
 
 impl Fault {
-    /// What a panic holds, if it is one of these.
+    /// Extracts the fault from a panic's payload.
     ///
     /// # Errors
-    /// The same if it is none.
+    /// The payload itself if it is not a fault.
     pub fn of(
         panic: Box<dyn std::any::Any + Send>,
     ) -> Result<Fault, Box<dyn std::any::Any + Send>> {
         panic.downcast::<Fault>().map(|fault| *fault)
     }
 
-    /// Without the file's name, which whoever says it has said.
+    /// Returns the sentence without the file's name, for callers that have already printed it.
     pub(super) fn said(&self, path: &Path) -> String {
         let name = format!("{}: ", path.display());
         self.0.strip_prefix(&name).unwrap_or(&self.0).to_owned()
     }
 
-    /// Leaves the run.
+    /// Unwinds out of the run.
     pub(crate) fn unwind(self) -> ! {
         std::panic::resume_unwind(Box::new(self))
     }
@@ -42,21 +42,22 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Nothing of a connection.
+/// Flow number of a call that belongs to no connection.
 pub(crate) const NO_FLOW: u32 = u32::MAX;
 
-/// Which call it is.
+/// The call during which a fault occurs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// A member of `tcp_congestion_ops`, or another function of the file.
     pub(crate) operation: &'static &'static str,
-    /// The socket: twice the flow's number, and 1 for the listening side; or none.
+    /// Number of the socket: twice the flow's number, plus 1 for the listening side. Or
+    /// [`NO_FLOW`].
     pub(crate) flow: u32,
-    /// Simulated time.
+    /// Simulated time in ns.
     pub(crate) at_ns: u64,
 }
 
-/// What happened.
+/// The cause of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     Loop,
@@ -67,14 +68,14 @@ pub(super) enum Cause {
     Memory {
         address: usize,
     },
-    /// A condition of the file's own or of the contract's does not hold.
+    /// A condition of the file or of the contract does not hold.
     Said(String),
-    /// It returned, and the simulator could not go on: what that said.
+    /// The call returned, and the simulator panicked afterwards. Holds the panic's message.
     Simulator(String),
-    /// Bytes before the private area, or behind it, are not what they were.
+    /// Bytes before or after the private area have changed.
     Outside {
         is_before: bool,
-        /// The memory beside which it wrote.
+        /// The memory next to which the code wrote.
         what: &'static str,
         bytes: u32,
     },
@@ -106,7 +107,7 @@ impl fmt::Display for Cause {
 }
 
 impl Fault {
-    /// The sentence, with the line of the instruction at `pc`.
+    /// Builds the sentence, with the line of the instruction at `pc`.
     pub(super) fn new(
         module: &Module,
         code: &Code,
@@ -114,7 +115,7 @@ impl Fault {
         cause: &Cause,
         pc: Option<usize>,
     ) -> Fault {
-        // What says where it stopped needs no line.
+        // A message that names its source file needs no line.
         let says_where = |said: &String| said.contains(".c:") || said.contains(".h:");
         let pc = pc.filter(|_| !matches!(cause, Cause::Said(said) if says_where(said)));
         let found = pc.and_then(|pc| line::of(module, code, pc));
@@ -125,7 +126,7 @@ impl Fault {
 }
 
 impl Place {
-    /// Of which flow, and when.
+    /// Describes the flow and the time.
     fn words(&self) -> String {
         if self.flow == NO_FLOW {
             return String::new();
@@ -135,7 +136,7 @@ impl Place {
     }
 }
 
-/// A simulated time as it is shown.
+/// Formats a simulated time.
 pub(crate) fn seconds(ns: u64) -> String {
     format!("{}.{:06} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
 }

@@ -1,40 +1,42 @@
-//! The source of a Linux module for BPF: the table of operations that it registers becomes one of the contract, whose entry points call
-//! the module's own functions.
+//! Converts the source of a Linux module for BPF. The table of operations that the module registers
+//! becomes a table of the contract, whose entry points call the module's own functions.
 //!
-//! A kernel that loads it this way runs no `module_init`. One that does more than to register becomes a program of its own, which the loader
-//! runs once, in the kernel and behind the verifier.
+//! A kernel that loads the result does not run `module_init` itself. If `module_init` does more
+//! than register, it becomes a separate program. The loader runs that program once, in the kernel,
+//! after the verifier has accepted it.
 
 use std::fmt::Write as _;
 
 use super::shown::shown;
 use crate::check::tokens::{self, Token};
 
-/// The program that `module_init` becomes, and what the kernel calls its kind.
+/// Name of the program that `module_init` becomes, and the kernel's name of its kind.
 pub const INIT_PROGRAM: &str = "knee_module_init";
 const INIT_SECTION: &str = "syscall";
-/// What tells of the parameters, also in a kernel, which has its type and not its values: the members have the parameters' names, and
-/// the types of these begin so, with a number and the variable behind.
+/// Name of the variable that describes the parameters. A kernel keeps its type but not its values,
+/// so the type alone must suffice. Its members have the parameters' names. Their types have names
+/// that consist of [`PARAM_TYPE`], a number and the variable's name.
 pub const PARAMS_TOLD: &str = "knee_params_told";
-/// How the type of such a member begins.
+/// Prefix of the name of such a member's type.
 pub const PARAM_TYPE: &str = "knee_param_";
 
-/// The macro that is the type of its private area, where that is known.
+/// Name of the macro that expands to the type of the private area, if it is known.
 pub const STATE_TYPE: &str = "KNEE_STATE_TYPE";
 
-/// What stands around the module's text, and what it has.
+/// The converted module: code around its text, and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForBpf {
-    /// Before it.
+    /// Code before the module's text.
     pub before: &'static str,
-    /// The module's text, with checks that the verifier needs.
+    /// The module's text with the checks that the verifier needs.
     pub text: String,
-    /// Behind it.
+    /// Code after the module's text.
     pub behind: String,
-    /// The algorithm's name.
+    /// Name of the algorithm.
     pub name: String,
 }
 
-/// Each operation: what it returns, its arguments, and those handed on.
+/// Operations: name, return type, parameters, and the arguments passed on.
 const OPERATIONS: [(&str, &str, &str, &str); 12] = [
     ("ssthresh", "u32", "struct sock *sk", "sk"),
     ("cong_avoid", "void", "struct sock *sk, u32 ack, u32 acked", "sk, ack, acked"),
@@ -55,7 +57,7 @@ const OPERATIONS: [(&str, &str, &str, &str); 12] = [
     ("release", "void", "struct sock *sk", "sk"),
 ];
 
-/// What a `module_init` calls that only registers.
+/// Functions that a `module_init` may call and still count as one that only registers.
 const HARMLESS: [&str; 14] = [
     "tcp_register_congestion_control",
     "register_btf_kfunc_id_set",
@@ -73,7 +75,8 @@ const HARMLESS: [&str; 14] = [
     "printk",
 ];
 
-/// Functions of the module are no programs of their own for the verifier, which asks more of those that it sees.
+/// Hides the module's functions. The verifier checks a visible function as a program of its own,
+/// with stricter rules.
 const BEFORE: &str = "#include <net/tcp.h>\n#pragma GCC visibility push(hidden)\n";
 const BEHIND: &str = "
 #pragma GCC visibility pop
@@ -86,7 +89,7 @@ const BEHIND: &str = "
 #endif
 ";
 
-/// The kinds of parameters, numbered as in module_linux.h; one that is a text cannot be set.
+/// Types of parameters, with their numbers in `module_linux.h`. A text parameter cannot be set.
 const KINDS: [(&str, u32); 11] = [
     ("bool", 1),
     ("invbool", 1),
@@ -101,10 +104,11 @@ const KINDS: [(&str, u32); 11] = [
     ("ullong", 9),
 ];
 
-/// What makes an algorithm of a module's source. `file` is its name without extension, for one whose own name `is_taken`.
+/// Converts a module's source. If `is_taken` holds for the module's own name, the algorithm is
+/// named `file`, the file's name without extension.
 ///
 /// # Errors
-/// Why that cannot be.
+/// The reason why the module cannot be converted.
 pub fn for_bpf(text: &str, file: &str, is_taken: &dyn Fn(&str) -> bool) -> Result<ForBpf, String> {
     let source = tokens::read(text);
     let tokens = source.tokens.as_slice();
@@ -152,7 +156,7 @@ pub fn for_bpf(text: &str, file: &str, is_taken: &dyn Fn(&str) -> bool) -> Resul
 
 type Member<'a> = (&'a str, &'a [Token]);
 
-/// The members of the table that the module registers first, and the line of its beginning.
+/// Returns the members of the table that the module registers first, and its line.
 fn table(tokens: &[Token]) -> Option<(Vec<Member<'_>>, u32)> {
     let registers =
         tokens.iter().position(|token| token.text == "tcp_register_congestion_control")?;
@@ -160,20 +164,20 @@ fn table(tokens: &[Token]) -> Option<(Vec<Member<'_>>, u32)> {
     table_of(tokens, &argument.next()?.text)
 }
 
-/// The members of the table of this name, and the line of its beginning.
+/// Returns the members of the table with this name, and its line.
 fn table_of<'a>(tokens: &'a [Token], name: &str) -> Option<(Vec<Member<'a>>, u32)> {
     let is_it = |at: &usize| {
         tokens[*at].text == "tcp_congestion_ops"
             && tokens.get(at + 1).is_some_and(|token| token.text == name)
     };
-    // A declaration without values may stand before.
+    // Skips a declaration without values in front of the definition.
     let open = (0..tokens.len()).filter(is_it).find_map(|at| {
         let end = tokens[at..].iter().position(|token| token.text == "{" || token.text == ";")?;
         (tokens[at + end].text == "{").then_some(at + end)
     })?;
     let mut members = Vec::new();
     let mut rest = tokens.get(open + 1..)?;
-    // `.member = value,`
+    // Each member has the form `.member = value,`.
     while let [dot, member, sign, value @ ..] = rest {
         if dot.text != "." || sign.text != "=" {
             break;
@@ -195,7 +199,7 @@ fn table_of<'a>(tokens: &'a [Token], name: &str) -> Option<(Vec<Member<'a>>, u32
     (!members.is_empty()).then_some((members, tokens[open].line))
 }
 
-/// Strings are blank among the tokens.
+/// Returns the algorithm's name. It reads the text, because strings are blank among the tokens.
 fn name_in(text: &str, line: u32) -> Option<String> {
     let lines = text.lines().skip(line.saturating_sub(1) as usize);
     let name = lines.filter_map(|line| line.split_once(".name")).next()?.1;
@@ -210,10 +214,11 @@ fn name_in(text: &str, line: u32) -> Option<String> {
     )
 }
 
-/// A connection can be handed to what the kernel has: of the tables of a file, to those that are its Reno.
+/// Checks the tables to which the module switches connections. BPF can switch a connection only to
+/// an algorithm of the kernel, so each table must be Reno's.
 fn check_fallbacks(tokens: &[Token]) -> Result<(), String> {
     let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
-    // Or `WRITE_ONCE(x->icsk_ca_ops, &other)`.
+    // The field is set by `=` or by `WRITE_ONCE(x->icsk_ca_ops, &other)`.
     let is_set = |at: &usize| word(*at) == "icsk_ca_ops" && matches!(word(at + 1), "=" | ",");
     for at in (0..tokens.len()).filter(is_set) {
         let name = word(at + 3);
@@ -235,13 +240,13 @@ fn check_fallbacks(tokens: &[Token]) -> Result<(), String> {
 }
 
 enum Init<'a> {
-    /// It registers the table, which the loader does.
+    /// It only registers the table, which the loader does instead.
     Registers,
-    /// It does more: this function.
+    /// It does more. Holds the name of the function.
     Computes(&'a str),
 }
 
-/// What `module_init` does.
+/// Classifies the module's `module_init`.
 fn init(tokens: &[Token]) -> Result<Init<'_>, String> {
     let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     let Some(init) = (0..tokens.len()).find(|at| word(*at) == "module_init").map(|at| word(at + 2))
@@ -282,7 +287,8 @@ fn init(tokens: &[Token]) -> Result<Init<'_>, String> {
     Ok(Init::Registers)
 }
 
-/// C that tells the loader of the parameters: kind, bounds if it has its own, name, variable, meaning.
+/// Returns C code that describes the parameters to the loader: type, own bounds if any, name,
+/// variable and meaning.
 fn params(tokens: &[Token], text: &str) -> String {
     let (mut fields, mut values) = (String::new(), String::new());
     let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
@@ -292,7 +298,8 @@ fn params(tokens: &[Token], text: &str) -> String {
         let (name, variable, kind) = match word(at) {
             "module_param" | "module_param_unsafe" => (word(at + 2), word(at + 2), word(at + 4)),
             "module_param_named" => (word(at + 2), word(at + 4), word(at + 6)),
-            // Of `module_param_cb(name, &functions, &variable, permissions)` those whose bounds are seen.
+            // Accepts `module_param_cb(name, &functions, &variable, permissions)` only if its
+            // bounds are found.
             "module_param_cb" => {
                 bounds = bounds_of(tokens, word(at + 5));
                 let kind = if bounds.is_some() { "uint" } else { "" };
@@ -305,7 +312,8 @@ fn params(tokens: &[Token], text: &str) -> String {
             continue;
         }
         let (min, max) = bounds.unwrap_or_default();
-        // Apart: a digit that follows would be a part of the zero.
+        // Separate string literals, because a digit after the zero would become part of its escape
+        // sequence.
         let texts = format!("\"{name}\\0\" \"{variable}\\0\" \"{}\"", meaning(text, name));
         let _ = writeln!(
             fields,
@@ -322,7 +330,8 @@ fn params(tokens: &[Token], text: &str) -> String {
     }
 }
 
-/// The bounds of a parameter whose functions are these: `.set` is one that calls `param_set_uint_minmax` with two numbers.
+/// Returns the bounds of a parameter with these functions. They are known if `.set` is a function
+/// that calls `param_set_uint_minmax` with two numbers.
 fn bounds_of(tokens: &[Token], functions: &str) -> Option<(u32, u32)> {
     let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     let find = |words: &[&str], from: usize| {
@@ -333,11 +342,12 @@ fn bounds_of(tokens: &[Token], functions: &str) -> Option<(u32, u32)> {
     let set = word(find(&[".", "set", "="], table)? + 3);
     let body = find(&[set, "("], 0)?;
     let call = find(&["param_set_uint_minmax", "("], body)?;
-    // `(val, kp, min, max)`
+    // The arguments are `(val, kp, min, max)`.
     Some((word(call + 6).parse().ok()?, word(call + 8).parse().ok()?))
 }
 
-/// What `MODULE_PARM_DESC` says, if it says it in one line; without what a C string would take for something else.
+/// Returns the one-line text of `MODULE_PARM_DESC`, without characters that have a special meaning
+/// in a C string.
 fn meaning(text: &str, name: &str) -> String {
     let said = text.lines().filter_map(|line| line.trim_start().strip_prefix("MODULE_PARM_DESC("));
     let said = said.filter_map(|rest| rest.strip_prefix(name)?.trim_start().strip_prefix(','));

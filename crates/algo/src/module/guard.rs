@@ -1,11 +1,14 @@
-//! Calls into code of files, which may crash, recurse or loop for ever: such a call is abandoned, and the run with it.
+//! Guards calls into code of users' files. If the code crashes, recurses or loops for ever, the
+//! call is abandoned, and the run with it.
 //!
-//! A crash is a signal of the thread that makes the call. Its handler notes where the thread was and jumps to behind the call; the
-//! sentence is made there, outside of the handler, which may not allocate. A call that does not return is found by a thread of its own,
-//! which sends the same kind of signal; a call pays for that with a few stores. Only a call that is in the allocator cannot be
-//! abandoned, as others wait for its lock: then the other thread makes the sentence, and the process ends.
+//! A crash raises a signal in the calling thread. The handler records where the thread was and
+//! jumps to the instruction after the call. The sentence is built there, because a handler must not
+//! allocate. A watchdog thread detects a call that does not return and sends it a signal. For this,
+//! each call costs a few stores. A call inside the allocator cannot be abandoned, because other
+//! threads wait for its lock. The watchdog then prints the sentence, and the process ends.
 //!
-//! [Decision 17](../../../../docs/decisions/0017-a-file-that-crashes-ends-its-run.md) says why this and not processes.
+//! [Decision 17](../../../../docs/decisions/0017-a-file-that-crashes-ends-its-run.md) explains why
+//! knee does not use processes instead.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -19,19 +22,20 @@ use std::time::Duration;
 use super::Module;
 use super::fault::{Cause, Fault, Place};
 
-/// CPU time of one call. One takes a few microseconds at most.
+/// CPU time limit of one call, in seconds. A normal call takes a few microseconds at most.
 pub(super) const MOST_CPU_S: u64 = 2;
-/// How often the watchdog looks.
+/// Interval at which the watchdog checks the calls.
 const LOOKS: Duration = Duration::from_millis(100);
-/// How long a thread that cannot go on waits for the sentence about it.
+/// Number of 100 ms intervals that a thread waits for the watchdog to print its sentence.
 const MOST_WAITS: u32 = 50;
-/// What a frame may reach beyond the stack pointer; what is compiled here touches each page in its turn.
+/// Largest distance from the stack pointer at which a frame may access memory. Code compiled here
+/// touches each page in order.
 const NEAR_BYTES: usize = 64 << 10;
-/// Less than this is no stack that has overflowed.
+/// Least stack depth, in bytes, at which a fault counts as a stack overflow.
 const DEEP_BYTES: usize = 128 << 10;
-/// Words of the stack that are looked through for the caller of what is none of the file's.
+/// Number of stack words searched for the caller when the fault lies outside the file's code.
 const MOST_WORDS: usize = 4096;
-/// What the watchdog sends. Nothing else does.
+/// Signal that only the watchdog sends.
 const LOOPS: c_int = libc::SIGVTALRM;
 const SIGNALS: [c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, LOOPS];
@@ -46,18 +50,18 @@ unsafe extern "C" {
     fn knee_abandon(env: *mut u64) -> !;
 }
 
-/// Where a copy of a file's code lies. It is never unloaded.
+/// Location of a loaded copy's code. The copy is never unloaded.
 #[derive(Debug)]
 pub(super) struct Code {
-    /// What the addresses in its object begin from.
+    /// Base address of the object; its own addresses are relative to this.
     pub(super) base: usize,
-    /// The end of all of it, what is no code too.
+    /// End of the whole object, including its data.
     pub(super) object_end: usize,
     pub(super) begin: usize,
     pub(super) end: usize,
-    /// Is not 0 while it allocates; null: it cannot.
+    /// Not 0 while the copy allocates memory. Null if it never does.
     pub(super) is_allocating: *const u32,
-    /// What it said of a condition that ends it; null: it says none.
+    /// Message of the last failed assertion. Null if the copy cannot have one.
     pub(super) said: *const std::ffi::c_char,
 }
 
@@ -66,53 +70,54 @@ unsafe impl Sync for Code {}
 // SAFETY: as above.
 unsafe impl Send for Code {}
 
-/// A thread that calls code of files. They are never freed, as a handler may be reading them.
+/// State of a thread that calls code of files. Slots are never freed, because a handler may be
+/// reading them.
 struct Slot {
     next: *const Slot,
-    /// 0: it has ended, and another may have this.
+    /// Thread number. 0 if the thread has ended, so that another thread may take the slot.
     thread: AtomicI32,
-    /// Odd while a call is on: `knee_guarded` says from when until when.
+    /// Odd during a call; `knee_guarded` changes it at the start and the end.
     calls: AtomicU64,
     env: UnsafeCell<[u64; 64]>,
-    /// An address in the frame that makes the call.
+    /// An address in the stack frame that makes the call.
     stack: AtomicUsize,
     code: AtomicPtr<Code>,
 
-    // For a sentence of somebody else's.
+    // The following fields serve the sentence that another thread builds.
     module: AtomicPtr<Module>,
     operation: AtomicPtr<&'static str>,
     flow: AtomicU32,
     at_ns: AtomicU64,
 
-    /// The call that the watchdog has given up.
+    /// Value of `calls` for the call that the watchdog has given up.
     condemned: AtomicU64,
     signal: AtomicI32,
     pc: AtomicUsize,
     address: AtomicUsize,
     is_deep: AtomicBool,
-    /// It cannot go on, and waits for the sentence.
+    /// The thread cannot continue, and waits for its sentence to be printed.
     is_dying: AtomicBool,
     is_told: AtomicBool,
 }
 
-// SAFETY: `env` is its thread's alone; all else is atomic, or never written again.
+// SAFETY: only its own thread uses `env`. All other fields are atomic, or are never written again.
 unsafe impl Sync for Slot {}
 
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(null_mut());
 
 fn slots() -> impl Iterator<Item = &'static Slot> {
     let first = SLOTS.load(Ordering::Acquire).cast_const();
-    // SAFETY: null, or a slot that is never freed.
+    // SAFETY: the pointer is null, or to a slot that is never freed.
     std::iter::successors(unsafe { first.as_ref() }, |slot| unsafe { slot.next.as_ref() })
 }
 
-/// This thread's hold on its slot.
+/// Ownership of a slot by this thread. Dropping it releases the slot.
 struct Own(&'static Slot);
 
 impl Own {
     fn new() -> Own {
         install();
-        // SAFETY: it has no arguments and cannot fail.
+        // SAFETY: the call has no arguments and cannot fail.
         let thread = unsafe { libc::gettid() };
         let take = |slot: &&Slot| {
             slot.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -133,7 +138,7 @@ impl Drop for Own {
 
 thread_local! {
     static OWN: Own = Own::new();
-    /// Whether there is one: asking itself would make it.
+    /// Whether this thread has a slot. Reading `OWN` itself would create one.
     static IS_OWN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -161,10 +166,10 @@ impl Slot {
         let own: *mut Slot = slot;
         let mut first = SLOTS.load(Ordering::Acquire);
         loop {
-            // SAFETY: nobody else knows it yet.
+            // SAFETY: no other thread knows the slot yet.
             unsafe { (*own).next = first };
             match SLOTS.compare_exchange(first, own, Ordering::AcqRel, Ordering::Acquire) {
-                // SAFETY: it is never freed.
+                // SAFETY: the slot is never freed.
                 Ok(_) => return unsafe { &*own },
                 Err(now) => first = now,
             }
@@ -175,7 +180,7 @@ impl Slot {
         self.calls.load(Ordering::Relaxed) % 2 == 1
     }
 
-    /// What was noted of the end of its call.
+    /// Returns the cause recorded when the call ended.
     fn cause(&self) -> Cause {
         let address = self.address.load(Ordering::Relaxed);
         match self.signal.load(Ordering::Relaxed) {
@@ -192,16 +197,16 @@ impl Slot {
     }
 
     fn code(&self) -> Option<&'static Code> {
-        // SAFETY: null, or that of a copy that is never unloaded.
+        // SAFETY: the pointer is null, or to the `Code` of a copy that is never unloaded.
         unsafe { self.code.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The sentence about a thread that waits for it.
+    /// Returns the sentence about a thread that waits for it.
     fn fault(&self) -> Option<Fault> {
         self.fault_of(&self.cause(), Some(self.pc.load(Ordering::Relaxed)))
     }
 
-    /// A sentence about its call, or the one that was its last.
+    /// Returns the sentence about the current call or the last one.
     fn fault_of(&self, cause: &Cause, pc: Option<usize>) -> Option<Fault> {
         // SAFETY: modules are never freed, and the names are constants.
         let (module, operation) = unsafe {
@@ -225,25 +230,25 @@ impl Code {
     }
 
     fn is_allocating(&self) -> bool {
-        // SAFETY: null, or a variable of a copy that is never unloaded.
+        // SAFETY: the pointer is null, or to a variable of a copy that is never unloaded.
         !self.is_allocating.is_null() && unsafe { self.is_allocating.read_volatile() } != 0
     }
 
-    /// What it said last of a condition that ends it.
+    /// Returns the message of the copy's last failed assertion.
     fn said(&self) -> Option<String> {
         if self.said.is_null() {
             return None;
         }
-        // SAFETY: a text of the copy, which support.c ends with a zero.
+        // SAFETY: the text belongs to the copy, and `support.c` ends it with a zero.
         let said = unsafe { std::ffi::CStr::from_ptr(self.said) }.to_string_lossy();
         (!said.is_empty()).then(|| said.into_owned())
     }
 }
 
-/// Runs `run`, which calls the code of a file and has nothing to tidy up.
+/// Runs `run`, which calls the code of a file. `run` must own nothing that needs dropping.
 ///
 /// # Errors
-/// How it failed; the copy of the file is not to be used again.
+/// The fault of the call. The copy of the file must not be used again.
 #[inline]
 pub(super) fn call<R>(
     module: &Module,
@@ -252,7 +257,7 @@ pub(super) fn call<R>(
     run: impl FnOnce() -> R,
 ) -> Result<R, Fault> {
     extern "C" fn in_c<R, F: FnOnce() -> R>(data: *mut c_void) {
-        // SAFETY: what `call` has given, which outlives this.
+        // SAFETY: `call` passes a pointer to this type, and the value outlives this function.
         let (run, result) = unsafe { &mut *data.cast::<(Option<F>, Option<R>)>() };
         *result = run.take().map(|run| run());
     }
@@ -269,8 +274,9 @@ pub(super) fn call<R>(
         slot.flow.store(place.flow, Ordering::Relaxed);
         slot.at_ns.store(place.at_ns, Ordering::Relaxed);
         let in_c = in_c_of(&data);
-        // SAFETY: the buffer is this thread's; `in_c` gets what it expects. What is abandoned are frames of C, that of `in_c` and of
-        // `run`, which by the promise of whoever calls this has nothing to tidy up.
+        // SAFETY: the buffer belongs to this thread, and `in_c` gets the data that it expects. An
+        // abandoned call skips frames of C, of `in_c` and of `run`. The caller promises that `run`
+        // has nothing to drop.
         let abandoned = unsafe {
             knee_guarded(slot.env.get().cast(), slot.calls.as_ptr(), in_c, (&raw mut data).cast())
         };
@@ -284,27 +290,30 @@ pub(super) fn call<R>(
     })
 }
 
-/// This thread has called no code of files yet.
+/// Forgets the last call of this thread.
 pub(super) fn forget_last() {
     if IS_OWN.get() {
         OWN.with(|own| own.0.module.store(null_mut(), Ordering::Relaxed));
     }
 }
 
-/// Whether it has since.
+/// Returns whether this thread has called code of a file since [`forget_last`].
 pub(super) fn has_called() -> bool {
     IS_OWN.get() && OWN.with(|own| !own.0.module.load(Ordering::Relaxed).is_null())
 }
 
-/// The sentence about what this thread called last, behind which the simulator ended with these words.
+/// Returns the sentence about this thread's last call, after which the simulator panicked with this
+/// message.
 pub(super) fn last_call(said: String) -> Option<Fault> {
     has_called().then(|| OWN.with(|own| own.0.fault_of(&Cause::Simulator(said), None)))?
 }
 
-/// Where a stack overflows there is no room for its handler: threads of Rust's have another stack for that, others get one.
+/// Gives the thread an alternative signal stack, because an overflowed stack has no room for the
+/// handler. Threads that Rust starts already have one.
 fn own_signal_stack() {
     const BYTES: usize = 64 << 10;
-    // SAFETY: the structs are plain data; the memory is mapped, and stays while the thread may use it.
+    // SAFETY: the structs are plain data. The memory is mapped, and stays mapped while the thread
+    // may use it.
     unsafe {
         let mut now: libc::stack_t = std::mem::zeroed();
         libc::sigaltstack(std::ptr::null(), &raw mut now);
@@ -321,22 +330,23 @@ fn own_signal_stack() {
     }
 }
 
-/// What was there before: for signals that are none of ours.
+/// Earlier signal actions, for signals from other code.
 static BEFORE: [BeforeAction; SIGNALS.len()] =
     [const { BeforeAction(UnsafeCell::new(None)) }; SIGNALS.len()];
 
 struct BeforeAction(UnsafeCell<Option<libc::sigaction>>);
 
-// SAFETY: it is written before the handler that reads it is there.
+// SAFETY: the action is written before the handler that reads it is installed.
 unsafe impl Sync for BeforeAction {}
 
-/// The handler and the watchdog, once.
+/// Installs the handler and starts the watchdog, once per process.
 fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         for (signal, before) in SIGNALS.iter().zip(&BEFORE) {
-            // SAFETY: all zeros is a valid struct with an empty mask; the handler keeps to what is safe in a signal. On the alternative
-            // stack, as a stack that has overflowed has no room; not masked meanwhile, as it may not return.
+            // SAFETY: all zeros is a valid struct with an empty mask, and the handler makes only
+            // calls that are safe in a signal handler. It runs on the alternative stack, because an
+            // overflowed stack has no room. Its signals stay unmasked, because it may not return.
             unsafe {
                 let mut old: libc::sigaction = std::mem::zeroed();
                 libc::sigaction(*signal, std::ptr::null(), &raw mut old);
@@ -349,14 +359,14 @@ fn install() {
                 libc::sigaction(*signal, &raw const action, null_mut());
             }
         }
-        // Without a watchdog a loop is what it was.
+        // Without a watchdog, an endless loop is not detected.
         let _ = std::thread::Builder::new().name("watchdog".to_owned()).spawn(watch);
     });
 }
 
-/// Abandons the call that this thread is in, if it can be.
+/// Abandons the current call of this thread if possible.
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: it has no arguments and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     let thread = unsafe { libc::gettid() };
     let own = slots().find(|slot| slot.thread.load(Ordering::Relaxed) == thread);
     let Some(slot) = own.filter(|slot| slot.is_in_call()) else { return not_ours(signal) };
@@ -364,17 +374,17 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     if is_loop && slot.condemned.load(Ordering::Relaxed) != slot.calls.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: what the kernel gives a handler.
+    // SAFETY: the pointers are those that the kernel passes to a handler.
     let (address, (pc, sp)) = unsafe { ((*info).si_addr().addr(), registers(context)) };
     let Some(code) = slot.code() else { return not_ours(signal) };
     let depth = slot.stack.load(Ordering::Relaxed).saturating_sub(sp);
     let is_deep =
         signal == libc::SIGSEGV && depth > DEEP_BYTES && sp.abs_diff(address) < NEAR_BYTES;
-    // What it called may hold a lock; another look will find it elsewhere.
+    // A function that the file's code called may hold a lock. The watchdog tries again later.
     if is_loop && !code.holds(pc) {
         return;
     }
-    // What is none of the file's was called by it.
+    // If the fault lies outside the file's code, report the place from which that code was called.
     let pc = match code.holds(pc) {
         true => pc,
         false => caller(code, sp, depth).unwrap_or(pc),
@@ -384,10 +394,10 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     slot.address.store(address, Ordering::Relaxed);
     slot.is_deep.store(is_deep, Ordering::Relaxed);
     if signal != libc::SIGABRT && !code.is_allocating() {
-        // SAFETY: the call is on, so its frame is there; nothing between here and there holds a lock.
+        // SAFETY: the call is in progress, so its frame exists. No frame in between holds a lock.
         unsafe { knee_abandon(slot.env.get().cast()) }
     }
-    // Another look will find it elsewhere.
+    // The watchdog tries again later.
     if is_loop {
         return;
     }
@@ -397,23 +407,24 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         if slot.is_told.load(Ordering::Acquire) {
             break;
         }
-        // SAFETY: safe in a handler.
+        // SAFETY: the call is safe in a handler.
         unsafe { libc::nanosleep(&raw const waits, null_mut()) };
     }
-    // SAFETY: safe in a handler, as is what follows.
+    // SAFETY: these calls are safe in a handler.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
     }
 }
 
-/// A signal outside of the code of files goes its way.
+/// Passes on a signal from outside the code of files.
 fn not_ours(signal: c_int) {
     let before = SIGNALS.iter().zip(&BEFORE).find(|(known, _)| **known == signal);
     if signal == LOOPS {
         return;
     }
-    // SAFETY: safe in a handler. The instruction that failed is run again, and the handler of before gets its signal.
+    // SAFETY: the calls are safe in a handler. The failed instruction runs again, and the earlier
+    // handler gets its signal.
     unsafe {
         match before.and_then(|(_, before)| *before.0.get()) {
             Some(action) => libc::sigaction(signal, &raw const action, null_mut()),
@@ -425,12 +436,12 @@ fn not_ours(signal: c_int) {
     }
 }
 
-/// Where a thread was: instruction and stack pointer.
+/// Returns the instruction pointer and the stack pointer of a thread.
 ///
 /// # Safety
-/// `context` is what the kernel gives a handler.
+/// `context` must be the pointer that the kernel passes to a handler.
 unsafe fn registers(context: *mut c_void) -> (usize, usize) {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller guarantees it.
     let context = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     #[cfg(target_arch = "x86_64")]
     return (
@@ -446,19 +457,19 @@ unsafe fn registers(context: *mut c_void) -> (usize, usize) {
     }
 }
 
-/// The return address nearest to the top of the stack that lies in the code.
+/// Returns the call site in the file's code that is nearest to the top of the stack.
 fn caller(code: &Code, sp: usize, depth: usize) -> Option<usize> {
     let words = (depth / size_of::<usize>()).min(MOST_WORDS);
     let first: *const usize = std::ptr::with_exposed_provenance(sp);
-    // SAFETY: from the stack pointer to the frame of `call` is this thread's stack.
+    // SAFETY: this thread's stack extends from the stack pointer to the frame of `call`.
     let word = |at: usize| unsafe { first.wrapping_add(at).read_volatile() };
-    // Behind the call instruction.
+    // The return address lies after the call instruction.
     (0..words).map(word).find(|word| code.holds(*word)).map(|word| word - 1)
 }
 
-/// Looks for calls that do not return, and for threads that wait for a sentence.
+/// Looks for calls that do not return, and for threads that wait for their sentence.
 fn watch() {
-    // Slot, call, and the CPU time of its thread when it was first seen.
+    // Slot, number of the call, and CPU time of its thread when the call was first seen.
     let mut seen: Vec<(*const Slot, u64, u64)> = Vec::new();
     loop {
         std::thread::sleep(LOOKS);
@@ -481,7 +492,8 @@ fn watch() {
             if cpu_ns.saturating_sub(since) > MOST_CPU_S * 1_000_000_000 {
                 slot.condemned.store(call, Ordering::Release);
                 let thread = slot.thread.load(Ordering::Relaxed);
-                // SAFETY: a signal to a thread of this process, whose handler ignores it if the call is over.
+                // SAFETY: the signal goes to a thread of this process, whose handler ignores it if
+                // the call is over.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, LOOPS) };
             }
             Some((std::ptr::from_ref(slot), call, since))
@@ -490,11 +502,12 @@ fn watch() {
     }
 }
 
-/// The CPU time of a thread of this process.
+/// Returns the CPU time of a thread of this process, in ns.
 fn cpu_ns(thread: i32) -> Option<u64> {
-    // As pthread_getcpuclockid makes it, for a thread by its number: CPUCLOCK_SCHED of one thread.
+    // The same value as from `pthread_getcpuclockid`, computed from the thread number:
+    // `CPUCLOCK_SCHED` of one thread.
     let clock = (!thread << 3) | 6;
-    // SAFETY: all zeros is a valid struct; the clock is looked up by the kernel.
+    // SAFETY: all zeros is a valid struct. The kernel checks the clock.
     unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
         let got = libc::clock_gettime(clock, &raw mut time) == 0;
@@ -503,6 +516,6 @@ fn cpu_ns(thread: i32) -> Option<u64> {
 }
 
 fn tell(text: &str) {
-    // SAFETY: a text of this length.
+    // SAFETY: the pointer and the length are those of the text.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }

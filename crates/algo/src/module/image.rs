@@ -1,4 +1,4 @@
-//! One loaded copy of a module: its code, its global variables, and what its one symbol leads to.
+//! One loaded copy of a module: its code, its global variables, and the table behind its symbol.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
@@ -12,7 +12,7 @@ use super::{Module, cache};
 use crate::params::SWITCH;
 use crate::{Host, Ops, ParamInfo, PatchedOps, RawDiag, RawParam, Sk, TcpSock, text};
 
-/// The symbol of support.c.
+/// Layout of the symbol that `support.c` exports.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ModuleTable {
@@ -39,7 +39,7 @@ pub(super) struct ModuleTable {
     hz: *mut c_int,
 }
 
-/// `struct knee_sink` of support.h.
+/// Mirror of `struct knee_sink` in `support.h`.
 #[repr(C)]
 struct Sink {
     to: *const Log,
@@ -48,7 +48,7 @@ struct Sink {
     has_flow: bool,
 }
 
-/// `struct sysctl` of support.c.
+/// Mirror of `struct sysctl` in `support.c`.
 #[repr(C)]
 struct RawSysctl {
     name: *const c_char,
@@ -56,7 +56,7 @@ struct RawSysctl {
     bytes: usize,
 }
 
-/// The symbol of file.c.
+/// Layout of the symbol that `file.c` exports.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct FileTable {
@@ -76,7 +76,7 @@ struct RawModuleParam {
     variable: *mut c_void,
     kind: u32,
     line: u32,
-    /// With callbacks; null: a variable alone.
+    /// The kernel's parameter with callbacks. Null if the parameter is only a variable.
     kernel: *const c_void,
 }
 
@@ -107,19 +107,19 @@ pub enum ParamType {
     U32,
     I64,
     U64,
-    /// `charp`: nothing that could be set.
+    /// A `charp`, which cannot be set.
     Text,
-    /// Known to its callbacks alone.
+    /// A value that only the parameter's callbacks can read and write.
     Callback,
 }
 
 impl ParamType {
-    /// The one of this number, if it can be set.
+    /// Returns the type with this number, if parameters of it can be set.
     pub fn of(kind: u32) -> Option<ParamType> {
         Some(ParamType::of_any(kind)).filter(|kind| *kind != ParamType::Text)
     }
 
-    /// A parameter of this type; `None`: it cannot be set.
+    /// Describes a parameter of this type. `None` if it cannot be set.
     pub fn info(
         self,
         name: &'static str,
@@ -131,7 +131,8 @@ impl ParamType {
         Some(ParamInfo { name, default, min, max, is_signed: self.is_signed(), choices, meaning })
     }
 
-    /// Bytes of a variable of this type in a program for BPF, where a `long` has 64 bits; 0: nothing that could be set.
+    /// Returns the size in bytes of such a variable in a BPF program, where a `long` has 64 bits. 0
+    /// if it cannot be set.
     pub fn bytes_in_bpf(self) -> usize {
         match self {
             ParamType::Bool | ParamType::U8 => 1,
@@ -157,12 +158,13 @@ impl ParamType {
         }
     }
 
-    /// Whether its values are two's complement.
+    /// Returns whether values are two's complement.
     pub fn is_signed(self) -> bool {
         matches!(self, ParamType::I16 | ParamType::I32 | ParamType::I64 | ParamType::Callback)
     }
 
-    /// Smallest and largest value, as 32 bits: more cannot be set. `None`: nothing can.
+    /// Returns the smallest and the largest value that can be set; values are limited to 32 bits.
+    /// `None` if it cannot be set.
     pub(super) fn bounds(self) -> Option<(u32, u32)> {
         match self {
             ParamType::Bool => Some((0, 1)),
@@ -183,9 +185,10 @@ impl ParamType {
 pub(super) struct Variable(*mut c_void);
 
 impl Variable {
-    /// Its value as 32 bits; `None` if it needs more.
+    /// Reads the value. `None` if it does not fit 32 bits.
     pub(super) fn get(self, kind: ParamType) -> Option<u32> {
-        // SAFETY: module_linux.h compares the variable's size with its type's when it is compiled.
+        // SAFETY: `module_linux.h` compares the variable's size with that of its type at compile
+        // time.
         unsafe {
             Some(match kind {
                 ParamType::Bool | ParamType::U8 => u32::from(self.0.cast::<u8>().read()),
@@ -200,7 +203,7 @@ impl Variable {
     }
 
     fn set(self, kind: ParamType, value: u32) {
-        // SAFETY: as above; values were held against the type's bounds.
+        // SAFETY: as above; the value has been checked against the type's bounds.
         unsafe {
             match kind {
                 ParamType::Bool | ParamType::U8 => self.0.cast::<u8>().write(value as u8),
@@ -222,7 +225,7 @@ pub(super) struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// Makes one, which has nothing to tidy up.
+    /// Makes a call. `run` must own nothing that needs dropping.
     fn make<R>(
         self,
         operation: &'static &'static str,
@@ -234,21 +237,22 @@ impl Calls<'_> {
     }
 }
 
-/// Bytes that a parameter's callback may write, as in a kernel.
+/// Size in bytes of the buffer for a parameter's callback, as in a kernel.
 const PARAM_TEXT_BYTES: usize = 4096;
 
 impl Param {
-    /// Its value as 32 bits; `None` if it is none or needs more.
+    /// Reads the value as 32 bits. `None` if it is not a number, or does not fit.
     ///
     /// # Errors
-    /// What its callback did.
+    /// The fault of its callback.
     pub(super) fn get(&self, table: &ModuleTable, calls: Calls<'_>) -> Result<Option<u32>, String> {
         if self.kind != ParamType::Callback {
             return Ok(self.variable.get(self.kind));
         }
         let mut written = vec![0u8; PARAM_TEXT_BYTES];
         let (get, row, to) = (table.param_get, self.row, written.as_mut_ptr().cast());
-        // SAFETY: a function of support.c, which writes into a buffer of this size and ends it with a zero.
+        // SAFETY: the function is of `support.c`. It writes into a buffer of this size and ends it
+        // with a zero.
         let n = calls.make(&"module_param", || unsafe { get(row, to) })?;
         let text = CStr::from_bytes_until_nul(&written).ok().filter(|_| n >= 0);
         Ok(text.and_then(|text| text.to_str().ok()).and_then(|text| match text.trim() {
@@ -261,7 +265,8 @@ impl Param {
         }))
     }
 
-    /// Sets it as whoever loads the module does: through its callback, if it has one and the value is another.
+    /// Sets the value as loading the module does: through the callback, if there is one and the
+    /// value differs.
     fn set(&self, table: &ModuleTable, value: u32, calls: Calls<'_>) -> Result<(), String> {
         if !self.has_callbacks {
             self.variable.set(self.kind, value);
@@ -274,7 +279,7 @@ impl Param {
             if self.kind.is_signed() { (value as i32).to_string() } else { value.to_string() };
         let text = CString::new(shown.as_str()).unwrap_or_default();
         let (set, row, from) = (table.param_set, self.row, text.as_ptr());
-        // SAFETY: a function of support.c; the text ends in a zero and is there during the call.
+        // SAFETY: the function is of `support.c`. The text ends in a zero and outlives the call.
         match calls.make(&"module_param", || unsafe { set(row, from) })? {
             0.. => Ok(()),
             code => Err(format!(
@@ -286,7 +291,7 @@ impl Param {
     }
 }
 
-/// An error of the kernel, by its name where it is one of those that callbacks and `module_init` return.
+/// Formats a kernel error. Errors that callbacks and `module_init` usually return get their name.
 fn errno(code: c_int) -> String {
     let name = match code {
         -1 => " (EPERM)",
@@ -300,18 +305,18 @@ fn errno(code: c_int) -> String {
     format!("{code}{name}")
 }
 
-/// A copy of a module in memory. It is never unloaded, so what its constants say stays; it is used
-/// again instead.
+/// A copy of a module in memory. It is never unloaded, so its constants stay valid. Later runs
+/// reuse it.
 pub(super) struct Image {
     symbol: *const c_void,
     is_kernel_module: bool,
-    /// Global variables: where they are, and what they were when the copy was loaded.
+    /// Global variables: their address, and their values when the copy was loaded.
     data: *mut u8,
     data_at_first: Box<[u8]>,
     code: &'static Code,
 }
 
-// SAFETY: whoever has the image has it alone, and nothing in it belongs to a thread.
+// SAFETY: an image has one owner, and nothing in it belongs to a thread.
 unsafe impl Send for Image {}
 
 impl std::fmt::Debug for Image {
@@ -323,23 +328,24 @@ impl std::fmt::Debug for Image {
 }
 
 impl Image {
-    /// Loads a copy that shares no variable with any other: the loader tells files apart, not names.
+    /// Loads a copy that shares no variable with other copies. The loader identifies objects by
+    /// file, not by name, so each copy gets its own file.
     pub(super) fn load(module: &Module) -> Result<Image, String> {
         let dir = module.object.parent().unwrap_or(&module.object);
         let copy = cache::unique(dir, "so");
         fs::copy(&module.object, &copy)
             .map_err(|why| format!("cannot be copied to be loaded: {}: {why}", copy.display()))?;
         let name = CString::new(copy.as_os_str().as_bytes()).unwrap_or_default();
-        // SAFETY: the object's start-up code is that of an empty C file; the symbols' types are those
-        // of support.c and file.c, which are compiled into every such object.
+        // SAFETY: the object's start-up code is that of an empty C file. The symbols have the types
+        // of `support.c` and `file.c`, which are compiled into every such object.
         let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        // What is loaded needs its file no more; one that stays is a few kilobytes of cache.
+        // A loaded object does not need its file. One that stays costs a few kilobytes of cache.
         let _ = fs::remove_file(&copy);
         if loaded.is_null() {
             return Err(refusal(&copy.display().to_string()));
         }
         let symbol = if module.is_kernel_module { c"knee_module" } else { c"knee_file" };
-        // SAFETY: the handle is of a moment ago and the name ends in a zero.
+        // SAFETY: the handle was just opened and the name ends in a zero.
         let symbol: *const c_void = unsafe { libc::dlsym(loaded, symbol.as_ptr()) };
         if symbol.is_null() {
             return Err("the object that was compiled from it has lost its symbol".to_owned());
@@ -348,9 +354,10 @@ impl Image {
             .ok_or("the object that was compiled from it has no part with its variables")?;
         let (data, bytes) = parts.data;
         let data: *mut u8 = std::ptr::with_exposed_provenance_mut(data);
-        // SAFETY: the segment is mapped, readable, and this copy's alone.
+        // SAFETY: the segment is mapped and readable, and belongs to this copy alone.
         let data_at_first = unsafe { std::slice::from_raw_parts(data, bytes) }.into();
-        // SAFETY: the handle of above; names that end in a zero. Both are of support.c, and files on the contract have none.
+        // SAFETY: the handle is the one above, and the names end in a zero. Both variables are of
+        // `support.c`; files on the contract have neither.
         let variable = |name: &CStr| unsafe { libc::dlsym(loaded, name.as_ptr()) }.cast_const();
         let code = Box::leak(Box::new(Code {
             base: parts.base,
@@ -363,39 +370,39 @@ impl Image {
         Ok(Image { symbol, is_kernel_module: module.is_kernel_module, data, data_at_first, code })
     }
 
-    /// Where its code lies.
+    /// Returns the location of the code.
     pub(super) fn code(&self) -> &'static Code {
         self.code
     }
 
     pub(super) fn module_table(&self) -> ModuleTable {
         debug_assert!(self.is_kernel_module);
-        // SAFETY: the symbol of support.c.
+        // SAFETY: the symbol is that of `support.c`.
         unsafe { *self.symbol.cast() }
     }
 
     pub(super) fn file_table(&self) -> FileTable {
         debug_assert!(!self.is_kernel_module);
-        // SAFETY: the symbol of file.c.
+        // SAFETY: the symbol is that of `file.c`.
         unsafe { *self.symbol.cast() }
     }
 
-    /// How far something in this copy is from its symbol: the same in every copy.
+    /// Returns the distance of an item of this copy from its symbol. It is the same in every copy.
     pub(super) fn distance<T>(&self, of: *const T) -> isize {
         of.addr().wrapping_sub(self.symbol.addr()) as isize
     }
 
-    /// What is that far from the symbol.
+    /// Returns the address at this distance from the symbol.
     pub(super) fn at(&self, distance: isize) -> *const c_void {
         self.symbol.wrapping_byte_offset(distance)
     }
 
-    /// For calls that belong to no connection.
+    /// Returns a handle for calls that belong to no connection.
     pub(super) fn calls<'a>(&self, module: &'a Module) -> Calls<'a> {
         Calls { module, code: self.code }
     }
 
-    /// Puts every variable back to what it was first, sets the parameters, and runs `module_init`.
+    /// Restores every variable to its initial value, sets the parameters, and runs `module_init`.
     pub(super) fn start(
         &self,
         module: &Module,
@@ -406,10 +413,10 @@ impl Image {
         let calls = self.calls(module);
         if self.is_kernel_module {
             let free_all = self.module_table().free_all;
-            // SAFETY: no connection uses this copy, so nothing that is freed is still in use.
+            // SAFETY: no connection uses this copy, so freed memory is no longer in use.
             calls.make(&"kfree", || unsafe { free_all() })?;
         }
-        // SAFETY: the segment is this copy's, and no reference into it is held.
+        // SAFETY: the segment belongs to this copy, and no reference into it is held.
         unsafe {
             self.data
                 .copy_from_nonoverlapping(self.data_at_first.as_ptr(), self.data_at_first.len());
@@ -421,7 +428,8 @@ impl Image {
         let mut host = Host::new(1000, 1);
         let mut sock = TcpSock::default();
         table.set_sysctls(sysctls);
-        // SAFETY: a variable of this copy; the log is there for as long as the copy runs, and one thread uses both.
+        // SAFETY: the variable belongs to this copy. The log exists while the copy runs, and one
+        // thread uses both.
         unsafe {
             *table.sink = Sink { to: log, print: Some(print), flow: 0, has_flow: false };
         }
@@ -431,7 +439,7 @@ impl Image {
             param.set(&table, values.next().copied().unwrap_or_default(), calls)?;
         }
         let (start, files) = (table.start, module.files());
-        // SAFETY: module_init has no arguments; clocks and random numbers are this host's.
+        // SAFETY: `module_init` has no arguments. Clocks and random numbers are this host's.
         match calls.make(&"module_init", || unsafe { start(files) })? {
             0 => Ok(()),
             -95 => Err("has no module_init, so nothing registers it".to_owned()),
@@ -444,11 +452,12 @@ impl Image {
         }
     }
 
-    /// This socket's call is about to be made, on this host.
+    /// Prepares for a call with this socket on this host.
     #[inline]
     pub(super) fn enter(&self, sock: &mut TcpSock, host: &mut Host, flow: Option<u32>) {
-        // SAFETY: both tables begin with the place of the host's pointer, and a module's goes on with
-        // the socket's; they are of this copy, which this thread uses alone.
+        // SAFETY: both tables begin with the location of the host's pointer. A module's table
+        // continues with that of the socket's pointer. Both belong to this copy, which only this
+        // thread uses.
         unsafe {
             if self.is_kernel_module {
                 let table = &*self.symbol.cast::<ModuleTable>();
@@ -464,21 +473,21 @@ impl Image {
     }
 
     pub(super) fn first_registered(&self) -> Option<*const c_void> {
-        // SAFETY: a function of support.c.
+        // SAFETY: the function is of `support.c`.
         let ops = unsafe { (self.module_table().registered_at)(0) };
         (!ops.is_null()).then_some(ops)
     }
 
-    /// A table of a module, in the contract's form.
+    /// Returns a module's table in the form of the contract.
     pub(super) fn operations(&self, ops: *const c_void) -> Ops {
         let mut of_contract = Ops::default();
-        // SAFETY: a function of support.c; the table is one that the module registered or put into a
+        // SAFETY: the function is of `support.c`. The module registered this table or put it into a
         // socket.
         unsafe { (self.module_table().operations_of)(ops, &raw mut of_contract) };
         of_contract
     }
 
-    /// What a table has besides, of a module of a patched kernel's API.
+    /// Returns the extra operations in the table of a module for a patched kernel's API.
     pub(super) fn patched_operations(&self, ops: *const c_void) -> PatchedOps {
         let mut patched = PatchedOps::default();
         // SAFETY: as above.
@@ -486,19 +495,20 @@ impl Image {
         patched
     }
 
-    /// What `get_info` tells of a connection whose call this is; `None`: nothing now.
+    /// Returns the values of `get_info` for the connection of the current call. `None` if it
+    /// reports none now.
     pub(super) fn info(&self, sock: &TcpSock, attribute: i32) -> Option<[u64; 4]> {
         let mut values = [0; 4];
-        // SAFETY: a function of support.c, which writes at most four values.
+        // SAFETY: the function is of `support.c` and writes at most four values.
         let n = unsafe { (self.module_table().info_of)(sock, attribute, values.as_mut_ptr()) };
         (n == 4).then_some(values)
     }
 }
 
 impl ModuleTable {
-    /// The parameters, in the file's order.
+    /// Returns the parameters, in the file's order.
     pub(super) fn params(&self) -> impl Iterator<Item = Param> {
-        // SAFETY: the linker's bounds of one section, which holds these structs alone.
+        // SAFETY: these are the linker's bounds of one section, which holds these structs alone.
         let rows = unsafe { between(self.params, self.params_end) };
         let mut rows: Vec<_> = rows.iter().filter(|row| !row.name.is_null()).collect();
         rows.sort_by_key(|row| row.line);
@@ -511,9 +521,9 @@ impl ModuleTable {
         })
     }
 
-    /// What the module has counted, under the names that nstat has; those that are not zero.
+    /// Returns the module's counters that are not zero, under their names in nstat.
     pub(super) fn counted(&self) -> Vec<(&'static str, u64)> {
-        // SAFETY: two tables of support.c, as long as it says.
+        // SAFETY: the two tables are of `support.c` and have the length that it states.
         let (names, counts) = unsafe {
             (
                 std::slice::from_raw_parts(self.mib_names, self.mibs_len),
@@ -524,9 +534,9 @@ impl ModuleTable {
         counted.map(|(name, count)| (text(*name), *count)).collect()
     }
 
-    /// Those of its host, by their names in `struct netns_ipv4`.
+    /// Sets the host's sysctls, given by their names in `struct netns_ipv4`.
     fn set_sysctls(&self, values: &[(&str, i64)]) {
-        // SAFETY: a table of support.c, as long as it says.
+        // SAFETY: the table is of `support.c` and has the length that it states.
         let rows = unsafe { std::slice::from_raw_parts(self.sysctls, self.sysctls_len) };
         for row in rows {
             let Some((_, value)) = values.iter().find(|(name, _)| *name == text(row.name)) else {
@@ -534,7 +544,7 @@ impl ModuleTable {
             };
             let bytes = value.to_le_bytes();
             let n = row.bytes.min(bytes.len());
-            // SAFETY: a variable of this copy with so many bytes.
+            // SAFETY: the variable belongs to this copy and has this size.
             unsafe { row.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), n) };
         }
     }
@@ -549,7 +559,7 @@ impl ModuleTable {
 
 impl FileTable {
     pub(super) fn operations(&self) -> &Ops {
-        // SAFETY: constants of the object, as are those below.
+        // SAFETY: the pointer is to a constant of the object, as are those below.
         unsafe { &*self.ops }
     }
 
@@ -573,7 +583,7 @@ impl FileTable {
     }
 }
 
-/// What support_print.c calls for each text that a module prints.
+/// Receives each text that a module prints; `support_print.c` calls it.
 unsafe extern "C" fn print(
     log: *const Log,
     at_ns: u64,
@@ -582,21 +592,22 @@ unsafe extern "C" fn print(
     text: *const c_char,
     bytes: usize,
 ) {
-    // SAFETY: the log that `start` gave, and a text of this length, for the time of this call.
+    // SAFETY: the log is the one that `start` set. The text has this length and lives during this
+    // call.
     let (log, text) = unsafe { (&*log, std::slice::from_raw_parts(text.cast::<u8>(), bytes)) };
     log.add(at_ns, (flow != u32::MAX).then_some(flow), level, &String::from_utf8_lossy(text));
 }
 
-/// The rows from one bound to the other.
+/// Returns the rows between two bounds.
 unsafe fn between<'a, T>(first: *const T, end: *const T) -> &'a [T] {
     let bytes = end.addr().saturating_sub(first.addr());
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller guarantees it.
     unsafe { std::slice::from_raw_parts(first, bytes / size_of::<T>()) }
 }
 
-/// What the loader said, in a sentence.
+/// Formats the loader's error as a sentence.
 fn refusal(copy: &str) -> String {
-    // SAFETY: dlerror gives a text that is valid until the next call of this thread, or null.
+    // SAFETY: `dlerror` returns null, or a text that is valid until this thread's next call.
     let why = unsafe {
         let why = libc::dlerror();
         if why.is_null() { "no reason given".into() } else { CStr::from_ptr(why).to_string_lossy() }
@@ -616,25 +627,26 @@ fn refusal(copy: &str) -> String {
     }
 }
 
-/// `__adddf3`, `__floatsisf`, ...: what compilers call for floating point without its registers.
+/// Returns whether a compiler calls this symbol for floating point without its registers:
+/// `__adddf3`, `__floatsisf`, ...
 fn is_float_helper(symbol: &str) -> bool {
     symbol.starts_with("__") && ["df", "sf", "tf"].iter().any(|kind| symbol.contains(kind))
 }
 
-/// Where the loaded segments of an object are: begin and bytes.
+/// The loaded segments of an object. Ranges are begin and size in bytes.
 #[derive(Clone, Copy)]
 struct Parts {
-    /// What the addresses in the object begin from.
+    /// Base address of the object; its own addresses are relative to this.
     base: usize,
-    /// The end of the last of them.
+    /// End of the last segment.
     end: usize,
-    /// Its variables.
+    /// The segment with the variables.
     data: (usize, usize),
     code: (usize, usize),
 }
 
 impl Parts {
-    /// Those of the object that something belongs to.
+    /// Finds the segments of the object that contains `symbol`.
     fn of(symbol: *const c_void) -> Option<Parts> {
         struct Search {
             of: usize,
@@ -645,7 +657,8 @@ impl Parts {
             _size: usize,
             data: *mut c_void,
         ) -> c_int {
-            // SAFETY: what dl_iterate_phdr gives is valid for this call, and `data` is the search below.
+            // SAFETY: the arguments of `dl_iterate_phdr` are valid for this call, and `data` is the
+            // search below.
             let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
             // SAFETY: as above; the table has the length it states.
             let headers =
@@ -670,7 +683,7 @@ impl Parts {
             1
         }
         let mut search = Search { of: symbol.addr(), found: None };
-        // SAFETY: the callback keeps to what it is given.
+        // SAFETY: the callback accesses only its arguments.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
         search.found
     }

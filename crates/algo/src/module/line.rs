@@ -1,4 +1,4 @@
-//! Which line of a file an address of its loaded code belongs to, by the object's debug information.
+//! Maps an address of loaded code to a line of the source file, by the object's debug information.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use object::{Object as _, ObjectSection as _};
 use super::guard::Code;
 use super::{Module, bounded};
 
-/// What is compiled with every file.
+/// Support files that are compiled with every file.
 const SUPPORT: [&str; 3] = ["support.c", "host.c", "file.c"];
 
 /// A line of a source file, and the function that it is in.
@@ -29,7 +29,8 @@ impl fmt::Display for Line {
     }
 }
 
-/// The line of an address. Where that is in a header of knee's, which a function of the file uses, it is the function's line.
+/// Returns the line of an address. If it lies in a header of knee's, the line is that of the
+/// calling function in the file.
 pub(super) fn of(module: &Module, code: &Code, address: usize) -> Option<Line> {
     let within = address.checked_sub(code.base)?;
     let bytes = knee_files::read_bounded(&module.object, bounded::MOST_OBJECT, "object").ok()?;
@@ -42,7 +43,8 @@ pub(super) fn of(module: &Module, code: &Code, address: usize) -> Option<Line> {
     lines.iter().find(is_own).or_else(|| lines.iter().find(|line| !is_support(line))).cloned()
 }
 
-/// From the innermost of the functions that are inlined there to the one that holds them.
+/// Returns the lines of the functions inlined at an address, from the innermost to the function
+/// that holds them.
 fn lines_at(object: &[u8], address: u64) -> Option<Vec<Line>> {
     let object = object::File::parse(object).ok()?;
     let endian = match object.is_little_endian() {

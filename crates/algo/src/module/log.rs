@@ -1,40 +1,40 @@
-//! What modules print: `printk` and its kin.
+//! Kernel log of modules: the output of `printk` and related functions.
 
 use std::cell::RefCell;
 
-/// Lines that one copy may have in the log; a module that prints on every ACK would fill the memory.
+/// Most log lines of one copy. A module that prints on every ACK would fill the memory.
 const MOST_LINES: usize = 10_000;
-/// Bytes of a line, as in a kernel.
+/// Most bytes of a line, as in a kernel.
 const MOST_BYTES: usize = 1024;
 
 /// A line that a module printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
-    /// When, ns of simulated time.
+    /// Simulated time in ns.
     pub at_ns: u64,
-    /// The flow whose call it was; `None`: of none, as in `module_init`.
+    /// The flow whose call printed the line. `None` outside of flows, as in `module_init`.
     pub flow: Option<u32>,
-    /// The kernel's level: 0 emergency to 7 debug.
+    /// The kernel's log level, from 0 (emergency) to 7 (debug).
     pub level: u8,
     pub text: String,
 }
 
-/// The lines of one copy, in their order.
+/// The lines of one copy, in order.
 #[derive(Debug, Default)]
 pub(super) struct Log(RefCell<Lines>);
 
 #[derive(Debug, Default)]
 struct Lines {
     printed: Vec<Printed>,
-    /// Those that found no room.
+    /// Number of lines that were dropped.
     left_out: u64,
 }
 
-/// The level of what goes on with the line before.
+/// Level of a text that continues the previous line.
 const CONTINUED: u32 = 8;
 
 impl Log {
-    /// Adds what was printed; a text may be several lines.
+    /// Adds a printed text, which may consist of several lines.
     pub(super) fn add(&self, at_ns: u64, flow: Option<u32>, level: u32, text: &str) {
         let mut lines = self.0.borrow_mut();
         let text = text.strip_suffix('\n').unwrap_or(text);
@@ -57,7 +57,7 @@ impl Log {
         }
     }
 
-    /// All of it, with a last line that counts what is missing.
+    /// Takes all lines. A last line states how many were dropped.
     pub(super) fn take(&self) -> Vec<Printed> {
         let mut lines = std::mem::take(&mut *self.0.borrow_mut());
         if let Some(last) = lines.printed.last().filter(|_| lines.left_out > 0) {

@@ -1,14 +1,14 @@
-//! Algorithms compiled from files that somebody names: the source of a Linux module, unmodified, or a
-//! file on the contract as those of `algorithms/`.
+//! Algorithms compiled from users' files: the unmodified source of a Linux module, or a file on the
+//! contract like those of `algorithms/`.
 //!
-//! [`load`] compiles a file into a shared object, once for the same content (`compile`), and reads from
-//! a first copy of it what there is: operations, parameters, inside views. To run, each host of a
-//! simulation loads its own copy ([`LoadedModules`]), because parameters of a module are global
-//! variables, and it may have others: as in the kernel they belong to all connections of one host and
-//! to nobody else. So results depend neither on the threads of a sweep nor on what ran before, and
-//! variants of a module run side by side.
+//! [`load`] compiles a file into a shared object, once for the same content (`compile`). It reads
+//! the operations, parameters and internal values from a first copy. Each host of a simulation then
+//! loads its own copy ([`LoadedModules`]). A module's parameters are global variables, and it may
+//! have others. As in the kernel, all connections of one host share them, and no other host does.
+//! Results therefore do not depend on the threads of a sweep or on earlier runs, and variants of a
+//! module run side by side.
 //!
-//! This runs the file's native code inside the process: it can do whatever the process may.
+//! The file's native code runs inside the process and can do whatever the process may.
 
 mod api;
 mod area;
@@ -67,91 +67,92 @@ use image::{FileTable, Image, ModuleTable, ParamType};
 pub(crate) use source::without_comments;
 use source::{Info, Kind};
 
-/// No source file is longer than this.
+/// Largest size of a source file, in bytes.
 pub const MAX_SOURCE_BYTES: u64 = 4 << 20;
-/// What it is.
+/// Description of such a file in messages.
 pub const WHAT: &str = "algorithm's source";
 
-/// Columns beyond are left out.
+/// Most columns of internal values. Further ones are omitted.
 const MOST_COLUMNS: usize = 128;
 
-/// A file that an algorithm was compiled from.
+/// A module: the file or files from which an algorithm was compiled.
 #[derive(Debug)]
 pub struct Module {
-    /// As it was named; the first of several.
+    /// Path as the user gave it; the first one of several.
     path: PathBuf,
     sha256: String,
-    /// Of several files those behind the first, and headers of the user's, each with its SHA-256.
+    /// The further files of the module, and the user's headers, each with its SHA-256.
     others_read: Vec<(PathBuf, String)>,
-    /// How many files it is made of.
+    /// Number of source files.
     files: u32,
-    /// The first one's.
+    /// Text of the first file.
     text: &'static str,
     options: Options,
-    /// The shared object.
+    /// Path of the shared object.
     object: PathBuf,
     compiler: String,
     limits: Vec<String>,
-    /// What is in the `.name` of its table, which is what a kernel calls it.
+    /// The `.name` in the table, which is the kernel's name of the algorithm.
     kernel_name: String,
     is_kernel_module: bool,
-    /// What its names were taken for.
+    /// The API that its names belong to.
     api: Api,
     info: Option<Info>,
-    /// Those of its columns that are fields of the private area, behind those of `info`.
+    /// Fields of the private area that are shown as columns, after those of `info`.
     shown: Vec<Field>,
-    /// Type of each parameter's variable; empty for a file on the contract.
+    /// Types of the parameters' variables; empty for a file on the contract.
     param_types: Vec<ParamType>,
-    /// Distance of the first table of operations from the symbol that every copy has.
+    /// Distance of the first table of operations from the symbol, which every copy has.
     first: isize,
-    /// Copies that no host uses at the moment.
+    /// Copies that no host uses at present.
     idle: Mutex<Vec<Image>>,
-    /// Other tables that connections fell back to, by their distance.
+    /// Other tables to which connections fell back, by their distance.
     others: Mutex<HashMap<isize, &'static Algorithm>>,
-    /// Where functions of operations begin, as far as somebody asked.
+    /// Lines at which functions of operations begin, as far as they were looked up.
     lines: Mutex<HashMap<&'static str, Option<line::Line>>>,
 }
 
 impl Module {
-    /// The file, as it was named.
+    /// Returns the path as the user gave it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What `sha256sum` says of the file.
+    /// Returns the SHA-256 of the file, as `sha256sum` prints it.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The files that it was made of besides: others that were named with it, and headers that are none of knee's. Each with its SHA-256.
+    /// Returns the other inputs, each with its SHA-256: further files named with the first, and
+    /// headers that are not knee's.
     pub fn others_read(&self) -> &[(PathBuf, String)] {
         &self.others_read
     }
 
-    /// What it was compiled with.
+    /// Returns the options of the compilation.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// How many files it is made of.
+    /// Returns the number of source files.
     fn files(&self) -> u32 {
         self.files
     }
 
-    /// Its file's name.
+    /// Returns the name of the file.
     fn shown(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The compiler, as it calls itself.
+    /// Returns the version line of the compiler.
     pub fn compiler(&self) -> &str {
         &self.compiler
     }
 
-    /// Whether kernels can have it: one file, compiled as it is.
+    /// Checks that a kernel can load the module: it is one file, compiled without options.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why a kernel cannot.
     pub fn check_plain(&self) -> Result<(), &'static str> {
         let is_source = |path: &Path| path.extension().is_some_and(|extension| extension == "c");
         let is_alone = !self.others_read.iter().any(|(path, _)| is_source(path));
@@ -164,42 +165,43 @@ impl Module {
         }
     }
 
-    /// Whose interface it is compiled against.
+    /// Returns the kernel API that it is compiled against.
     pub fn api(&self) -> Api {
         self.api
     }
 
-    /// What holds of its runs that its author may not expect: a sentence each, behind the file's path.
+    /// Returns the limits of its runs that its author may not expect: one sentence each, with the
+    /// file's path in front.
     pub fn limits(&self) -> Vec<String> {
         self.limits.clone()
     }
 
-    /// What a kernel calls it: the `.name` in its table.
+    /// Returns the kernel's name of the algorithm: the `.name` in its table.
     pub fn kernel_name(&self) -> &str {
         &self.kernel_name
     }
 
-    /// Whether it is the source of a Linux module; else it is on the contract.
+    /// Returns whether the file is the source of a Linux module. Otherwise it is on the contract.
     pub fn is_kernel_module(&self) -> bool {
         self.is_kernel_module
     }
 }
 
-/// Whether a name is that of a file rather than of an algorithm of the folder.
+/// Returns whether a name denotes a file, not a built-in algorithm.
 pub fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".c")
 }
 
-/// Between the files of one module.
+/// Separator between the files of one module.
 const AND: &str = ".c+";
 
-/// Whether a name is of several files that make one module.
+/// Returns whether a name denotes several files that make one module.
 pub fn is_of_several_files(name: &str) -> bool {
     files_of(name, Path::new("")).len() > 1
 }
 
-/// The files that a name names: `a.c+b.c` are two that make one module, of which the second is seen from where the first is, unless
-/// its name has a folder.
+/// Returns the files that a name denotes: `a.c+b.c` are two files of one module. The second is in
+/// the folder of the first, unless its own name has a folder.
 fn files_of(name: &str, folder: &Path) -> Vec<PathBuf> {
     let mut names: Vec<String> = name.split(AND).map(|part| format!("{part}.c")).collect();
     if let Some(last) = names.last_mut() {
@@ -214,10 +216,11 @@ fn files_of(name: &str, folder: &Path) -> Vec<PathBuf> {
     std::iter::once(first).chain(names[1..].iter().map(place)).collect()
 }
 
-/// The name of the algorithm of a file on the contract, by its text; `None`: it is the source of a Linux module.
+/// Returns the name of the algorithm in a file on the contract. `None` if the text is the source of
+/// a Linux module.
 ///
 /// # Errors
-/// Why it is neither.
+/// The reason why it is neither.
 pub fn contract_name(text: &str) -> Result<Option<String>, String> {
     Ok(match source::kind(text)? {
         Kind::Contract { algorithm } => Some(algorithm),
@@ -225,7 +228,7 @@ pub fn contract_name(text: &str) -> Result<Option<String>, String> {
     })
 }
 
-/// Whether a text is the source of a Linux module.
+/// Returns whether a text is the source of a Linux module.
 pub(crate) fn is_kernel_module(text: &str) -> bool {
     matches!(source::kind(text), Ok(Kind::KernelModule))
 }
@@ -233,25 +236,27 @@ pub(crate) fn is_kernel_module(text: &str) -> bool {
 /// Whether files that have not been loaded are refused.
 static ONLY_READS: AtomicBool = AtomicBool::new(false);
 
-/// From here on no file is compiled and loaded that has not been: loading alone runs code of it, and who only wants to know what an
+/// From this call on, no further file is compiled and loaded. Loading alone runs code of the file.
+/// A user who only reads an experiment has not decided to trust the files that it names.
 /// experiment says has not decided to trust the files that it names.
 pub fn only_read() {
     ONLY_READS.store(true, Ordering::Relaxed);
 }
 
-/// The algorithm of a file, compiled if it has not been. A file is read once in the life of the
-/// process: who edits it while a sweep runs does not change the rest of the sweep.
+/// Returns the algorithm of a file, and compiles the file on first use. A file is read once per
+/// process, so an edit during a sweep does not change the rest of the sweep.
 ///
 /// # Errors
-/// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
+/// [`Error::File`], which states the defect, in the compiler's words where these suffice.
 pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
     load_files(vec![path.to_owned()], &Options::default())
 }
 
-/// As [`load`], of a name that may be of several files (`tcp_yeah.c+tcp_vegas.c`), seen from a folder, compiled with these options.
+/// Like [`load`], for a name that may denote several files (`tcp_yeah.c+tcp_vegas.c`). Relative
+/// paths start from a folder, and the options apply to the compilation.
 ///
 /// # Errors
-/// As [`load`].
+/// Like [`load`].
 pub fn load_named(
     name: &str,
     folder: &Path,
@@ -295,12 +300,12 @@ fn load_files(paths: Vec<PathBuf>, options: &Options) -> Result<&'static Algorit
     Ok(algorithm)
 }
 
-/// The last part of a path, as text.
+/// Returns the last part of a path as text.
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The one sentence about a file.
+/// Builds the error about a file.
 fn says(path: &Path, why: &str) -> Error {
     Error::File(format!("{}: {why}", path.display()))
 }
@@ -316,7 +321,7 @@ fn read(path: &Path) -> Result<String, Error> {
     knee_files::read_text(path, MAX_SOURCE_BYTES, WHAT).map_err(|why| says(path, &why.to_string()))
 }
 
-/// The file's name without extension, or the whole path if that is another algorithm's.
+/// Returns the file's name without extension, or the whole path if another algorithm has that name.
 fn name_of(path: &Path, taken: &[&str]) -> &'static str {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let is_taken = |name: &str| {
@@ -390,7 +395,7 @@ fn build(
             Algorithm {
                 name,
                 text,
-                // What it uses of it is known to nobody but the file.
+                // Only the file knows how much of the area it uses, so the whole area counts.
                 state_bytes: api.private_area_bytes(),
                 params,
                 diag,
@@ -434,7 +439,7 @@ fn of_contract_file(
     })
 }
 
-/// A module's parameters with the values of its variables as defaults.
+/// Returns a module's parameters. The values of its variables are the defaults.
 fn params_of(
     path: &Path,
     table: &ModuleTable,
@@ -444,7 +449,7 @@ fn params_of(
     let mut types = Vec::new();
     for param in table.params() {
         let (name, kind) = (param.name, param.kind);
-        // A text is what the file says, and is not shown: there is nothing that could be set.
+        // A text parameter is not listed, because it cannot be set.
         if kind == ParamType::Text {
             types.push(kind);
             continue;
@@ -470,7 +475,8 @@ impl Info {
     }
 }
 
-/// The fields of what a file keeps of a connection, by the object's debug information. Nothing of the object runs.
+/// Returns the fields of a file's state per connection, from the object's debug information. It
+/// runs no code of the object.
 fn state_fields(object: &[u8], private_types: &[String]) -> Vec<Field> {
     let state = match private_types.is_empty() {
         true => State::ReturnedBy("cc_state"),
@@ -479,7 +485,8 @@ fn state_fields(object: &[u8], private_types: &[String]) -> Vec<Field> {
     dwarf::find(object, &state).unwrap_or_default().fields
 }
 
-/// What a module shows: what its `get_info` fills, then the fields of its private struct that have other names.
+/// Returns the columns that a module shows: the values of its `get_info`, then the fields of its
+/// private struct with other names.
 fn columns(module: &mut Module, fields: &[Field]) -> Vec<DiagInfo> {
     let mut columns = module.info.map_or_else(Vec::new, Info::columns);
     for field in fields {

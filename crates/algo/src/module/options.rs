@@ -1,13 +1,14 @@
-//! What modules are compiled with: macros and folders of the user's, and the kernel whose interface they are written for.
+//! Options for compiling modules: the user's macros and folders, and the kernel API that they are
+//! written for.
 
 use std::path::PathBuf;
 
 use super::Api;
 
-/// The oldest kernel whose interface there is.
+/// Oldest supported kernel release.
 const OLDEST: (u32, u32) = (4, 4);
 
-/// A kernel's release, as `LINUX_VERSION_CODE` has it.
+/// A kernel release, as in `LINUX_VERSION_CODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinuxApi {
     major: u32,
@@ -16,10 +17,10 @@ pub struct LinuxApi {
 }
 
 impl LinuxApi {
-    /// The release with this name: `4.19`, `6.1.192`.
+    /// Parses a release such as `4.19` or `6.1.192`.
     ///
     /// # Errors
-    /// What it must be.
+    /// If the text is not a supported release; states the allowed form.
     pub fn named(name: &str) -> Result<LinuxApi, String> {
         let wrong = || {
             format!(
@@ -43,17 +44,19 @@ impl LinuxApi {
         Ok(LinuxApi { major, minor, patch })
     }
 
-    /// Its `LINUX_VERSION_CODE`.
+    /// Returns the `LINUX_VERSION_CODE`.
     pub(super) fn code(self) -> String {
         format!("{:#08x}", (self.major << 16) + (self.minor << 8) + self.patch)
     }
 
-    /// A function that ends without its value was no error when it was built.
+    /// Returns whether a function that ends without returning its value compiled in kernels of this
+    /// release.
     pub(super) fn takes_missing_returns(self) -> bool {
         (self.major, self.minor) < (5, 6)
     }
 
-    /// Its `cong_control` is told the ACK and a flag: 6.10 and later.
+    /// Returns the number of arguments of `cong_control`. Since 6.10 the ACK and a flag are among
+    /// them.
     pub(super) fn cong_control_arguments(self) -> &'static str {
         if (self.major, self.minor) < (6, 10) { "2" } else { "4" }
     }
@@ -69,29 +72,29 @@ impl std::fmt::Display for LinuxApi {
     }
 }
 
-/// What the modules of a run are compiled with.
+/// Options for compiling the modules of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `NAME` or `NAME=VALUE`, as a compiler's `-D`.
+    /// Macros as `NAME` or `NAME=VALUE`, as for a compiler's `-D`.
     pub define: Vec<String>,
-    /// Where headers of the user's are, beside the files' own folders.
+    /// Folders of the user's headers, in addition to the files' own folders.
     pub include: Vec<PathBuf>,
-    /// The interface; `None`: whichever the file compiles with.
+    /// The kernel release. `None` takes the one with which the file compiles.
     pub linux: Option<LinuxApi>,
-    /// Whose interface it is; `None`: that of the names which the file uses.
+    /// The kernel API. `None` takes the one whose names the file uses.
     pub api: Option<Api>,
 }
 
 impl Options {
-    /// Whether there is none.
+    /// Returns whether no option is set.
     pub fn is_empty(&self) -> bool {
         *self == Options::default()
     }
 
-    /// A macro as `-D` takes it.
+    /// Checks a macro for `-D`.
     ///
     /// # Errors
-    /// What it must be.
+    /// If the text is not a macro; states the allowed form.
     pub fn check_define(text: &str) -> Result<(), String> {
         let name = text.split_once('=').map_or(text, |(name, _)| name);
         let mut letters = name.chars();

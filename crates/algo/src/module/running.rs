@@ -1,4 +1,4 @@
-//! Modules at work: which copies a host has loaded, and a connection's hold on one of them.
+//! Running modules: the copies that a host has loaded, and a connection's use of one of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,11 +22,12 @@ use crate::{
 
 const PRIVATE_AREA: &str = "its private area (inet_csk_ca)";
 
-/// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
+/// The modules that one host has loaded. There is one copy for each set of parameters, which the
+/// host's connections share.
 #[derive(Debug, Default)]
 pub struct LoadedModules {
     loaded: RefCell<Vec<Loaded>>,
-    /// Sysctls of the host, by their names in `struct netns_ipv4`.
+    /// The host's sysctls, by their names in `struct netns_ipv4`.
     sysctls: Vec<(&'static str, i64)>,
 }
 
@@ -36,14 +37,14 @@ struct Loaded {
     copy: Rc<LoadedCopy>,
 }
 
-/// A started copy; its place is with the idle ones when nobody holds it any more.
+/// A started copy. It returns to the idle copies when nobody uses it any more.
 #[derive(Debug)]
 struct LoadedCopy {
     module: &'static Module,
     image: Option<Image>,
-    /// What it prints; in a box of its own, since the image knows where it is.
+    /// Output of the module. Boxed, because the image holds its address.
     log: Box<Log>,
-    /// A call into it was abandoned: nobody knows what its variables are.
+    /// A call into the copy was abandoned, so the state of its variables is unknown.
     is_broken: Cell<bool>,
 }
 
@@ -64,12 +65,12 @@ impl Deref for LoadedCopy {
 }
 
 impl LoadedModules {
-    /// Those of a host with these sysctls, by their names in `struct netns_ipv4`.
+    /// Creates the set for a host with these sysctls, given by their names in `struct netns_ipv4`.
     pub fn with_sysctls(sysctls: Vec<(&'static str, i64)>) -> LoadedModules {
         LoadedModules { loaded: RefCell::default(), sysctls }
     }
 
-    /// What its modules have counted (`NET_INC_STATS`), under the names that nstat has.
+    /// Returns the counters of its modules (`NET_INC_STATS`), under their names in nstat.
     pub fn counted(&self) -> Vec<(&'static str, u64)> {
         let mut all = BTreeMap::new();
         for loaded in self.loaded.borrow().iter().filter(|one| one.copy.module.is_kernel_module) {
@@ -80,7 +81,8 @@ impl LoadedModules {
         all.into_iter().collect()
     }
 
-    /// What its modules have printed since the last call of this, each with its name.
+    /// Takes the lines that its modules have printed since the last call of this, each with the
+    /// module's name.
     pub fn take_printed(&self) -> Vec<(String, Printed)> {
         let mut all = Vec::new();
         for loaded in self.loaded.borrow().iter() {
@@ -90,10 +92,12 @@ impl LoadedModules {
         all
     }
 
-    /// Loads what an algorithm's connections need on this host; of one of the folder that is nothing.
+    /// Loads the module that an algorithm's connections need on this host. A built-in algorithm
+    /// needs none.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be loaded, or if its `module_init` refuses the parameters; [`Error::Elsewhere`].
+    /// [`Error::File`] if it cannot be loaded, or if its `module_init` refuses the parameters;
+    /// [`Error::Elsewhere`].
     pub fn load(&self, algorithm: &'static Algorithm, params: &Params) -> Result<(), Error> {
         if algorithm.is_elsewhere() {
             return Err(Error::Elsewhere(algorithm.name()));
@@ -149,15 +153,16 @@ fn start(
     Ok(image)
 }
 
-/// A connection's hold on a copy.
+/// A connection's use of a copy.
 pub(crate) struct Running {
     copy: Rc<LoadedCopy>,
-    /// The module's own table in use.
+    /// The module's table in use, in the kernel's form.
     table: *const c_void,
-    /// The same in the contract's form; empty for a file that has that form.
+    /// The same table in the contract's form. `None` for a file on the contract, whose table has
+    /// that form.
     ops: Option<Box<Ops>>,
     pub(crate) patched: PatchedOps,
-    /// Of the connection, for what the module prints.
+    /// Flow of the connection, for the module's log.
     flow: Option<u32>,
 }
 
@@ -178,17 +183,19 @@ impl Running {
         Running { copy, table, ops, patched, flow: None }
     }
 
-    /// The operations to call.
+    /// Returns the table of operations to call.
     pub(crate) fn ops(&self) -> *const Ops {
         self.ops.as_deref().map_or(self.table.cast(), std::ptr::from_ref)
     }
 
-    /// How a file on the contract shows its inside; a module has `info`.
+    /// Returns the function that reads the internal values of a file on the contract. A module has
+    /// `info` instead.
     pub(crate) fn diag_read(&self) -> Option<crate::DiagRead> {
         (!self.copy.module.is_kernel_module).then(|| self.copy.file_table().diag_read())
     }
 
-    /// What a module tells of a connection, by column; all ones where it does not tell now.
+    /// Returns the values of a module's `get_info` for a connection, one per column. All bits are
+    /// set where it reports none now.
     pub(crate) fn info(&self, sock: &mut TcpSock, host: &mut Host, place: &Place) -> Vec<u64> {
         let module = self.copy.module;
         let mut values = Vec::new();
@@ -202,25 +209,25 @@ impl Running {
         values
     }
 
-    /// The fields of its private area that it shows.
+    /// Returns the fields of its private area that it shows.
     pub(crate) fn shown(&self, area: &[u64]) -> impl Iterator<Item = u64> {
         let read = |field: &Field| field.read(area).map_or(u64::MAX, |value| value as u64);
         self.copy.module.shown.iter().map(read)
     }
 
-    /// What it prints is of this flow.
+    /// Sets the flow to which its log lines belong.
     pub(crate) fn set_flow(&mut self, flow: u32) {
         self.flow = Some(flow);
     }
 
-    /// This socket's call is about to be made, on this host.
+    /// Prepares for a call with this socket on this host.
     #[inline]
     pub(crate) fn enter(&self, sock: &mut TcpSock, host: &mut Host) {
         sock.icsk_ca_ops = Pointer::to(self.table);
         self.copy.enter(sock, host, self.flow);
     }
 
-    /// Makes a call into the file, which has nothing to tidy up.
+    /// Makes a call into the file. `run` must own nothing that needs dropping.
     #[inline]
     pub(crate) fn guarded<R>(&self, place: &Place, run: impl FnOnce() -> R) -> Result<R, Fault> {
         let result = guard::call(self.copy.module, self.copy.code(), place, run);
@@ -230,7 +237,8 @@ impl Running {
         result
     }
 
-    /// Holds what a call that is over has written to what it may; unwinds with a [`Fault`] if that was more.
+    /// Checks that a finished call has written only what it may. Otherwise this unwinds with a
+    /// [`Fault`].
     #[inline]
     pub(crate) fn check(&self, sock: &TcpSock, storage: &Storage, kept: &Kept, place: &Place) {
         let is_before = sock.cc_guard_before != [0; 1];
@@ -241,7 +249,7 @@ impl Running {
         }
         if let Some(is_before) = storage.written_beside() {
             let bytes = size_of_val(storage.words()) as u32;
-            // Of a module of a patched kernel it is the whole of that area.
+            // A module for a patched kernel may use the whole of that kernel's larger area.
             let what = match self.copy.module.is_kernel_module {
                 true => PRIVATE_AREA,
                 false => "its state",
@@ -264,30 +272,31 @@ impl Running {
     }
 
     fn address(&self, operation: &str) -> Option<usize> {
-        // SAFETY: the table of this copy, which outlives this.
+        // SAFETY: the table belongs to this copy, which outlives this value.
         let found = unsafe { (*self.ops()).address(operation) };
         found.or_else(|| self.patched.address(operation))
     }
 
-    /// The line where the function of an operation begins.
+    /// Returns the line at which the function of an operation begins.
     pub(crate) fn line(&self, operation: &'static str) -> Option<Line> {
         let of = || line::of(self.copy.module, self.copy.code(), self.address(operation)?);
         lock(&self.copy.module.lines).entry(operation).or_insert_with(of).clone()
     }
 
-    /// Which lines of the file set a field. Of several files nothing is said: a line would need its file.
+    /// Describes the lines of the file that set a field. `None` for several files, because a line
+    /// number alone would be ambiguous.
     pub(crate) fn setting(&self, field: &str) -> Option<String> {
         let module = self.copy.module;
         (module.files == 1).then(|| writes::words(module.text, field))?
     }
 
-    /// The file that this is of.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &'static std::path::Path {
         &self.copy.module.path
     }
 
-    /// The call is over: the algorithm in use from now on, if the module has put another table of its
-    /// own into the socket.
+    /// Ends a call. Returns the algorithm to use from now on if the module has put another of its
+    /// own tables into the socket.
     pub(crate) fn leave(
         &mut self,
         sock: &mut TcpSock,
@@ -297,7 +306,7 @@ impl Running {
         if table == self.table || table.is_null() || !self.copy.module.is_kernel_module {
             return None;
         }
-        // Only a table of its own object; whatever else stands there is no table.
+        // Accept only a table inside the module's own object.
         let code = self.copy.code();
         if !(code.base..code.object_end).contains(&table.addr()) {
             return None;
@@ -309,7 +318,7 @@ impl Running {
     }
 }
 
-/// The algorithm of another table of a module than the one it registered first.
+/// Returns the algorithm of a module's table other than the first one it registered.
 fn other(
     now: &'static Algorithm,
     (ops, patched): (&Ops, PatchedOps),
@@ -325,7 +334,8 @@ fn other(
     }
     let mut others = lock(&module.others);
     others.entry(at).or_insert_with(|| {
-        // A name of the module's memory, which is never unloaded but may be written.
+        // The name is copied, because the module may overwrite its memory, although that is never
+        // unloaded.
         Box::leak(Box::new(Algorithm {
             name: ops.name().leak(),
             text: first.text,

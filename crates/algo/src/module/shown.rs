@@ -1,45 +1,48 @@
-//! The text of a Linux module with what the verifier must be shown: indices that lie within their arrays, and loops that end.
+//! Adds to the text of a Linux module the checks that the verifier needs: array indices within
+//! bounds, and loops that end.
 //!
-//! The kernel's own modules know both by reasons that stand in no single line. Here each index that is no constant goes through a check,
-//! and each `while` through a count (`module_bpf.h`). Neither changes what a correct module computes; what they had to stop is counted.
+//! In the kernel's own modules both hold for reasons that no single line shows. Here each index
+//! that is not a constant passes a check, and each `while` a counter (`module_bpf.h`). Neither
+//! changes the results of a correct module. The checks that had to intervene are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::without_comments;
 
-/// Before an array of its own, and before one that lies behind a pointer: what the kernel keeps of a connection is reached by constant
-/// offsets only.
+/// Macros in front of an array of the module's own, and of an array behind a pointer. A
+/// connection's kernel memory is accessible at constant offsets only.
 const TABLE: &str = "KNEE_AT(";
 const AREA: &str = "KNEE_AREA_AT(";
 const WHILE: &str = "KNEE_WHILE";
-/// The one field that modules set, and BPF sets by a call.
+/// The field that modules set directly and BPF sets by a call.
 const CLAMP: &str = "snd_cwnd_clamp";
 const SET_CLAMP: &str = "knee_set_cwnd_clamp";
-/// A table of operations that a connection is handed to: the other tables of a file are looked at before.
+/// Field with the table of operations. Setting it switches the connection to another table;
+/// `for_bpf` checks these tables first.
 const OPS: &str = "icsk_ca_ops";
 const FALL_BACK: &str = "knee_fall_back_to_reno";
-/// Words that stand before a bracket and name no array.
+/// Words that may precede a bracket without naming an array.
 const KEYWORDS: [&str; 6] = ["return", "case", "else", "do", "sizeof", "typeof"];
 
 struct Text {
     written: Vec<char>,
-    /// Words, and signs of one character or `->`, with where they begin.
+    /// Words, and operators of one character or `->`, each with its position.
     pieces: Vec<(String, usize)>,
 }
 
-/// A member that is set.
+/// An assignment to a member.
 struct Set {
-    /// The first piece of whose member it is.
+    /// First piece of the expression whose member is set.
     first: usize,
-    /// The semicolon, or the bracket of `WRITE_ONCE`.
+    /// The semicolon, or the closing bracket of `WRITE_ONCE`.
     end: usize,
     written_once: Option<usize>,
 }
 
-/// The text with these in their places; lines stay where they are.
+/// Returns the text with these macros inserted. Line numbers do not change.
 pub(super) fn shown(text: &str) -> String {
     let text = Text::read(text);
-    // What comes before a character, and what takes its place.
+    // Text to insert before a character, and text that replaces it.
     let (mut before, mut instead) = (BTreeMap::new(), BTreeMap::new());
     let mut removed = BTreeSet::new();
     let mut depth = 0_usize;
@@ -63,7 +66,7 @@ pub(super) fn shown(text: &str) -> String {
                 let Some(set) = text.set(at) else { continue };
                 let is_ops = text.word(at) == OPS;
                 let call = if is_ops { FALL_BACK } else { SET_CLAMP };
-                // The arrow and the member, and of a table what it is set to.
+                // Remove the arrow and the member, and for a table also the assigned value.
                 let last = if is_ops { set.end } else { at + 1 };
                 removed.extend(text.begin(at - 1)..text.begin(last));
                 match set.written_once {
@@ -103,7 +106,7 @@ impl Text {
         let mut pieces = Vec::new();
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let (mut at, mut is_line_begun) = (0, false);
-        // Both have as many characters, but for a file that ends within a comment.
+        // Both have the same number of characters, unless the file ends inside a comment.
         while at < blank.len().min(written.len()) {
             let c = blank[at];
             let begin = at;
@@ -115,7 +118,7 @@ impl Text {
                 continue;
             }
             if c == '#' && !is_line_begun {
-                // Directives, with the lines that go on.
+                // Skip a directive with its continuation lines.
                 while at < blank.len() && !(blank[at] == '\n' && blank[at - 1] != '\\') {
                     at += 1;
                 }
@@ -153,7 +156,7 @@ impl Text {
         word.starts_with(begins) && !KEYWORDS.contains(&word)
     }
 
-    /// Where the bracket that opens at `at` is closed.
+    /// Returns the bracket that closes the one at `at`.
     fn closed(&self, at: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for end in at..self.pieces.len() {
@@ -169,7 +172,7 @@ impl Text {
         None
     }
 
-    /// Where the bracket that closes at `at` is opened.
+    /// Returns the bracket that opens the one at `at`.
     fn opened(&self, at: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for begin in (0..=at).rev() {
@@ -185,10 +188,11 @@ impl Text {
         None
     }
 
-    /// The first piece of the array, and the bracket behind its index, of a subscript with an index that is no constant.
+    /// For a subscript with a variable index, returns the first piece of the array and the closing
+    /// bracket.
     fn subscript(&self, open: usize) -> Option<(usize, usize)> {
         let end = self.closed(open)?;
-        // Constants are written in capitals, and so are sizes of arrays, which are declared so.
+        // Constants have names in capitals. Array sizes in declarations do too.
         let is_variable = |at: usize| {
             self.is_name(at) && self.word(at).contains(|c: char| c.is_ascii_lowercase())
         };
@@ -196,16 +200,17 @@ impl Text {
             return None;
         }
         let first = self.first_of(open.checked_sub(1)?)?;
-        // Two names in a row declare something.
+        // Two adjacent names form a declaration.
         let is_declared = first > 0 && self.is_name(first - 1);
         (!is_declared).then_some((first, end))
     }
 
-    /// The first piece of what ends with this name or bracket: `f(sk)->a[1].b` as a whole.
+    /// Returns the first piece of the expression that ends with this name or bracket:
+    /// `f(sk)->a[1].b` counts as a whole.
     fn first_of(&self, last: usize) -> Option<usize> {
         let mut first = last;
         loop {
-            // A name, or a group in brackets with what is before it.
+            // The expression is a name, or a bracketed group with the expression in front of it.
             if matches!(self.word(first), ")" | "]") {
                 first = self.opened(first)?;
                 let is_part =
@@ -227,7 +232,7 @@ impl Text {
         }
     }
 
-    /// How this member of what a pointer points to is set, if it is.
+    /// Returns the assignment to this member of a struct behind a pointer, if there is one.
     fn set(&self, at: usize) -> Option<Set> {
         if at < 2 || self.word(at - 1) != "->" {
             return None;
@@ -246,7 +251,7 @@ impl Text {
         }
     }
 
-    /// Whether this `while` ends a `do`, or has no body.
+    /// Returns whether this `while` ends a `do`, or has no body.
     fn ends_a_do(&self, at: usize) -> bool {
         let end = self.closed(at + 1).unwrap_or(at);
         self.word(end + 1) == ";"

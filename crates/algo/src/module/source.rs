@@ -1,15 +1,15 @@
-//! What can be told from the text of a source file, without a compiler.
+//! Facts that the text of a source file shows without a compiler.
 
-/// What kind of file it is.
+/// Kind of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The source of a Linux module.
     KernelModule,
-    /// A file on the contract; holds the name in `CC_ALGORITHM(name)`.
+    /// A file on the contract. Holds the name in `CC_ALGORITHM(name)`.
     Contract { algorithm: String },
 }
 
-/// Which struct of `union tcp_cc_info` a module's `get_info` fills.
+/// The struct of `union tcp_cc_info` that a module's `get_info` fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Info {
     Vegas,
@@ -18,7 +18,7 @@ pub(super) enum Info {
 }
 
 impl Info {
-    /// The kernel's number for it (`INET_DIAG_...`).
+    /// Returns the kernel's number of the struct (`INET_DIAG_...`).
     pub(super) fn attribute(self) -> i32 {
         match self {
             Info::Vegas => 3,
@@ -27,13 +27,14 @@ impl Info {
         }
     }
 
-    /// Whether the struct's names say what the module means. Vegas' does not: modules of all kinds fill it, for want of one of their
-    /// own.
+    /// Returns whether the struct's names fit the module's values. Those of Vegas do not: many
+    /// modules fill its struct because they have none of their own.
     pub(super) fn is_its_own(self) -> bool {
         self != Info::Vegas
     }
 
-    /// Columns of a series, as `info_of` in support.c fills them, under the names that `ss` has.
+    /// Returns the names and units of the columns, as `info_of` in `support.c` fills them. The
+    /// names are those of `ss`.
     pub(super) fn names_and_units(self) -> [(&'static str, &'static str); 4] {
         match self {
             Info::Vegas => [("enabled", ""), ("rttcnt", ""), ("rtt", "us"), ("minrtt", "us")],
@@ -50,7 +51,7 @@ impl Info {
     }
 }
 
-/// The kind of a file, or why it is none.
+/// Returns the kind of a file, or the reason why it has none.
 pub(super) fn kind(text: &str) -> Result<Kind, String> {
     let code = without_comments(text);
     if let Some((_, rest)) = code.split_once("CC_ALGORITHM") {
@@ -70,7 +71,7 @@ pub(super) fn kind(text: &str) -> Result<Kind, String> {
         .into())
 }
 
-/// What `get_info` fills, if that is one thing.
+/// Returns the struct that `get_info` fills, if it is exactly one.
 pub(super) fn info(text: &str) -> Option<Info> {
     let code = without_comments(text);
     let named = [
@@ -78,7 +79,8 @@ pub(super) fn info(text: &str) -> Option<Info> {
         ("INET_DIAG_DCTCPINFO", Info::Dctcp),
         ("INET_DIAG_BBRINFO", Info::Bbr),
     ];
-    // What it is asked for may be several; what it sets `*attr` to is what it fills.
+    // A module may test for several structs. The value that it assigns to `*attr` names the one it
+    // fills.
     let is_set = |name: &str| {
         let mut before = code.match_indices(name).map(|(at, _)| code[..at].trim_end());
         before.any(|before| before.ends_with('=') && !before.ends_with("=="))
@@ -95,8 +97,8 @@ fn is_identifier(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The text with comments and the insides of strings as blanks; every line keeps its number and every
-/// column its place.
+/// Returns the text with comments and the contents of strings replaced by blanks. Line and column
+/// numbers do not change.
 pub(crate) fn without_comments(text: &str) -> String {
     #[derive(PartialEq)]
     enum In {

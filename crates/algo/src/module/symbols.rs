@@ -1,15 +1,17 @@
-//! What an object wants of the process that it is loaded into, before it is.
+//! Checks, before an object is loaded, which symbols it needs from the process.
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
-/// Functions of the C library that support.c and compilers call; and all whose name begins so: of the compiler, of memory and texts.
+/// C library functions that `support.c` and compilers call, and prefixes of compiler, memory and
+/// string functions.
 const NAMES: [&str; 7] = ["calloc", "free", "malloc", "realloc", "snprintf", "vsnprintf", "qsort"];
 const BEGINS: [&str; 3] = ["__", "mem", "str"];
-/// What would run when it is loaded, or when the process ends.
+/// Sections whose code runs when the object is loaded or the process ends.
 const STARTS: [&str; 5] = [".init_array", ".preinit_array", ".ctors", ".fini_array", ".dtors"];
 
-/// Refuses an object that calls what no kernel has, though a process does, or that runs code where nobody has called it. This finds
-/// mistakes: what means harm has other ways.
+/// Refuses an object that calls functions which exist in a process but in no kernel, or that runs
+/// code at load time. The check finds mistakes. It does not stop malicious code, which has other
+/// ways.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     let object =
         object::File::parse(bytes).map_err(|why| format!("its object cannot be read: {why}"))?;

@@ -1,16 +1,16 @@
-//! Which lines of a file write a field of the socket.
+//! Finds the lines of a file that write a field of the socket.
 
 use crate::check::tokens::{self, Token};
 
-/// Signs behind what they change.
+/// Operators that change the operand in front of them.
 const CHANGES: [&str; 13] =
     ["=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^=", "++", "--"];
-/// Tokens before a field in which a macro that sets it begins.
+/// Number of tokens before a field in which a macro that sets it may begin.
 const NEAR: usize = 8;
-/// More lines are not named.
+/// Most lines named.
 const MOST_LINES: usize = 6;
 
-/// In words, for a sentence about the field; `None`: it is left to the contract's functions.
+/// Describes the writes to a field for a message. `None` if no line writes it directly.
 pub(super) fn words(text: &str, field: &str) -> Option<String> {
     let lines = lines(text, field);
     let (last, others) = lines.split_last()?;

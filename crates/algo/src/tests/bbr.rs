@@ -1,4 +1,4 @@
-//! BBR's laws against values worked by hand.
+//! BBR's laws, compared with values calculated by hand.
 
 use super::{Flow, flow};
 use crate::{INFINITE_SSTHRESH, RateSample, ca_event, ca_state};
@@ -8,9 +8,10 @@ const DRAIN: u64 = 1;
 const PROBE_BW: u64 = 2;
 const PROBE_RTT: u64 = 3;
 
-/// So long that 64 packets per RTT are exactly 2^16 units of bandwidth.
+/// RTT at which 64 packets per RTT are exactly 2^16 units of bandwidth.
 const RTT_US: u64 = 16_384;
-/// 64 * 1448 bytes in 16.384 ms, and at 99 %: 2^16 * 1448 * 990000 / 2^24.
+/// Pacing rate of 64 * 1448 bytes per 16.384 ms at 99 %, in bytes per second: 2^16 * 1448 * 990000
+/// / 2^24.
 const BW: u64 = 5_656_250;
 const RATE: u64 = 5_599_687;
 
@@ -18,7 +19,7 @@ fn bbr() -> Flow {
     bbr_of(RTT_US)
 }
 
-/// A connection whose handshake took `rtt_us`.
+/// Creates a connection whose handshake took `rtt_us`.
 fn bbr_of(rtt_us: u64) -> Flow {
     let mut bbr = flow("bbr", 10);
     bbr.sock.srtt_us = (rtt_us as u32) << 3;
@@ -30,8 +31,8 @@ fn bbr_of(rtt_us: u64) -> Flow {
 }
 
 impl Flow {
-    /// One ACK for `pkts` packets, of a sample of so many over the RTT; `new_round` if these were sent
-    /// after the round began.
+    /// Plays one ACK for `pkts` packets, with a rate sample of as many over one RTT. `new_round`
+    /// says that the packets were sent after the round began.
     pub(super) fn ack(&mut self, pkts: u32, new_round: bool, change: impl FnOnce(&mut RateSample)) {
         let sock = &mut self.sock;
         let rtt_us = u64::from(sock.srtt_us >> 3);
@@ -57,7 +58,7 @@ impl Flow {
         self.ack(pkts, true, |_| ());
     }
 
-    /// Rounds of 64 packets, with 150 in flight, until STARTUP is over.
+    /// Plays rounds of 64 packets, with 150 in flight, until STARTUP ends.
     fn fill_the_pipe(&mut self) {
         self.sock.packets_out = 150;
         while self.diag("mode") == STARTUP {
@@ -65,7 +66,7 @@ impl Flow {
         }
     }
 
-    /// The same, and the flight has drained.
+    /// Fills the pipe and then drains the flight.
     fn reach_probe_bw(&mut self) {
         self.fill_the_pipe();
         self.sock.packets_out = 50;
@@ -74,8 +75,9 @@ impl Flow {
     }
 }
 
-/// 2.887 * 10 packets per 20 ms, less 1 %: bw = floor(10 * 2^24 / 20000) = 8388;
-/// floor(8388 * 1448 * 739 / 256) = 35061577; * 990000 / 2^24. The reference kernel has the same number.
+/// The rate is 2.887 * 10 packets per 20 ms, less 1 %: bw = floor(10 * 2^24 / 20000) = 8388;
+/// floor(8388 * 1448 * 739 / 256) = 35061577; * 990000 / 2^24. The reference kernel gives the same
+/// number.
 #[test]
 fn the_first_rate_is_the_initial_window_per_rtt_at_the_gain_of_startup() {
     let mut bbr = bbr_of(20_000);
@@ -87,7 +89,7 @@ fn the_first_rate_is_the_initial_window_per_rtt_at_the_gain_of_startup() {
     bbr.round(10);
     assert_eq!(bbr.diag("bw"), 723_947);
     assert_eq!(bbr.sock.snd_cwnd, 20, "every packet acked adds one");
-    // A lower sample does not lower the rate.
+    // A lower sample does not reduce the rate.
     bbr.round(5);
     assert_eq!((bbr.diag("bw"), bbr.sock.sk_pacing_rate), (723_947, 2_068_934));
 }
@@ -109,7 +111,8 @@ fn startup_ends_after_three_rounds_that_grow_by_less_than_a_quarter() {
         bbr.round(pkts);
         assert_eq!(bbr.diag("mode"), STARTUP);
     }
-    // Not by a quarter of 197, three times; ACKs within a round and limited samples do not count.
+    // Growth stays below a quarter of 197 three times. ACKs within a round and application-limited
+    // samples do not count.
     for _ in 0..2 {
         bbr.round(240);
         bbr.ack(240, false, |_| ());
@@ -118,15 +121,16 @@ fn startup_ends_after_three_rounds_that_grow_by_less_than_a_quarter() {
     }
     bbr.round(240);
     assert_eq!((bbr.diag("mode"), bbr.diag("pacing_gain")), (DRAIN, 88));
-    // The BDP of 240 packets, and room for three bursts of up to 45 segments.
+    // The BDP of 240 packets, plus room for three bursts of up to 45 segments.
     assert!((240..=376).contains(&bbr.sock.snd_ssthresh), "{}", bbr.sock.snd_ssthresh);
     bbr.sock.packets_out = 200;
     bbr.round(240);
     assert_eq!((bbr.diag("mode"), bbr.diag("cwnd_gain")), (PROBE_BW, 512));
 }
 
-/// Twice the BDP of 64; 64 that were acked at once, where bw would have had none; three bursts of 1/1024 s,
-/// which are 5468 bytes, 3 segments: 201, and even.
+/// The window is twice the BDP of 64, plus 64 packets acknowledged at once where bw predicts none,
+/// plus three bursts. A burst of 1/1024 s is 5468 bytes, 3 segments. The sum is 201, rounded to an
+/// even number.
 #[test]
 fn the_window_is_twice_the_bdp_what_comes_together_and_three_bursts() {
     let mut bbr = bbr();
@@ -161,9 +165,10 @@ fn the_gains_go_round_in_eight_phases() {
     bbr.reach_probe_bw();
     let mut gains = Vec::new();
     for _ in 0..17 {
-        // Enough for the phase that probes, little enough for the one that drains.
+        // The flight is large enough for the phase that probes, and small enough for the one that
+        // drains.
         bbr.sock.packets_out = if bbr.diag("pacing_gain") == 320 { 300 } else { 50 };
-        // Longer than min_rtt.
+        // The wait exceeds `min_rtt`.
         bbr.sock.tcp_mstamp += 1;
         bbr.round(64);
         gains.push(bbr.diag("pacing_gain"));
@@ -178,7 +183,7 @@ fn recovery_conserves_packets_for_a_round_and_gives_the_window_back() {
     bbr.reach_probe_bw();
     bbr.round(64);
     let before = bbr.sock.snd_cwnd;
-    // Entry: the core asks for ssthresh, which stays, and sets the state.
+    // On entry the core asks for ssthresh, which must not change, and sets the state.
     let ssthresh = bbr.sock.snd_ssthresh;
     assert_eq!(bbr.ssthresh(), ssthresh);
     bbr.sock.icsk_ca_state = ca_state::RECOVERY;
@@ -187,13 +192,13 @@ fn recovery_conserves_packets_for_a_round_and_gives_the_window_back() {
     assert_eq!(bbr.sock.snd_cwnd, 90 + 2, "what is in flight and what was delivered");
     bbr.ack(4, false, |_| ());
     assert_eq!(bbr.sock.snd_cwnd, 94);
-    // The round is over: growth by what is delivered.
+    // After the round, the window grows by the packets delivered.
     (bbr.sock.packets_out, bbr.sock.lost_out, bbr.sock.sacked_out) = (80, 0, 0);
     bbr.ack(10, true, |_| ());
     assert_eq!(bbr.sock.snd_cwnd, 104);
     bbr.sock.icsk_ca_state = ca_state::OPEN;
     bbr.ack(1, false, |_| ());
-    // What came before, if the target still allows it.
+    // The window returns to its earlier value if the target still allows it.
     assert!((200..=before).contains(&bbr.sock.snd_cwnd), "{} of {before}", bbr.sock.snd_cwnd);
 }
 
@@ -203,7 +208,7 @@ fn probe_rtt_holds_four_packets_for_200_ms_and_a_round() {
     bbr.reach_probe_bw();
     bbr.round(64);
     let before = bbr.sock.snd_cwnd;
-    // 10 s without an RTT as low as the lowest.
+    // No RTT has been as low as `min_rtt` for 10 s.
     bbr.host.jiffies += 10_001;
     bbr.ack(64, true, |rs| rs.rtt_us = RTT_US as i64 + 1);
     assert_eq!((bbr.diag("mode"), bbr.sock.snd_cwnd), (PROBE_RTT, 4));
@@ -211,20 +216,21 @@ fn probe_rtt_holds_four_packets_for_200_ms_and_a_round() {
     assert_eq!(bbr.sock.app_limited, bbr.sock.delivered + 50);
     bbr.sock.packets_out = 4;
     bbr.ack(1, false, |_| ());
-    // 200 ms from here: the thirteenth round of 16 ms is past it.
+    // The phase lasts 200 ms from here, so the thirteenth round of 16 ms ends it.
     for _ in 0..12 {
         bbr.ack(4, true, |rs| rs.is_app_limited = true);
         assert_eq!((bbr.diag("mode"), bbr.sock.snd_cwnd), (PROBE_RTT, 4));
     }
     bbr.ack(4, true, |rs| rs.is_app_limited = true);
     assert_eq!(bbr.diag("mode"), PROBE_BW);
-    // What ACKs had brought together is forgotten: twice the BDP, 4, and three bursts.
+    // The extra for aggregated ACKs is reset. What remains is twice the BDP, 4 packets, and three
+    // bursts.
     assert!((128 + 4 + 9..=before).contains(&bbr.sock.snd_cwnd), "{}", bbr.sock.snd_cwnd);
     assert_eq!(bbr.diag("bw"), BW, "low samples were no samples");
 }
 
-/// Two intervals of four rounds in which a fifth is lost, at the same rate: from then on that rate, with
-/// no probing, for 48 rounds.
+/// A policer drops a fifth of the packets in two intervals of four rounds at the same rate. BBR
+/// then uses that rate without probing for 48 rounds.
 #[test]
 fn a_policer_is_recognised_and_given_another_chance_later() {
     let mut bbr = bbr();
@@ -234,7 +240,8 @@ fn a_policer_is_recognised_and_given_another_chance_later() {
         bbr.sock.packets_out = 50;
         bbr.ack(48, true, |rs| rs.losses = 16);
     };
-    // The first loss begins an interval; the fourth round ends it, and the fourth after that the next.
+    // The first loss starts an interval. The fourth round ends it, and the fourth round after that
+    // ends the next one.
     let mut rounds = 0;
     while bbr.diag("bw") == BW {
         police(&mut bbr);
@@ -242,7 +249,7 @@ fn a_policer_is_recognised_and_given_another_chance_later() {
         assert!(rounds < 20);
     }
     assert_eq!(rounds, 8);
-    // 48 packets of 1448 bytes in 16.384 ms, by a clock of whole ms.
+    // The rate is 48 packets of 1448 bytes per 16.384 ms, measured by a clock of whole ms.
     let lt = bbr.diag("bw");
     assert!(lt.abs_diff(4_242_187) < 42_000, "{lt}");
     for _ in 0..47 {
@@ -282,12 +289,12 @@ fn a_timeout_forgets_the_plateau_and_its_end_restores_the_window() {
     assert!((128..=before).contains(&bbr.sock.snd_cwnd), "{} of {before}", bbr.sock.snd_cwnd);
 }
 
-/// 800 Gbps over 100 us and an hour without an ACK: no window and no rate wraps.
+/// At 800 Gbps, over 100 us and over an hour without an ACK, no window or rate overflows.
 #[test]
 fn nothing_overflows_at_800_gbps_or_after_a_week() {
     let mut bbr = bbr();
     for us in [10, 100, 1_000_000, 3_600_000_000_u64, 7 * 86_400_000_000] {
-        // Packets of 1448 bytes in that time, as far as a sample can count them.
+        // Number of packets of 1448 bytes in that time, limited to the largest count of a sample.
         let pkts = (us * 69).clamp(1, 1 << 28) as u32;
         for _ in 0..50 {
             bbr.sock.tcp_mstamp += us;

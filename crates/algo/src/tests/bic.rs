@@ -1,10 +1,10 @@
-//! BIC: docs/algorithms/bic.md has the formulas that these values are worked from.
+//! BIC's laws, compared with values calculated from the formulas in docs/algorithms/bic.md.
 
 use super::*;
 
 #[test]
 fn bic_searches_by_quarters_lingers_and_probes_beyond() {
-    // delayed_ack starts at 2 packets per ACK: every cnt below is halved by it.
+    // `delayed_ack` starts at 2 packets per ACK, which halves every cnt below.
     let cnt_at = |last_max: u32, cwnd: u32| {
         let mut bic = flow("bic", last_max);
         bic.ssthresh();
@@ -14,19 +14,19 @@ fn bic_searches_by_quarters_lingers_and_probes_beyond() {
         algorithm.cong_avoid(sock, host, 0, 1);
         bic.diag("cnt")
     };
-    // Far below W_max 1000: 16 packets per RTT, cwnd / 16 / 2.
+    // Far below the `W_max` of 1000: 16 packets per RTT, cwnd / 16 / 2.
     assert_eq!(cnt_at(1000, 819), 819 / 16 * 16 / 32);
-    // 40 below: a quarter of the distance, cwnd / 10 / 2.
+    // 40 below `W_max`: a quarter of the distance, cwnd / 10 / 2.
     assert_eq!(cnt_at(1000, 960), 48);
-    // 4 below: 20 / 4 RTTs for a packet: cwnd * 5 / 2.
+    // 4 below `W_max`: one packet per 20 / 4 RTTs, cwnd * 5 / 2.
     assert_eq!(cnt_at(1000, 996), 996 * 5 / 2);
-    // At W_max, and 2 beyond.
+    // At `W_max`, and 2 above it.
     assert_eq!(cnt_at(1000, 1000), 2500);
     assert_eq!(cnt_at(1000, 1002), 1002 * 5 / 2);
-    // 24 beyond: cwnd * 3 / 24 / 2; from 48 on 16 packets per RTT again.
+    // 24 above `W_max`: cwnd * 3 / 24 / 2. From 48 on, 16 packets per RTT again.
     assert_eq!(cnt_at(1000, 1024), 64);
     assert_eq!(cnt_at(1000, 1048), 1048 / 16 * 16 / 32);
-    // Up to 14 packets it is Reno, without the halving.
+    // Up to 14 packets BIC follows Reno, without the halving.
     assert_eq!(cnt_at(1000, 14), 14);
 }
 
@@ -56,7 +56,7 @@ fn bic_averages_packets_per_ack_over_sixteen_in_open_only() {
     sock.icsk_ca_state = ca_state::DISORDER;
     algorithm.pkts_acked(sock, host, &ack(40));
     assert_eq!(bic.diag("delayed_ack"), 34);
-    // It never gets below 15, so nothing is divided by 0.
+    // `delayed_ack` never falls below 15, so no division by 0 occurs.
     let Flow { algorithm, host, sock } = &mut bic;
     sock.icsk_ca_state = ca_state::OPEN;
     for _ in 0..100 {

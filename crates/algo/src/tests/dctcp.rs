@@ -1,4 +1,4 @@
-//! What DCTCP's parameters change, by values worked by hand.
+//! Effects of DCTCP's parameters, compared with values calculated by hand.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn dctcp(params: &[(&str, &str)]) -> Flow {
 }
 
 impl Flow {
-    /// An ACK for everything up to `una_pkts`, before what it lets go is sent.
+    /// Plays an ACK for all packets up to `una_pkts`, before the packets that it releases are sent.
     fn ack_to(&mut self, una_pkts: u32, ece: bool) {
         let una = una_pkts * MSS;
         let packets = (una - self.sock.snd_una) / MSS;
@@ -25,7 +25,7 @@ impl Flow {
         self.algorithm.in_ack_event(&mut self.sock, &mut self.host, flags);
     }
 
-    /// What core does on the first ECE.
+    /// Does what the core does on the first ECE.
     fn enter_cwr(&mut self) {
         self.sock.snd_ssthresh = self.ssthresh();
         self.sock.ecn_flags |= ecn_flags::QUEUE_CWR;
@@ -88,11 +88,12 @@ fn after_idle_alpha_can_start_again() {
 #[test]
 fn freebsd_s_estimate_moves_an_mss_at_each_change() {
     let mut dctcp = dctcp(&[("estimator", "freebsd")]);
-    // The first ACK ends the window of the beginning: 1024 - 64. The next window ends beyond 10.
+    // The first ACK ends the first window: 1024 - 64. The next window ends above 10.
     dctcp.sock.snd_nxt = 10 * MSS;
     dctcp.ack_to(2, false);
     assert_eq!(dctcp.diag("alpha"), 960);
-    // 0 -> 1: one of two counts as marked; both of the next; 1 -> 0: one of two.
+    // Change 0 -> 1: one of two packets counts as marked. Then both count. Change 1 -> 0: one of
+    // two.
     dctcp.ack_to(4, true);
     dctcp.ack_to(6, true);
     dctcp.ack_to(8, false);
@@ -100,9 +101,9 @@ fn freebsd_s_estimate_moves_an_mss_at_each_change() {
     assert_eq!(dctcp.diag("alpha"), 960, "an ACK up to the end does not end it");
     dctcp.sock.snd_nxt = 20 * MSS;
     dctcp.ack_to(12, false);
-    // 4 of 10: 960 - 60 + floor(4 * 64 / 10).
+    // 4 of 10 packets are marked: 960 - 60 + floor(4 * 64 / 10).
     assert_eq!(dctcp.diag("alpha"), 960 - 60 + 25);
-    // Without marks it does not fall below 15.
+    // Without marks, alpha does not fall below 15.
     for end in 2..200 {
         dctcp.sock.snd_nxt = (10 + 10 * end) * MSS;
         dctcp.ack_to(3 + 10 * end, false);
@@ -110,7 +111,8 @@ fn freebsd_s_estimate_moves_an_mss_at_each_change() {
     assert_eq!(dctcp.diag("alpha"), 15);
 }
 
-/// Ten packets are out; ACKs for single packets. The fourth brings ECE: CWR is on the fourteenth.
+/// Sends ten packets and acknowledges each alone. The fourth ACK brings ECE, and the fourteenth
+/// packet carries CWR.
 fn one_latched_echo(dctcp: &mut Flow) {
     for packet in 1..=19 {
         dctcp.sock.snd_nxt = (packet + 9) * MSS;
@@ -118,7 +120,7 @@ fn one_latched_echo(dctcp: &mut Flow) {
         if packet == 4 {
             dctcp.enter_cwr();
         }
-        // What is sent now carries CWR.
+        // The next segment sent carries CWR.
         dctcp.sock.ecn_flags &= !ecn_flags::QUEUE_CWR;
     }
 }
@@ -127,8 +129,9 @@ fn one_latched_echo(dctcp: &mut Flow) {
 fn a_latched_echo_counts_from_its_first_mark_to_cwr() {
     let mut dctcp = dctcp(&[("peer", "classic"), ("cwr", "once"), ("alpha_on_init", "0")]);
     one_latched_echo(&mut dctcp);
-    // Windows end with packets 1, 10 and 19. In the second the echo is not over, so both wait: of 18
-    // packets ten were marked, floor(10 * 64 / 18) = 35, and twice: 35 - 2 + 35.
+    // Windows end with packets 1, 10 and 19. In the second window the echo is not over, so both
+    // count together. Ten of 18 packets were marked, floor(10 * 64 / 18) = 35, applied twice: 35 -
+    // 2 + 35.
     assert_eq!(dctcp.diag("alpha"), 68);
     assert_eq!(dctcp.diag("latched"), 1);
 }
@@ -155,15 +158,15 @@ fn a_receiver_that_latches_is_asked_with_every_ack() {
 fn what_a_receiver_tells_that_is_asked_is_counted_as_it_is() {
     let mut dctcp = dctcp(&[("peer", "classic"), ("alpha_on_init", "0")]);
     one_latched_echo(&mut dctcp);
-    // Windows end with packets 1, 10 and 19: seven of nine, then three of nine.
-    // floor(7 * 64 / 9) = 49; 49 - 3 + floor(3 * 64 / 9) = 67.
+    // Windows end with packets 1, 10 and 19: seven of nine marked, then three of nine. floor(7 * 64
+    // / 9) = 49; 49 - 3 + floor(3 * 64 / 9) = 67.
     assert_eq!(dctcp.diag("alpha"), 67);
 }
 
 #[test]
 fn an_ack_without_ece_before_cwr_refutes_a_latch_for_good() {
     let mut dctcp = dctcp(&[("peer", "auto"), ("cwr", "once")]);
-    // 32 echoes of 10: each speaks for a latch, and nothing else was seen.
+    // Each of 32 echoes of 10 packets suggests a latched ECE, and nothing else was seen.
     let mut tested = 0;
     let mut packet = 1;
     for echo in 0..32 {
@@ -189,7 +192,7 @@ fn an_ack_without_ece_before_cwr_refutes_a_latch_for_good() {
         }
     }
     assert_eq!((tested, dctcp.diag("latched")), (2, 1), "two tests, then it is believed");
-    // One ACK is enough against it.
+    // A single ACK disproves it.
     dctcp.sock.snd_nxt = (packet + 9) * MSS;
     dctcp.ack_to(packet, true);
     dctcp.enter_cwr();

@@ -1,4 +1,5 @@
-//! TCP-NV, both versions: docs/algorithms/nv.md has the formulas that these values are worked from.
+//! TCP-NV, both versions, compared with values calculated from the formulas in
+//! docs/algorithms/nv.md.
 
 use super::*;
 
@@ -14,19 +15,19 @@ fn nv(name: &str, cwnd: u32, set: &[(&str, u32)]) -> Flow {
 }
 
 impl Flow {
-    /// A round trip of so many ACKs with this RTT, in which a window was delivered.
+    /// Plays a round trip of `samples` ACKs with this RTT, which deliver one window.
     fn window_of_acks(&mut self, samples: u32, rtt_us: i32) {
         let Flow { algorithm, host, sock } = self;
         let (end, in_flight) = (sock.snd_nxt, sock.snd_cwnd * MSS);
         sock.snd_nxt = end.wrapping_add(in_flight);
         for i in (0..samples).rev() {
-            // The last one acknowledges more than was sent when the round trip began.
+            // The last ACK acknowledges more than was sent when the round trip started.
             sock.snd_una = if i == 0 { end.wrapping_add(1) } else { end.wrapping_sub(i) };
             algorithm.pkts_acked(sock, host, &AckSample { pkts_acked: 1, rtt_us, in_flight });
         }
     }
 
-    /// A whole window comes back in one ACK.
+    /// Delivers a whole window in one ACK.
     fn window_in_one_ack(&mut self, pkts: u32) {
         let Flow { algorithm, host, sock } = self;
         sock.snd_nxt = sock.snd_nxt.wrapping_add(pkts * MSS);
@@ -50,14 +51,15 @@ impl Flow {
 
 #[test]
 fn nv_cuts_three_tenths_of_the_excess_at_least_two_and_never_past_the_limit() {
-    // RTT twice the base RTT: the rate is that of half the window, the limit cwnd / 2 + pad.
+    // The RTT is twice the base RTT. The rate is that of half the window, and the limit is cwnd / 2
+    // + pad.
     for (cwnd, pad, expected, limit) in [
         (100, 10, 100 - 40 * 38 / 128, 60),
-        // 4 above: 4 * 38 / 128 is 1, so 2.
+        // 4 above the limit: 4 * 38 / 128 is 1, so the cut is 2.
         (43, 18, 41, 39),
-        // 2 above: to the limit itself.
+        // 2 above the limit: cwnd falls to the limit itself.
         (63, 30, 61, 61),
-        // At the limit: left alone.
+        // At the limit, cwnd stays.
         (43, 22, 43, 1000),
     ] {
         let mut flow = nv("nv", cwnd, &[("base_rtt_us", 100), ("pad", pad)]);
@@ -109,7 +111,7 @@ fn nv_grows_as_reno_below_the_limit_and_rests_just_under_it() {
     assert_eq!(flow.grow(20), 20, "19 samples are too few");
     flow.window_of_acks(1, 100);
     assert_eq!(flow.grow(20), 21);
-    // With a pad of 1 the limit is cwnd + 1, and 2 packets below it start the dead band.
+    // With a pad of 1 the limit is cwnd + 1. The dead band starts 2 packets below it.
     let mut flow = nv("nv", 20, &[("pad", 1)]);
     flow.set_states(&[ca_state::CWR, ca_state::OPEN]);
     for _ in 0..10 {
@@ -145,7 +147,8 @@ fn nv_lets_a_window_grow_that_comes_back_in_one_ack() {
     flow.set_states(&[ca_state::RECOVERY, ca_state::OPEN]);
     flow.window_in_one_ack(3);
     assert_eq!((flow.diag("sample_cwnd"), flow.diag("allow_growth")), (6, 1));
-    // The next round trip begins a window later than usual; then the same again, up to 81 packets.
+    // The next round trip starts one window later than usual. Then the same repeats, up to 81
+    // packets.
     for _ in 0..100 {
         flow.window_in_one_ack(200);
     }
@@ -160,11 +163,11 @@ fn nv_forgets_its_min_rtt_after_two_seconds_and_then_every_five_or_so() {
     flow.host.jiffies = start + 1999;
     flow.window_of_acks(20, 150);
     assert_eq!(flow.diag("nv_min_rtt"), 100);
-    // The first reset keeps the smallest since the start, which is the same.
+    // The first reset keeps the minimum since the start, which is the same.
     flow.host.jiffies = start + 2000;
     flow.window_of_acks(20, 150);
     assert_eq!(flow.diag("nv_min_rtt"), 100);
-    // Drawn from 3750 to 6246 ms.
+    // The interval is drawn from 3750 to 6246 ms.
     flow.host.jiffies = start + 2000 + 3749;
     flow.window_of_acks(20, 150);
     assert_eq!(flow.diag("nv_min_rtt"), 100);
@@ -203,7 +206,7 @@ fn nv_reduces_to_four_fifths_on_loss_and_measures_anew_after_it() {
 
 #[test]
 fn nv_does_not_overflow_at_800_gbps() {
-    // 6906 packets per 100 us are 800 Gbps. Twice as many at twice the RTT: 6896 too many.
+    // 6906 packets per 100 us are 800 Gbps. Twice as many at twice the RTT are 6896 too many.
     let mut flow = nv("nv", 13_812, &[("base_rtt_us", 100)]);
     flow.window_of_acks(40, 200);
     flow.window_of_acks(40, 200);
@@ -221,7 +224,7 @@ fn nv2010_holds_bic_back_above_the_limit_and_lets_it_go_below() {
     assert_eq!(flow.grow(1000), 89);
     flow.window_of_acks(20, 100);
     assert!(flow.grow(1000) > 89);
-    // A loss is BIC's: it may grow back at once, from 819 / 1024.
+    // A loss is treated as in BIC: cwnd may grow again at once, from 819 / 1024.
     flow.sock.snd_cwnd = 100;
     assert_eq!(flow.ssthresh(), 79);
 }
