@@ -1,4 +1,4 @@
-//! The one source of chance of a run.
+//! The only random number generator of a run.
 
 /// A splitmix64 generator: small, and the same on every machine.
 #[derive(Clone, Debug)]
