@@ -90,7 +90,7 @@ impl Header {
     /// Like [`Header::algorithm`], for a recording of an algorithm from a user's own `file`.
     ///
     /// # Errors
-    /// As for [`Header::algorithm`]; [`Error::OfFile`] if the recording is of another file.
+    /// The errors of [`Header::algorithm`]; [`Error::OfFile`] if the recording is of another file.
     pub fn algorithm_of_file(
         &self,
         file: &'static Algorithm,

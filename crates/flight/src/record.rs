@@ -87,7 +87,7 @@ macro_rules! define_sock {
 
 with_fields!(TcpSock, define_sock);
 
-/// What a call can ask of its host, in the order of the encoding.
+/// The requests that a call can make to its host, in the order of the encoding.
 pub(crate) const ASKED: &[&str] = &["acks", "rehashes", "fallback"];
 
 /// A sample in the encoding: all its fields in order.

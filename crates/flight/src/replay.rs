@@ -21,7 +21,7 @@ const RENO: &str = "reno";
 pub struct Difference {
     /// Number of the record, from 0, over all sockets.
     pub index: u64,
-    /// What differs: a field of the socket, the return value, ...
+    /// The value that differs: a field of the socket, the return value, ...
     pub field: String,
     pub recorded: String,
     pub native: String,

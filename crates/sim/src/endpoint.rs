@@ -61,8 +61,8 @@ pub struct Info {
     pub ecn: bool,
 }
 
-/// What it takes to turn a socket's packets into segments: its initial sequence number and its
-/// SYN's options.
+/// The values that turn a socket's packets into segments: its initial sequence number and its SYN's
+/// options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
     pub(crate) iss: u32,

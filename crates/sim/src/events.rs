@@ -161,7 +161,7 @@ impl Events {
         self.push_in_order(at, self.order | NOT_FIRST, event);
     }
 
-    /// Schedules an event ahead of all other events of that time, whenever they were scheduled.
+    /// Schedules an event ahead of ordinary events of that time, whenever they were scheduled.
     #[inline]
     pub(crate) fn push_first(&mut self, at: Time, event: Event) {
         self.push_in_order(at, self.order, event);

@@ -102,7 +102,7 @@ impl<T> Ring<T> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Returns the vector of an interrupt for reuse.
+    /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, mut packets: Vec<T>) {
         packets.clear();
         self.pending = packets;

@@ -94,7 +94,7 @@ impl Net {
         ports.arrive(link, (id, packet.wire_bytes), self.now, &mut self.events)
     }
 
-    /// Reports a packet that its host has just sent to the tap.
+    /// Tells the tap about a packet that its host has just sent.
     #[cold]
     fn tell_sent(&mut self, id: u32, packet: &Packet, sent: &Sent) {
         let link = self.paths[packet.hop as usize];
@@ -104,7 +104,7 @@ impl Net {
         self.tell_leaving(id, link, sent);
     }
 
-    /// Reports a packet that has arrived at a switch to the tap.
+    /// Tells the tap about a packet that has arrived at a switch.
     #[cold]
     pub(crate) fn tell_passed(&mut self, id: u32) {
         let packet = *self.packets.get(id);
@@ -113,7 +113,7 @@ impl Net {
         }
     }
 
-    /// Reports a packet that a switch has just offered to a link to the tap.
+    /// Tells the tap about a packet that a switch has just offered to a link.
     #[cold]
     pub(crate) fn tell_forwarded(&mut self, id: u32, sent: &Sent) {
         if let Some(link) = self.link_behind(self.packets.get(id)) {
@@ -130,7 +130,7 @@ impl Net {
         self.tell_departures(link);
     }
 
-    /// Reports packets that a discipline has just sent at departure to the tap.
+    /// Tells the tap about packets that have just left a discipline that decides at departure.
     #[cold]
     pub(crate) fn tell_departures(&mut self, link: u32) {
         let Some(tap) = &mut self.tap else { return };

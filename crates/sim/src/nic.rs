@@ -173,7 +173,7 @@ impl Nics {
         packets.truncate(kept);
     }
 
-    /// Returns the vector of an interrupt for reuse.
+    /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, number: u32, packets: Vec<Packet>) {
         self.queues[number as usize].ring.give_back(packets);
     }

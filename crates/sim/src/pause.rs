@@ -70,7 +70,7 @@ impl Drop for Ticket {
 /// A link's part in flow control.
 pub(crate) struct LinkControl {
     control: ControlHandle,
-    /// What the link may not send.
+    /// The gates that stop the link or its classes.
     pub(crate) gates: Gates,
     /// With 802.1Qbb, the priority of each class of the queue; `None` for a class that is never
     /// stopped.

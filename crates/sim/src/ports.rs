@@ -72,7 +72,7 @@ impl Ports {
         self.ports[number as usize].ring.take()
     }
 
-    /// Returns the vector of an interrupt for reuse.
+    /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, number: u32, packets: Vec<u32>) {
         self.ports[number as usize].ring.give_back(packets);
     }

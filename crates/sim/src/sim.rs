@@ -98,7 +98,7 @@ pub fn simulate(run: &Run) -> Result<Outcome, Error> {
 /// for the listening side.
 ///
 /// # Errors
-/// As for [`simulate`].
+/// The errors of [`simulate`].
 pub fn simulate_recorded(
     run: &Run,
     group: u32,
@@ -114,7 +114,7 @@ pub fn simulate_recorded(
 /// its hosts, to `sink`, in order. Segments after the application is done are left out.
 ///
 /// # Errors
-/// As for [`simulate`], and if the flow does not exist.
+/// The errors of [`simulate`], and an error if the flow does not exist.
 pub fn simulate_tapped(
     run: &Run,
     at: TapAt,
@@ -137,7 +137,7 @@ pub fn simulate_tapped(
 /// hosts' links to `sink`, in order.
 ///
 /// # Errors
-/// As for [`simulate`].
+/// The errors of [`simulate`].
 pub fn simulate_captured(
     run: &Run,
     sink: impl FnMut(Sighting) + 'static,

@@ -13,7 +13,7 @@ use knee_queue::time::Duration;
 const MERGED_MAX_BYTES: u32 = 65_535;
 
 impl Sock {
-    /// Holds a data segment for merging. Returns false if this host does not merge.
+    /// Holds a data segment for merging. Returns false if it is not held.
     #[inline]
     pub(super) fn merges(&mut self, packet: &Packet, net: &mut Net) -> bool {
         let window = self.host.config.gro_window;

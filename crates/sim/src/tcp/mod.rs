@@ -196,7 +196,7 @@ pub(crate) struct Sock {
 
     // Retransmission.
     rtx: RtxQueue,
-    /// Where to continue the search for lost segments to retransmit.
+    /// The segment at which the search for lost segments continues.
     retransmit_hint: Option<SegmentId>,
     /// End of the highest SACKed segment; valid only while something is SACKed.
     highest_sack_end: u32,

@@ -20,11 +20,11 @@ const RACK_NO_DUPTHRESH: u8 = 4;
 /// The shortest wait for a receiver that seems to have discarded SACKed data.
 const RENEGED_WAIT_MS: u64 = 10;
 
-/// What to retransmit after an ACK.
+/// The segments to send after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rexmit {
     Nothing,
-    /// Segments marked lost.
+    /// Only segments marked lost.
     Lost,
     /// New data instead (F-RTO). Lost segments leave only if there is no new data.
     New,

@@ -18,8 +18,8 @@ impl Sock {
         self.rehash(net);
     }
 
-    /// Handles data that was all there already. If the same data comes a second time, the sender
-    /// has not received our ACK, so the return path may be broken.
+    /// Handles a segment without new data. If the same data comes a second time, the sender has not
+    /// received our ACK, so the return path may be broken.
     pub(super) fn on_duplicate(&mut self, seq: u32, end_seq: u32, net: &mut Net) {
         let again = self.receiver.out_of_order.last_duplicate() == Some(seq);
         self.receiver.out_of_order.note_duplicate(seq, end_seq);
