@@ -27,7 +27,7 @@ const DELACK_MIN_MS: u64 = 40;
 const DELACK_MAX_MS: u64 = 200;
 /// Segments acknowledged one by one at the start and after trouble.
 const MAX_QUICKACKS: u32 = 16;
-/// MSS assumed of a peer before it has sent full segments, bytes.
+/// The smallest MSS assumed of a peer before it has sent full segments, bytes.
 const MSS_DEFAULT: u32 = 536;
 const MSS_MIN: u32 = 88;
 /// A change of a range from this place on makes a held ACK leave.
@@ -306,7 +306,7 @@ impl Sock {
         }
     }
 
-    /// Reports whether a segment is refused. It lies wholly below the last ACK or beyond the
+    /// Reports whether to refuse a segment because it lies wholly below the last ACK or beyond the
     /// window, or its timestamp is older than one seen by more than a tick (PAWS, RFC 7323). Old
     /// pure ACKs that are only late are accepted.
     #[inline]
@@ -577,7 +577,7 @@ impl Sock {
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.tos.ecn(), net);
         if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_12 {
-            // The code appeared in 6.17; 6.12.y has it since August 2025.
+            // Linux does this from 6.17 on, and 6.12.y since August 2025.
             self.measure_rcv_mss(packet, payload_bytes);
         }
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
