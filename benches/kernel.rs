@@ -1,13 +1,14 @@
-//! What an algorithm costs in the kernel: knee's, in BPF, against the kernel's own of the same name,
-//! over one pair of network namespaces.
+//! The cost of an algorithm in the kernel: knee's BPF build against the kernel's own algorithm of
+//! the same name, over one pair of network namespaces.
 //!
-//! `cargo bench -p knee-bpf` (as root) prints processor time per byte, both ends together, and what
-//! the programs take per ACK. The two alternate in one run and the ratio is that of each pair of
-//! neighbours, so that what else the machine does hits both. Medians have 95 % intervals: without them nobody could tell what the
-//! algorithms cost from what the machine did.
+//! `cargo bench -p knee-bpf` (as root) prints the processor time per byte, both ends together, and
+//! the time of each program per ACK. The two algorithms alternate in one run, and each ratio
+//! compares neighbouring transfers, so other load affects both. Medians have 95 % intervals, to
+//! tell the algorithm's cost from other load.
 //!
-//! Processor time is that of this process, and so of what softirqs did while it ran: where the kernel accounts for interrupts by
-//! themselves (CONFIG_IRQ_TIME_ACCOUNTING) it has less in it, and nowhere what ksoftirqd and timers did meanwhile.
+//! Processor time is that of this process, including softirqs that run in its context. It excludes
+//! them if the kernel accounts for interrupts separately (CONFIG_IRQ_TIME_ACCOUNTING). It never
+//! includes ksoftirqd and timers.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ use knee_testbed::median::Median;
 use knee_testbed::net::{Pair, Path, SERVER, choose, ip};
 use libbpf_rs::query::ProgInfoIter;
 
-/// Enough that the interval of a median is some percent wide where ratios spread by tens.
+/// Ratios spread by tens of percent. This many pairs narrow the median's interval to some percent.
 const PAIRS: usize = 40;
 const BYTES: usize = 100_000_000;
 const CHUNK: usize = 1 << 18;
@@ -51,7 +52,7 @@ fn main() {
     );
     let own = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     for algorithm in Algorithm::all() {
-        // The kernel's own exists to compare with?
+        // Compare only if the kernel has its own algorithm of this name.
         if own.split_whitespace().any(|name| name == algorithm.name()) {
             compare(algorithm, "one segment each", 1);
             compare(algorithm, "up to 64 kB (TSO, GRO)", 44);
@@ -64,7 +65,7 @@ fn main() {
     }
 }
 
-/// The name under which knee's is registered here.
+/// The name under which knee registers its algorithm here.
 fn ours(algorithm: &Algorithm) -> String {
     format!("knee_b_{}", algorithm.name())
 }
@@ -90,7 +91,7 @@ fn compare(algorithm: &Algorithm, frames: &str, segments: u32) {
     let (mut cpu, mut wall, mut more) = (Vec::new(), Vec::new(), Vec::new());
     let mut costs = [Vec::new(), Vec::new()];
     for number in 0..PAIRS {
-        // Who goes first changes, too.
+        // The order changes from pair to pair, too.
         let (one, other);
         if number % 2 == 0 {
             one = transfer(&pair, &ours);
@@ -129,8 +130,8 @@ struct Cost {
     acks: u64,
 }
 
-/// One bulk transfer, and the processor time of both ends with what the kernel did for them. A packet
-/// over a veth pair is received in the context of its sender.
+/// Runs one bulk transfer. Returns the processor time of both ends, including the kernel's work for
+/// them. A packet over a veth pair is received in the context of its sender.
 fn transfer(pair: &Pair, name: &str) -> Cost {
     let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
     let port = listener.local_addr().unwrap().port();
@@ -153,9 +154,9 @@ fn transfer(pair: &Pair, name: &str) -> Cost {
     Cost { cpu_s, wall_s, acks: pair.client.run(in_segments) - acks_before }
 }
 
-/// User and system time of this process so far.
+/// User and system time of this process so far, seconds.
 fn cpu_s() -> f64 {
-    // SAFETY: all zeros is a usage, and the pointer is to one.
+    // SAFETY: all zeros is a valid `rusage`, and the pointer points to one.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -165,12 +166,12 @@ fn cpu_s() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// What each program takes, by the kernel's own clock, which takes some 20 ns itself.
+/// Prints the time of each program by the kernel's own clock, which itself takes some 20 ns.
 fn programs(algorithm: &Algorithm) {
-    // SAFETY: it only asks; the kernel counts while the descriptor is open.
+    // SAFETY: the call only requests statistics; the kernel counts while the descriptor is open.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(BPF_STATS_RUN_TIME) };
     assert!(fd >= 0, "the kernel does not count");
-    // SAFETY: it was opened a moment ago and belongs to nobody else.
+    // SAFETY: the descriptor was just opened and has no other owner.
     let _counting = unsafe { OwnedFd::from_raw_fd(fd) };
     let _loaded = register(algorithm);
     let pair = pair(1);

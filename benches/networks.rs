@@ -9,7 +9,7 @@ use knee_run::topology::{Cable, Dumbbell};
 
 const GBPS: u64 = 1_000_000_000;
 
-/// Seconds of processor time of this process so far.
+/// Processor time of this process so far, seconds.
 pub(crate) fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
@@ -43,8 +43,8 @@ pub(crate) fn cable(gbps: u64, delay_us: u64, k_pkts: u32) -> Cable {
     }
 }
 
-/// A receive window that does not grow: else Linux acknowledges each of the first segments, and what
-/// is measured is the start of connections.
+/// A host with a receive window that does not grow. With a growing window Linux acknowledges each
+/// of the first segments, and the benchmark would measure the start of connections.
 pub(crate) fn host() -> HostConfig {
     HostConfig {
         tcp_ecn: 1,
@@ -87,7 +87,7 @@ pub(crate) fn run(network: Network, flows: Vec<Flow>, ms: u64) -> Run {
     }
 }
 
-/// Senders and receivers in pairs over one 10 Gbps link, base RTT 100 us.
+/// Pairs of senders and receivers over one 10 Gbps link; base RTT 100 us.
 pub(crate) fn dumbbell(flows: u32, algorithm: &str, ms: u64) -> Run {
     let hosts = |side: &str| (0..flows).map(|i| (format!("{side}{i}"), host())).collect();
     let edge = cable(10, 10, 65);

@@ -1,7 +1,7 @@
-//! Speed of the analysis of captures.
+//! Speed of the capture analysis.
 //!
-//! `cargo bench -p knee-pcap` prints packets per second of processor time: of a capture in memory, made by hand, of many flows that
-//! send, lose and repair. Quote medians of several runs.
+//! `cargo bench -p knee-pcap` prints packets per second of processor time. It analyses a synthetic
+//! capture in memory, with many flows that send, lose and repair. Quote medians of several runs.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::io::Cursor;
@@ -16,7 +16,7 @@ use knee_wire::{Interface, Record, Writer, link};
 const REPEATS: usize = 5;
 const MSS: u32 = 1448;
 const US: u64 = 1_000;
-/// Segments a round trip, and round trips.
+/// Segments per round trip, and round trips per flow.
 const WINDOW: u64 = 40;
 const RTT_NS: u64 = 1000 * US;
 
@@ -37,7 +37,8 @@ fn main() {
     }
 }
 
-/// Flows side by side: windows of segments with an ACK for two; each tenth window loses one, which is sent again.
+/// Builds a capture of parallel flows: windows of segments with one ACK for two segments. Every
+/// tenth window loses one segment, which is retransmitted.
 fn capture(flows: u16, least: u64) -> (Vec<u8>, u64) {
     let interface = Interface { name: "x".to_owned(), link: link::RAW, snaplen: 100 };
     let mut writer = Writer::new(Vec::new(), "bench", &[interface]).unwrap();
@@ -100,7 +101,8 @@ fn segment(flow: u16, at_ns: u64, number: u64) -> Packet {
     Packet { seq, len: MSS, ..base(flow, at_ns, false) }
 }
 
-/// An ACK below a segment; with a first one missing and all behind it selectively acknowledged.
+/// An ACK of all data below segment `below`. With `sacked`, the first segment is missing and SACK
+/// reports all segments behind it.
 fn ack(flow: u16, at_ns: u64, below: u64, sacked: Option<(u64, u64)>) -> Packet {
     let number = |segment: u64| 1_u32.wrapping_add((segment * u64::from(MSS)) as u32);
     let mut packet = base(flow, at_ns, true);
@@ -112,7 +114,7 @@ fn ack(flow: u16, at_ns: u64, below: u64, sacked: Option<(u64, u64)>) -> Packet 
     packet
 }
 
-/// Processor time of this process.
+/// Processor time of this process, seconds.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9

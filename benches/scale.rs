@@ -1,8 +1,9 @@
-//! What a packet costs as fabrics and flows become many: each case beside the dumbbell of 20 flows.
+//! The cost of a packet in large fabrics and with many flows, compared with a dumbbell of 20 flows.
 //!
-//! `make bench-scale` runs every case in a process of its own, and the dumbbell right before it, so that a busy machine slows both.
-//! The ratio is the processor time of a data packet against the dumbbell's; medians of the rounds. `-- --large` adds
-//! 4,096 hosts, `-- NAME...` takes the cases whose names contain one of these, `-- --rounds N` repeats.
+//! `make bench-scale` runs every case in its own process, with the dumbbell right before it, so
+//! that other load slows both. The ratio divides the processor time per data packet by the
+//! dumbbell's. Each result is the median of the rounds. `-- --large` adds 4,096 hosts, `-- NAME...`
+//! selects cases whose names contain one of these, `-- --rounds N` repeats.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod networks;
@@ -64,7 +65,7 @@ fn main() {
     }
 }
 
-/// Dumbbell and case in turn.
+/// Runs the dumbbell and the case in turn.
 fn compare(case: &str, rounds: usize) {
     let mut ratios = Vec::new();
     let mut all = Vec::new();
@@ -95,10 +96,10 @@ struct Measured {
     pkts: f64,
     hops: f64,
     events: f64,
-    /// Of the whole run without its setup.
+    /// Processor time of the whole run without its setup, seconds.
     cpu_s: f64,
     setup_s: f64,
-    /// That the process took to set the run up, beyond its own.
+    /// Memory that the process needs to set the run up, beyond its own.
     setup_bytes: f64,
     peak_bytes: f64,
     hosts: f64,
@@ -124,7 +125,7 @@ fn in_a_process(case: &str) -> Measured {
     Measured { pkts, hops, events, cpu_s, setup_s, setup_bytes, peak_bytes, hosts, flows }
 }
 
-/// One case, and its numbers in a line.
+/// Runs one case and prints its numbers in a line.
 fn measure(case: &str) {
     let run = run_of(case);
     let at_first = peak_bytes();
@@ -150,7 +151,7 @@ fn timed(run: &Run) -> (Work, f64) {
     (work, cpu_seconds() - start)
 }
 
-/// Largest resident size of this process so far.
+/// The largest resident size of this process so far, bytes.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -173,7 +174,8 @@ fn run_of(case: &str) -> Run {
     }
 }
 
-/// Reno between pairs of hosts over one link of 10 Gbps whose ends are 20 ms of round trip apart, and a buffer of as much.
+/// Reno between pairs of hosts over one 10 Gbps link, with a round trip of 20 ms and a buffer of
+/// one BDP.
 fn one_link(flows: u32, ms: u64) -> Run {
     let hosts = |side: &str| (0..flows).map(|i| (format!("{side}{i}"), host())).collect();
     let buffered = |delay_us| Cable {
@@ -196,7 +198,7 @@ fn one_link(flows: u32, ms: u64) -> Run {
     run(network, traffic, ms)
 }
 
-/// Leaves of 32 hosts and 32 spines, all of 10 Gbps.
+/// Leaves of 32 hosts and 32 spines; all links have 10 Gbps.
 fn leaf_spine(leaves: u32) -> Network {
     LeafSpine {
         leaves,
@@ -227,7 +229,7 @@ fn hosts_of(network: &Network) -> u32 {
     network.nodes.iter().filter(|node| node.host.is_some()).count() as u32
 }
 
-/// One long flow of each host to the one `away` numbers on: of the next leaf or pod.
+/// One long flow from each host to the host `away` numbers further, in the next leaf or pod.
 fn neighbours(network: Network, away: u32, ms: u64) -> Run {
     let hosts = hosts_of(&network);
     let flows =
@@ -235,7 +237,7 @@ fn neighbours(network: Network, away: u32, ms: u64) -> Run {
     run(network, flows, ms)
 }
 
-/// One host of every 32 hears from `senders` others of the next leaves.
+/// One of every 32 hosts receives from `senders` hosts of the next leaves.
 fn incast(network: Network, senders: u32, ms: u64) -> Run {
     let hosts = hosts_of(&network);
     let groups = (0..hosts).step_by(32);

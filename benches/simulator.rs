@@ -1,7 +1,7 @@
 //! Speed of the simulator's core and of the queues.
 //!
-//! `cargo bench -p knee-sim --bench simulator` prints data packets per second of processor time. The processor's own
-//! time is counted, so that a busy machine disturbs little; quote medians of several runs.
+//! `cargo bench -p knee-sim --bench simulator` prints data packets per second of processor time.
+//! Processor time is counted, so other load has little effect. Quote medians of several runs.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod networks;
@@ -86,7 +86,7 @@ impl Packet for Frame {
     }
 }
 
-/// A standing queue of some 60 packets: one in, one out.
+/// A standing queue of some 60 packets: one enters, one leaves.
 fn queue(name: &str, mut queue: impl Qdisc<Frame>) {
     const PACKETS: u64 = 4_000_000;
     let gap_ns = rate(10).time_of(1514).ns();
@@ -107,7 +107,7 @@ fn queue(name: &str, mut queue: impl Qdisc<Frame>) {
     println!("{name:<34} {:>12.1}", times[REPEATS / 2]);
 }
 
-/// 8 leaves of 16 hosts, 4 spines: each host sends to the one half the network away.
+/// 8 leaves of 16 hosts and 4 spines. Each host sends to the host half the network away.
 fn leaf_spine(ms: u64) -> Run {
     let network = LeafSpine {
         leaves: 8,

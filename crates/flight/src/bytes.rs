@@ -1,4 +1,5 @@
-//! Numbers as bytes: seven bits each, the lowest first, the eighth says that more follow (LEB128).
+//! Numbers as bytes (LEB128): seven bits per byte, lowest first; the eighth bit says that more
+//! bytes follow.
 
 use crate::error::Malformed;
 
@@ -11,23 +12,23 @@ pub(crate) fn put(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
-/// A signed number, so that small negative ones stay short.
+/// Appends a signed number. Small negative numbers stay short.
 pub(crate) fn put_signed(to: &mut Vec<u8>, value: i64) {
     put(to, (value << 1 ^ value >> 63) as u64);
 }
 
-/// Appends a text, its length first.
+/// Appends a text, preceded by its length.
 pub(crate) fn put_text(to: &mut Vec<u8>, text: &str) {
     put(to, text.len() as u64);
     to.extend_from_slice(text.as_bytes());
 }
 
-/// A field's type, as it is written.
+/// The type of a field, with its encoding in the file.
 pub(crate) trait Number: Copy + Sized {
-    /// Appends it.
+    /// Appends the value.
     fn put(self, to: &mut Vec<u8>);
 
-    /// The next one; `what` is it.
+    /// Reads the next value. `what` names it in errors.
     fn take(from: &mut Bytes<'_>, what: &'static str) -> Result<Self, Malformed>;
 }
 
@@ -47,11 +48,11 @@ macro_rules! numbers {
 
 numbers! { u8: put narrow, u32: put narrow, u64: put narrow, i32: put_signed signed, i64: put_signed signed, bool: put flag, }
 
-/// What is left of some bytes to be read.
+/// The bytes that are still to be read.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl Bytes<'_> {
-    /// The next number.
+    /// Reads the next number.
     pub(crate) fn take(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -69,20 +70,20 @@ impl Bytes<'_> {
         Err(Malformed::Number)
     }
 
-    /// The next number, of a narrower type.
+    /// Reads the next number into a narrower type.
     pub(crate) fn narrow<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, Malformed> {
         let value = self.take()?;
         T::try_from(value).map_err(|_| Malformed::TooLarge { what, value })
     }
 
-    /// The next signed number.
+    /// Reads the next signed number.
     pub(crate) fn signed<T: TryFrom<i64>>(&mut self, what: &'static str) -> Result<T, Malformed> {
         let folded = self.take()?;
         let value = (folded >> 1) as i64 ^ -((folded & 1) as i64);
         T::try_from(value).map_err(|_| Malformed::OutOfRange { what, value })
     }
 
-    /// The next flag.
+    /// Reads the next flag.
     pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, Malformed> {
         match self.take()? {
             0 => Ok(false),
@@ -91,7 +92,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// The next text, of at most `max_bytes`.
+    /// Reads the next text, of at most `max_bytes`.
     pub(crate) fn text(&mut self, max_bytes: usize) -> Result<String, Malformed> {
         let len = self.take()? as usize;
         if len > max_bytes || len > self.0.len() {

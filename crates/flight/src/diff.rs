@@ -1,4 +1,4 @@
-//! Where two recordings part, socket by socket.
+//! Finds where two recordings start to differ, socket by socket.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,17 +7,17 @@ use knee_algo::FieldKind;
 use crate::show::View;
 use crate::{Header, Record};
 
-/// Records of one file that may wait for those of the other: about 100 MB.
+/// The most records of one file that may wait for those of the other: about 100 MB.
 const MOST_WAITING: usize = 1 << 16;
 
-/// How far two recordings of a socket are the same.
+/// The comparison of two recordings of one socket.
 #[derive(Debug)]
 pub struct Pair {
-    /// Calls that are the same, from the first on.
+    /// Number of equal calls, counted from the first.
     pub equal: u64,
-    /// The first two that differ.
+    /// The first two calls that differ.
     pub parted: Option<Box<Parted>>,
-    /// Records of the file that is ahead: 0 or 1.
+    /// Records of the file that is ahead, and the number of that file: 0 or 1.
     waiting: VecDeque<Record>,
     ahead: usize,
 }
@@ -25,41 +25,42 @@ pub struct Pair {
 /// The first difference of a socket.
 #[derive(Debug)]
 pub struct Parted {
-    /// What differs: `the operation`, `snd_cwnd before`, `ca.velocity after`, ...
+    /// The field that differs: `the operation`, `snd_cwnd before`, `ca.velocity after`, ...
     pub what: String,
-    /// In the one file and the other.
+    /// The value in each of the two files.
     pub values: [String; 2],
-    /// The calls.
+    /// The call in each of the two files.
     pub records: [Record; 2],
 }
 
-/// Takes the records of two files by turns, and compares each socket's in their order.
+/// Takes the records of two files in turn, and compares those of each socket in order.
 #[derive(Debug)]
 pub struct Diff {
     view: View,
-    /// Whether the private states mean the same.
+    /// Whether the private states have the same fields, so that they can be compared.
     same_state: bool,
     pairs: BTreeMap<u64, Pair>,
     waiting: usize,
 }
 
-/// More records of one file came than can wait for the other's.
+/// One file is ahead of the other by more records than may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFarApart;
 
 impl Diff {
-    /// A comparison of recordings with these headers. Private states are compared where both have the same fields.
+    /// Starts a comparison of recordings with these headers. Private states are compared if both
+    /// have the same fields.
     pub fn new(one: &Header, other: &Header) -> Diff {
         let same_state = one.algorithm == other.algorithm && one.fields == other.fields;
         Diff { view: View::of(one), same_state, pairs: BTreeMap::new(), waiting: 0 }
     }
 
-    /// Whether private states are compared.
+    /// Reports whether private states are compared.
     pub fn compares_states(&self) -> bool {
         self.same_state
     }
 
-    /// A record of the file `side`, 0 or 1.
+    /// Takes the next record of the file `side`, 0 or 1.
     ///
     /// # Errors
     /// [`TooFarApart`].
@@ -93,19 +94,19 @@ impl Diff {
         Ok(())
     }
 
-    /// The sockets, by number.
+    /// Returns the comparison of each socket, by socket number.
     pub fn pairs(&self) -> &BTreeMap<u64, Pair> {
         &self.pairs
     }
 
-    /// Whether all that came was the same.
+    /// Reports whether all records so far are equal.
     pub fn is_equal(&self) -> bool {
         self.pairs.values().all(|pair| pair.parted.is_none() && pair.waiting.is_empty())
     }
 }
 
 impl Pair {
-    /// Calls that one file has behind those that are the same: which file, and how many.
+    /// Returns the file that has calls beyond the equal ones, and how many.
     pub fn more(&self) -> Option<(usize, usize)> {
         (!self.waiting.is_empty()).then_some((self.ahead, self.waiting.len()))
     }
@@ -136,7 +137,7 @@ fn difference(
         .or_else(|| fields(view, same_state, [one, other], true))
 }
 
-/// The first field that differs, before or after the call.
+/// Finds the first field that differs, before or after the call.
 fn fields(
     view: &View,
     same_state: bool,
@@ -150,7 +151,7 @@ fn fields(
         if kind.is_some() && !same_state {
             return None;
         }
-        // An address says only whether there is one.
+        // Addresses differ between processes, so only their presence is compared.
         let is_same = match kind {
             Some(FieldKind::Pointer) => (x == 0) == (y == 0),
             _ => x == y,

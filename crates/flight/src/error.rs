@@ -2,45 +2,45 @@ use std::io;
 
 use crate::source::SourceFile;
 
-/// Why a recording cannot be read, written or replayed, in one sentence.
+/// The reason why a recording cannot be read, written or replayed, in one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system's reason.
+    /// The operating system reports an error.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file is something else.
+    /// The file is not a recording.
     #[error("is no flight recording of knee")]
     Foreign,
-    /// Another version of the format.
+    /// The file has another version of the format.
     #[error("has version {found} of the format; this knee reads version {known}")]
     Version { found: u32, known: u32 },
     /// The header contradicts this version of knee, or itself.
     #[error("its header does not fit this knee: {what}")]
     Header { what: String },
-    /// It is of an algorithm of somebody's own file, which has to be named.
+    /// The algorithm comes from a user's own file, which the caller must name.
     #[error("{}", of_file(file, given.as_deref()))]
     OfFile {
         file: SourceFile,
-        /// The SHA-256 of the file that was named, which is another one.
+        /// SHA-256 of the file that the caller named, if it is not the recorded one.
         given: Option<String>,
     },
-    /// The file ends in the middle of something.
+    /// The file ends in the middle of the header or a record.
     #[error("ends at byte {offset}, in the middle of a record: it was cut off")]
     Truncated { offset: u64 },
-    /// All records are whole, and the one that closes the file is missing.
+    /// All records are whole, but the closing record is missing.
     #[error(
         "ends at byte {offset} without its closing record: its writer was killed, or it was cut off"
     )]
     Unfinished { offset: u64 },
-    /// The header's checksum is not that of its bytes.
+    /// The header's checksum does not match its bytes.
     #[error("the header has been changed: its checksum is wrong")]
     HeaderChecksum,
-    /// A record's checksum is not that of the bytes so far.
+    /// A record's checksum does not match the bytes so far.
     #[error(
         "the record at byte {offset}, or the one before, has been changed: its checksum is wrong"
     )]
     Checksum { offset: u64 },
-    /// The checksum is right, and the content is not.
+    /// The checksum is right, but the content makes no sense.
     #[error("the record at byte {offset} makes no sense: {source}")]
     BadRecord { offset: u64, source: Malformed },
     /// The algorithm's state does not fit a record, so it cannot be replayed.
@@ -50,7 +50,7 @@ pub enum Error {
     LargeState { algorithm: &'static str },
 }
 
-/// What of a record makes no sense.
+/// The part of a record that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("it is empty")]

@@ -1,4 +1,4 @@
-//! What a recording says of itself: lines of text, so that a person can read them.
+//! The header of a recording: lines of text that a person can read.
 
 use knee_algo::module::Api;
 use knee_algo::{AckSample, Algorithm, Field, FieldKind, Given, OPERATIONS, Params, RateSample};
@@ -9,18 +9,18 @@ use crate::source::SourceFile;
 
 /// The version of the format that this library writes and reads.
 pub(crate) const VERSION: u32 = 1;
-/// Behind the file's name: it is one of several, or was compiled with options.
+/// Suffix of a source file's name: the algorithm has several files, or was compiled with options.
 const MORE: &str = " and more";
-/// The largest HZ of a kernel.
+/// The largest HZ that a kernel can have.
 const MAX_HZ: u32 = 10_000;
-/// Fields of a private state beyond are left out.
+/// The most fields of a private state that a header lists. Others are left out.
 const MOST_FIELDS: usize = 256;
-/// Letters that the names of an enumeration's values may have together.
+/// The most letters in all value names of one enumeration together.
 const MOST_CHOICE_LETTERS: usize = 200;
-/// Characters of a value that a message shows.
+/// The most characters of a value that a message shows.
 const MOST_SHOWN: usize = 200;
 
-/// Who made the calls.
+/// The host that made the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A running kernel.
@@ -28,30 +28,32 @@ pub enum Origin {
     Simulator,
 }
 
-/// What a recording says of itself.
+/// The header of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The algorithm: the name of its file.
+    /// Name of the algorithm's file.
     pub algorithm: String,
-    /// The name it was registered under; the algorithm's own in the simulator.
+    /// Name that the algorithm was registered under. In the simulator it is the algorithm's own
+    /// name.
     pub name: String,
-    /// The file that it was compiled from, if it is none of knee's own.
+    /// The source file, if the algorithm is not one of knee's own.
     pub source: Option<SourceFile>,
     pub params: Vec<(String, u32)>,
-    /// The numbers in the private state, under the names that the algorithm's file gives them; empty where they are not known.
+    /// Numbers in the private state, under the names in the algorithm's file. Empty if they are
+    /// unknown.
     pub fields: Vec<Field>,
-    /// Who made the calls.
+    /// The host that made the calls.
     pub origin: Origin,
-    /// The kernel's release as `uname -r` has it, or the version that the simulator behaves like.
+    /// The kernel's release as in `uname -r`, or the version that the simulator models.
     pub release: String,
     /// Ticks of the coarse clock per second.
     pub hz: u32,
-    /// What was recorded, in words: which connections, which run. May be empty.
+    /// A description of the recorded connections or run. May be empty.
     pub about: String,
 }
 
 impl Header {
-    /// A header with the names that follow from the algorithm, and without the rest.
+    /// Creates a header with the names that follow from the algorithm; the other fields are empty.
     pub fn new(algorithm: &Algorithm, params: &Params, origin: Origin, hz: u32) -> Header {
         let names = algorithm.params().iter().map(|info| info.name.to_owned());
         Header {
@@ -71,10 +73,11 @@ impl Header {
         }
     }
 
-    /// The algorithm with its parameters, as this knee has it.
+    /// Returns the algorithm, as this version of knee has it, and its parameters.
     ///
     /// # Errors
-    /// [`Error::Header`] if it has no such algorithm, or the parameters are not its own, and [`Error::OfFile`].
+    /// [`Error::Header`] if knee does not have the algorithm, or the parameters are not the
+    /// algorithm's own. [`Error::OfFile`] if the algorithm comes from a user's own file.
     pub fn algorithm(&self) -> Result<(&'static Algorithm, Params), Error> {
         if let Some(source) = &self.source {
             return Err(Error::OfFile { file: source.clone(), given: None });
@@ -84,10 +87,10 @@ impl Header {
         self.with(algorithm)
     }
 
-    /// The same where the recording is of an algorithm of somebody's own file, which is `file`.
+    /// Like [`Header::algorithm`], for a recording of an algorithm from a user's own `file`.
     ///
     /// # Errors
-    /// As [`Header::algorithm`]; [`Error::OfFile`] if it is another file.
+    /// The errors of [`Header::algorithm`]; [`Error::OfFile`] if the recording is of another file.
     pub fn algorithm_of_file(
         &self,
         file: &'static Algorithm,
@@ -115,7 +118,8 @@ impl Header {
         }
     }
 
-    /// Of a Linux module in a kernel, where parameters of few kinds can be set: the others have their defaults.
+    /// Returns the parameters of a Linux module in a kernel. A kernel can set parameters of few
+    /// kinds only; the others keep their defaults.
     fn with_those_of_kernel(
         &self,
         algorithm: &'static Algorithm,
@@ -183,7 +187,7 @@ impl Header {
 
     pub(crate) fn of_text(text: &str) -> Result<Header, Error> {
         let refused = |what: String| Error::Header { what };
-        // No writer of ours lets one in, and what the lines say is shown to people.
+        // Our writers never write control characters, and messages show these lines to people.
         if text.chars().any(|c| c.is_control() && c != '\n') {
             return Err(refused("it has control characters in it".to_owned()));
         }
@@ -238,7 +242,7 @@ impl Header {
     }
 }
 
-/// `field NAME FIRST_BIT BITS KIND`, as docs/flight-format.md has it.
+/// Formats `field NAME FIRST_BIT BITS KIND`, see docs/flight-format.md.
 fn field_line(field: &Field) -> String {
     let kind = match field.kind() {
         FieldKind::Unsigned => "unsigned",
@@ -264,7 +268,7 @@ fn field_of(line: &str) -> Option<Field> {
     Field::new(name.to_owned(), at, bits.parse().ok()?, kind).filter(|_| is_all)
 }
 
-/// Whether this is `A|B`, the names of 0, 1, ...
+/// Reports whether this is `A|B`, the names of 0, 1, ...
 fn is_choices(names: &str) -> bool {
     let is_name = |name: &str| {
         !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
@@ -272,7 +276,7 @@ fn is_choices(names: &str) -> bool {
     names.len() <= MOST_CHOICE_LETTERS && names.contains('|') && names.split('|').all(is_name)
 }
 
-/// The order of everything in a record. Another version that has it otherwise has other lines.
+/// The order of all fields in a record. A version with another order has other lines.
 fn layout() -> Vec<String> {
     let line = |what: &str, names: &[&str]| format!("layout {what} {}", names.join(" "));
     vec![
@@ -286,12 +290,12 @@ fn layout() -> Vec<String> {
     ]
 }
 
-/// The beginning of what a file says, for a message of one line.
+/// The beginning of a value from the file, for a message of one line.
 fn shown(text: &str) -> String {
     text.escape_debug().take(MOST_SHOWN).collect()
 }
 
-/// Without what would begin another line.
+/// Replaces characters that would begin another line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

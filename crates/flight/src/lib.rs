@@ -1,9 +1,9 @@
-//! Flight recordings: every call of an algorithm, with what it was given and what it did.
+//! Flight recordings: every call of an algorithm, with its inputs and its effects.
 //!
-//! A [`Record`] is one call. The kernel side of knee records them from a running kernel, the simulator
-//! from its own sockets, both into the same file ([`Writer`], [`Reader`], `docs/flight-format.md`).
-//! A [`Replay`] makes the same calls on the native build and compares all that came of them;
-//! [`OtherWay`] asks another algorithm what it would have done in the same place.
+//! A [`Record`] is one call. knee records calls from a running kernel and from the simulator's
+//! sockets, both into the same file format ([`Writer`], [`Reader`], `docs/flight-format.md`). A
+//! [`Replay`] makes the same calls on the native build and compares all effects. [`OtherWay`] asks
+//! another algorithm what it would have done in the same place.
 //!
 //! ```
 //! use knee_algo::{Algorithm, Call, GivenLog, TcpSock};

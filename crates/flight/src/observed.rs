@@ -1,11 +1,11 @@
-//! Records of a native instance: the simulator's.
+//! Records calls of a native instance, which is how the simulator records.
 
 use knee_algo::{Observed, Observer};
 
 use crate::Record;
 use crate::record::without_last_zeroes;
 
-/// An observer that gives `sink` a record of every call of socket `flow`. To be given to
+/// Returns an observer that passes a record of every call of socket `flow` to `sink`. Give it to
 /// [`knee_algo::Instance::observe`].
 pub fn observer(flow: u64, sink: impl FnMut(Record) + 'static) -> Box<dyn Observer> {
     Box::new(Recorder { flow, number: 0, sink })

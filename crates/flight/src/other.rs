@@ -1,4 +1,4 @@
-//! What another algorithm would have done in the same place.
+//! Asks what another algorithm would have done in the same place.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,16 +6,16 @@ use knee_algo::{Algorithm, Call, Host, Instance, Params, TcpSock};
 
 use crate::Record;
 
-/// What came of one call.
+/// The effects of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What was returned; `None` if the operation returns nothing.
+    /// The return value; `None` if the operation returns nothing.
     pub result: Option<u32>,
-    /// cwnd afterwards, packets.
+    /// cwnd after the call, packets.
     pub cwnd: u32,
-    /// ssthresh afterwards, packets.
+    /// ssthresh after the call, packets.
     pub ssthresh: u32,
-    /// Another algorithm that was asked for.
+    /// The algorithm that the call asked to be replaced by.
     pub fallback: Option<String>,
 }
 
@@ -26,40 +26,41 @@ impl Outcome {
     }
 }
 
-/// One call, as it was and as the other algorithm would have had it.
+/// One recorded call, with the outcome of the other algorithm.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Number of the record, from 0 over all sockets.
+    /// Number of the record, from 0, over all sockets.
     pub index: u64,
     /// Number of the socket.
     pub flow: u64,
     /// The operation, as [`Call::kind`] names it.
     pub kind: String,
-    /// cwnd before the call, packets: the same for both.
+    /// cwnd before the call, packets; the same for both algorithms.
     pub cwnd_before: u32,
     pub recorded: Outcome,
-    /// What the other algorithm did.
+    /// The outcome of the other algorithm.
     pub other: Outcome,
 }
 
-/// Calls of one kind.
+/// Counts of calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub calls: u64,
-    /// Those with another outcome.
+    /// Calls with another outcome.
     pub otherwise: u64,
 }
 
-/// Puts another algorithm in the place of the recorded one, call by call.
+/// Runs another algorithm in place of the recorded one, call by call.
 ///
-/// Each call begins with the recorded socket, cwnd included, and the other algorithm's own private
-/// state, which it carries along a connection and starts with its `init`. So it answers "what would it
-/// have done here", not "how would the connection have gone": for that there is the simulator.
+/// Each call begins with the recorded socket, including its cwnd. The other algorithm keeps its own
+/// private state: its `init` creates the state, and each connection carries it along. The result
+/// says "what would it have done here", not "how would the connection have gone". The simulator
+/// answers the second question.
 #[derive(Debug)]
 pub struct OtherWay {
     instance: Instance,
     hz: u32,
-    /// Private state by socket.
+    /// Private state of each socket.
     flows: HashMap<u64, ([u64; 13], Vec<u64>)>,
     records: u64,
     tallies: BTreeMap<String, Tally>,
@@ -67,14 +68,13 @@ pub struct OtherWay {
 
 impl OtherWay {
     /// Asks `algorithm`, with these parameters, about calls recorded at `hz` ticks per second.
-    ///
     pub fn new(algorithm: &'static Algorithm, params: Params, hz: u32) -> OtherWay {
         let instance = algorithm.instance(params);
         let (flows, tallies) = (HashMap::new(), BTreeMap::new());
         OtherWay { instance, hz, flows, records: 0, tallies }
     }
 
-    /// One call, both ways.
+    /// Makes one call with both algorithms.
     pub fn step(&mut self, record: &Record) -> Row {
         let index = self.records;
         self.records += 1;
@@ -106,8 +106,8 @@ impl OtherWay {
         row
     }
 
-    /// Zeroes before an init, what init makes of them at the first call of a socket, else what the
-    /// call before left.
+    /// Returns the state before a call: zeroes before `init`, the result of `init` at a socket's
+    /// first call, else the state after the call before.
     fn state_before(&mut self, record: &Record, host: &mut Host) -> ([u64; 13], Vec<u64>) {
         if record.call == Call::Init {
             return ([0; 13], Vec::new());
@@ -123,13 +123,13 @@ impl OtherWay {
         (sock.icsk_ca_priv, self.instance.large_state().to_vec())
     }
 
-    /// Calls by kind.
+    /// Returns the counts of calls by kind.
     pub fn tallies(&self) -> &BTreeMap<String, Tally> {
         &self.tallies
     }
 
-    /// Operations that the other algorithm has and the recording has no calls of: the recorded
-    /// algorithm does not have them, so what they would have told is missing.
+    /// Returns the operations of the other algorithm that the recorded algorithm lacks. The
+    /// recording has no calls of them, so the other algorithm misses their input.
     pub fn unheard(&self, recorded: &Algorithm) -> Vec<&'static str> {
         let theirs = recorded.operations();
         let ours = self.instance.algorithm().operations().into_iter();

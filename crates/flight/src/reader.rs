@@ -1,4 +1,4 @@
-//! Reads a recording, record by record, whatever the bytes are.
+//! Reads a recording, record by record. Any bytes are safe as input.
 
 use std::io::{ErrorKind, Read};
 
@@ -10,10 +10,10 @@ use crate::writer::{
 };
 use crate::{Error, Record};
 
-/// Bytes before the content of a record: its length and its checksum.
+/// Bytes before a record's content: its length and its checksum.
 const FRAME_BYTES: usize = 8;
 
-/// A recording being read. It holds one record at a time.
+/// Reads a recording. It holds one record at a time.
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
@@ -71,12 +71,12 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What the recording says of itself.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The next record; `None` behind the last of a whole file.
+    /// Reads the next record; `None` after the last record of a whole file.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::Unfinished`], [`Error::Checksum`], [`Error::BadRecord`] and
@@ -112,7 +112,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What the closing record says, once it has been read.
+    /// Returns the closing record, once it has been read.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
@@ -135,7 +135,7 @@ impl<R: Read> Reader<R> {
         Ok(ending)
     }
 
-    /// The next content, checked.
+    /// Reads the next content and checks it.
     fn read_frame(&mut self) -> Result<(), Error> {
         let start = self.offset;
         let mut frame = [0; FRAME_BYTES];
@@ -164,7 +164,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Fills `to` as far as there are bytes.
+/// Fills `to` as far as bytes are available, and returns their number.
 fn fill(from: &mut impl Read, to: &mut [u8]) -> Result<usize, Error> {
     let mut got = 0;
     while got < to.len() {

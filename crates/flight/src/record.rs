@@ -1,4 +1,4 @@
-//! One call, and how it is written.
+//! One call of an algorithm, and its encoding.
 
 use std::fmt;
 
@@ -9,46 +9,46 @@ use knee_algo::{
 use crate::bytes::{Bytes, Number, put, put_signed, put_text};
 use crate::error::Malformed;
 
-/// ACKs that one call can ask for.
+/// The most ACKs that one call can ask for.
 const MAX_ACKS: u64 = 2;
-/// Words of a state in socket storage that a record can have: 512 bytes, as in the kernel.
+/// The most words of a state in socket storage that a record can hold: 512 bytes, as in the kernel.
 pub(crate) const MAX_LARGE_WORDS: u64 = 64;
-/// Bytes of the longest name of an algorithm.
+/// The longest name of an algorithm, bytes.
 const MAX_NAME_BYTES: usize = 15;
 
-/// One call of an algorithm: what it was given, what it did.
+/// One call of an algorithm: its inputs and its effects.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Number of the socket, from 1 in order of appearance.
+    /// Number of the socket, from 1, in order of first calls.
     pub flow: u64,
-    /// Number of the call on this socket, from 0; one that is missing was lost.
+    /// Number of the call on this socket, from 0. A missing number means a lost record.
     pub number: u64,
     pub call: Call,
-    /// What it returned; 0 if it returns nothing.
+    /// The return value; 0 if the operation returns nothing.
     pub result: u32,
     /// The coarse clock when the call began, in ticks of 1/`hz` s (see [`crate::Header`]).
     pub jiffies: u32,
     pub before: TcpSock,
     pub after: TcpSock,
-    /// What the host gave during the call, in order.
+    /// Values that the host gave during the call, in order.
     pub given: GivenLog,
-    /// The ACKs it asked for, in order.
+    /// ACKs that the call asked for, in order.
     pub asked_acks: Vec<AskedAck>,
-    /// How often it asked for another path.
+    /// How often the call asked for another path.
     pub rehashes: u32,
-    /// The algorithm it asked to be replaced by.
+    /// The algorithm that the call asked to be replaced by.
     pub fallback: Option<String>,
-    /// A state in socket storage before the call, words of 8 bytes, without the zeroes at its end.
+    /// State in socket storage before the call, in words of 8 bytes, without the zeroes at its end.
     pub large_before: Vec<u64>,
     pub large_after: Vec<u64>,
 }
 
 macro_rules! define_sock {
     (TcpSock: [$($head:ident: $_head:ty,)*] [$($tail:ident: $_tail:ty,)*] $_rest:tt) => {
-        /// Names of all fields but the private state, in the order in which they are written.
+        /// Names of all fields except the private state, in the order of the encoding.
         pub(crate) const SOCK_FIELDS: &[&str] = &[$(stringify!($head),)* $(stringify!($tail),)*];
 
-        /// Those of them that come before the private state.
+        /// Names of the fields that come before the private state.
         #[cfg(test)]
         const HEAD_FIELDS: &[&str] = &[$(stringify!($head)),*];
 
@@ -67,7 +67,7 @@ macro_rules! define_sock {
                 *word = from.take()?;
             }
             $(sock.$tail = Number::take(from, stringify!($tail))?;)*
-            // Algorithms shift a number of 64 bits by it.
+            // Algorithms shift a 64-bit number by this value.
             if sock.sk_pacing_shift >= u64::BITS {
                 let value = sock.sk_pacing_shift.into();
                 return Err(Malformed::TooLarge { what: "sk_pacing_shift", value });
@@ -75,7 +75,7 @@ macro_rules! define_sock {
             Ok(sock)
         }
 
-        /// All fields but the private state, by name.
+        /// Returns all fields except the private state, by name.
         pub(crate) fn sock_fields(sock: &TcpSock) -> Vec<(&'static str, u64)> {
             vec![
                 $((stringify!($head), u64::from(sock.$head)),)*
@@ -87,19 +87,19 @@ macro_rules! define_sock {
 
 with_fields!(TcpSock, define_sock);
 
-/// What a call asks of its host, in the order in which it is written.
+/// The requests that a call can make to its host, in the order of the encoding.
 pub(crate) const ASKED: &[&str] = &["acks", "rehashes", "fallback"];
 
-/// A sample as it is written: all its fields in order.
+/// A sample in the encoding: all its fields in order.
 pub(crate) trait Sample: Sized {
-    /// Their names.
+    /// Names of the fields.
     const FIELDS: &'static [&'static str];
 
     fn put(&self, to: &mut Vec<u8>);
 
     fn take(from: &mut Bytes<'_>) -> Result<Self, Malformed>;
 
-    /// Their values.
+    /// Values of the fields.
     fn numbers(&self) -> Vec<i128>;
 }
 
@@ -113,7 +113,7 @@ macro_rules! define_sample {
             }
 
             fn take(from: &mut Bytes<'_>) -> Result<$sample, Malformed> {
-                // What only modules see of it is in no recording.
+                // Recordings do not hold the fields that only modules see.
                 let mut sample = $sample::default();
                 $(sample.$field = Number::take(from, stringify!($field))?;)*
                 Ok(sample)
@@ -130,7 +130,7 @@ with_fields!(AckSample, define_sample);
 with_fields!(RateSample, define_sample);
 
 impl Record {
-    /// A call that was given nothing, returned nothing and asked for nothing: the first of socket 1.
+    /// Creates the first call of socket 1, with no values given, no return value and no requests.
     pub fn new(call: Call, before: &TcpSock, after: &TcpSock) -> Record {
         Record {
             flow: 1,
@@ -221,7 +221,7 @@ impl Record {
     }
 }
 
-/// A large state as a record keeps it: without the zeroes at its end.
+/// Returns a large state without the zeroes at its end, as a record stores it.
 pub fn without_last_zeroes(words: &[u64]) -> Vec<u64> {
     let len = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
     words[..len].to_vec()
@@ -297,7 +297,7 @@ fn take_call(from: &mut Bytes<'_>) -> Result<Call, Malformed> {
     Ok(call)
 }
 
-/// All of it, over several lines.
+/// Formats the whole record over several lines.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "call {} of socket {}: {:?}", self.number, self.flow, self.call)?;
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_comes_before_the_private_state_is_told_by_its_name() {
-        // As docs/flight-format.md says.
+        // The order that docs/flight-format.md specifies.
         let (head, tail) = SOCK_FIELDS.split_at(HEAD_FIELDS.len());
         let is_told = |name: &&str| name.starts_with("sk_") || name.starts_with("icsk_");
         assert!(head.iter().all(is_told) && !tail.iter().any(is_told));

@@ -1,4 +1,4 @@
-//! The same calls on the native build, compared in all that came of them.
+//! Makes the recorded calls on the native build and compares all effects.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,15 +12,16 @@ use knee_algo::{
 use crate::record::{MAX_LARGE_WORDS, sock_fields};
 use crate::{Error, Origin, Record};
 
-/// What a kernel hands connections to whose Linux module puts in another table: the loader refuses tables that are not this.
+/// The algorithm that a kernel falls back to when a Linux module gives a connection another of its
+/// tables. The loader refuses such tables.
 const RENO: &str = "reno";
 
-/// A call that came out differently.
+/// A call with another result in the replay.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Number of the record, from 0 over all sockets.
+    /// Number of the record, from 0, over all sockets.
     pub index: u64,
-    /// What differs: a field of the socket, the return value, ...
+    /// The value that differs: a field of the socket, the return value, ...
     pub field: String,
     pub recorded: String,
     pub native: String,
@@ -39,37 +40,38 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Calls replayed, by [`Call::kind`].
     pub calls: BTreeMap<String, u64>,
-    /// Sockets seen.
+    /// Number of sockets.
     pub flows: u64,
-    /// Gap-free parts of connections: each began with the recorded state, and went on with its own.
+    /// Parts of connections without a gap. Each part begins with the recorded state and then
+    /// carries its own.
     pub stretches: u64,
-    /// Of these, those that began in the middle of a connection because records were missing.
+    /// Parts that began in the middle of a connection because records were missing.
     pub gaps: u64,
     /// ACKs that the calls asked for.
     pub acks_asked: u64,
-    /// Changes of path that the calls asked for.
+    /// Path changes that the calls asked for.
     pub rehashes: u64,
     /// Values that the host gave: readings of the clock, random numbers, results of kernel functions.
     pub given: u64,
-    /// Calls that could not be compared: they were given more values than a record has room for.
+    /// Calls that could not be compared, because the host gave more values than a record can hold.
     pub unchecked: u64,
-    /// Calls that came out differently.
+    /// Calls with another result in the replay.
     pub differences: u64,
     pub first_difference: Option<Difference>,
 }
 
 impl Report {
-    /// Calls replayed.
+    /// Returns the number of calls replayed.
     pub fn total(&self) -> u64 {
         self.calls.values().sum()
     }
 
-    /// Whether every call that could be compared came out the same.
+    /// Reports whether every call that could be compared had the same result.
     pub fn is_equal(&self) -> bool {
         self.differences == 0
     }
@@ -100,23 +102,25 @@ impl fmt::Display for Report {
 /// A connection at some point of a replay.
 #[derive(Debug)]
 struct Flow {
-    /// It has its own: a module may have changed to another of its tables.
+    /// The connection's own instance, because a module may change to another of its tables.
     instance: Instance,
-    /// The number of its next call.
+    /// The number of the next call.
     next: u64,
-    /// The private area before that; `None`: not known.
+    /// The private area before the next call; `None` if unknown.
     private: Option<[u64; 13]>,
 }
 
-/// Makes each recorded call on the native build of an algorithm, and compares what it did: the return
-/// value, the ACKs asked for, every field of the socket, the private state, and what each of the
-/// kernel's functions returned and wrote.
+/// Makes each recorded call on the native build of an algorithm and compares the effects. These are
+/// the return value, the requested ACKs, every field of the socket, the private state, and each
+/// kernel function's result and writes.
 ///
-/// The socket's fields, the clock and the random numbers come from the records. The private state does
-/// not: it is carried from call to call, so an error would have to stay hidden for a whole connection.
+/// The socket's fields, the clock and the random numbers come from the records. The private state
+/// is carried from call to call instead, so an error stays visible in all later calls of the
+/// connection.
 ///
-/// An algorithm that keeps addresses there is never given a recorded one, which would lead anywhere: what stands there is
-/// its own from the first call or from `init` on, and other calls are not made.
+/// A recorded address would be invalid here. An algorithm that keeps addresses in its private state
+/// therefore starts from its own state, at the first call or at `init`. Its other calls are not
+/// made.
 #[derive(Debug)]
 pub struct Replay {
     algorithm: &'static Algorithm,
@@ -130,10 +134,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay on `algorithm` of calls recorded at `hz` ticks per second.
+    /// Creates a replay on `algorithm` of calls recorded at `hz` ticks per second.
     ///
     /// # Errors
-    /// [`Error::LargeState`]; [`Error::Header`] if it is of a file that refuses these parameters.
+    /// [`Error::LargeState`]; [`Error::Header`] if the algorithm's file refuses these parameters.
     pub fn new(algorithm: &'static Algorithm, params: Params, hz: u32) -> Result<Replay, Error> {
         check_state(algorithm)?;
         let loaded = LoadedModules::default();
@@ -144,8 +148,8 @@ impl Replay {
         Ok(Replay { algorithm, params, loaded, hz, origin, flows, records: 0, report })
     }
 
-    /// The same of calls that this host made. A kernel hands a connection for which a Linux module puts in another of its tables to its
-    /// own Reno; in the simulator it goes on with that table.
+    /// Sets the host that made the calls. If a Linux module gives a connection another of its
+    /// tables, a kernel falls back to its own Reno. The simulator continues with that table.
     #[must_use]
     pub fn of(self, origin: Origin) -> Replay {
         Replay { origin, ..self }
@@ -170,7 +174,7 @@ impl Replay {
         });
         report.flows += u64::from(is_new);
         let carried = flow.private.filter(|_| !is_new && flow.next == record.number);
-        // What stands there at init is what the calls before it left, or zeroes.
+        // At `init` the private area holds what the calls before left, or zeroes.
         let is_carried = carried.is_some() && record.call != Call::Init;
         let recorded = record.before.icsk_ca_priv;
         let private = match (carried, self.algorithm.keeps_addresses()) {
@@ -198,7 +202,7 @@ impl Replay {
         let fields = self.algorithm.state_fields();
         let was = flow.instance.algorithm();
         if self.origin == Origin::Kernel && !ptr::eq(was, self.algorithm) {
-            // It had been handed over, and is this algorithm's again.
+            // The connection had another algorithm, and returns to this one.
             flow.instance = self.algorithm.instance_on(self.params.clone(), &self.loaded);
         }
         let hands_over = self.origin == Origin::Kernel;
@@ -218,7 +222,7 @@ impl Replay {
         }
     }
 
-    /// What came of it.
+    /// Ends the replay and returns the report.
     pub fn finish(self) -> Report {
         self.report
     }
@@ -233,10 +237,10 @@ pub(crate) fn check_state(algorithm: &'static Algorithm) -> Result<(), Error> {
     Ok(())
 }
 
-/// A field and its two values.
+/// A field with its recorded and native values.
 type Found = (String, String, String);
 
-/// The native private state after the call, and what differs.
+/// Makes one call. Returns the native private state after it, and the first difference.
 fn compare(
     instance: &mut Instance,
     record: &Record,
@@ -246,7 +250,7 @@ fn compare(
 ) -> ([u64; 13], Option<Found>) {
     let mut host = Host::new(hz, 0);
     host.jiffies = record.jiffies;
-    // No recording has it, and algorithms are asked once there is a connection.
+    // Recordings do not hold this field; algorithms are called once the connection is established.
     sock.sk_state = tcp_state::ESTABLISHED;
     let own = instance.algorithm();
     let (result, given) = instance.replay(&record.call, &mut sock, &mut host, &record.given);
@@ -254,10 +258,10 @@ fn compare(
     let rehashes = u32::from(host.take_asked_rehashes());
     let has_other_table = hands_over && !ptr::eq(own, instance.algorithm());
     let fallback = host.take_fallback().or_else(|| has_other_table.then(|| RENO.to_owned()));
-    // They name one of the two.
+    // The fields describe one of the two areas.
     let is_large = !instance.large_state().is_empty();
     let (of_area, of_storage) = if is_large { (&[][..], fields) } else { (fields, &[][..]) };
-    // Once it has asked for another algorithm, the socket is that one's.
+    // Once the call has asked for another algorithm, the socket belongs to that one.
     let found = if record.fallback.is_some() || fallback.is_some() {
         differs("fallback", &record.fallback, &fallback)
     } else {
@@ -283,7 +287,7 @@ fn differs<T: PartialEq + fmt::Debug>(field: &str, recorded: &T, native: &T) -> 
     (recorded != native).then(|| (field.to_owned(), format!("{recorded:?}"), format!("{native:?}")))
 }
 
-/// Asked ACKs, shown as a person would say them.
+/// Formats requested ACKs for people.
 #[derive(PartialEq)]
 struct Acks<'a>(&'a [AskedAck]);
 
@@ -300,7 +304,7 @@ impl fmt::Debug for Acks<'_> {
     }
 }
 
-/// The first value given that is not the same in both.
+/// Finds the first given value that differs.
 fn first_given(recorded: &[Given], native: &[Given]) -> Option<Found> {
     let show = |given: Option<&Given>| given.map_or("none".to_owned(), |g| g.to_string());
     let is_same = |recorded: &Given, native: &Given| match recorded.snd_cwnd {
@@ -318,18 +322,19 @@ fn first_given(recorded: &[Given], native: &[Given]) -> Option<Found> {
     })
 }
 
-/// The first field that is not the same in both. No algorithm may write most of them; what neither
-/// wrote is equal because both calls began with the same.
+/// Finds the first field that differs. No algorithm may write most fields; an unwritten field is
+/// equal because both calls began with the same value.
 fn first_field(recorded: &TcpSock, native: &TcpSock) -> Option<Found> {
     let both = sock_fields(recorded).into_iter().zip(sock_fields(native));
     both.into_iter().find_map(|((field, recorded), (_, native))| differs(field, &recorded, &native))
 }
 
-/// A private state in which an address says only whether there is one: what is there lies elsewhere in every process.
+/// Replaces each address in a private state by whether it is set, because addresses differ between
+/// processes.
 fn without_addresses(state: &[u64; 13], fields: &[Field]) -> [u64; 13] {
     let mut state = *state;
     for field in fields.iter().filter(|field| *field.kind() == FieldKind::Pointer) {
-        // The compiler lays them on words.
+        // The compiler aligns addresses to words.
         if let Some(word) = state.get_mut(field.bit_offset() as usize / 64) {
             *word = u64::from(*word != 0);
         }
@@ -337,7 +342,8 @@ fn without_addresses(state: &[u64; 13], fields: &[Field]) -> [u64; 13] {
     state
 }
 
-/// The first 32-bit word of a state that differs: the field there, or its place in bytes. Words that are missing are 0.
+/// Finds the first 32-bit word of a state that differs: the field there, or its offset in bytes.
+/// Missing words are 0.
 fn first_state_word(
     what: &str,
     recorded: &[u64],
@@ -392,7 +398,7 @@ mod tests {
         replay.finish()
     }
 
-    /// Reno asks the kernel, whose answer is part of the record.
+    /// Reno calls the kernel's function, whose result is in the record.
     fn reno_ssthresh(number: u64, sock: &TcpSock, result: u32) -> Record {
         Record { given: given(5, result, sock), ..at(number, Call::Ssthresh, sock, sock, result) }
     }
@@ -425,7 +431,7 @@ mod tests {
         let mut after = sock.clone();
         dctcp.instance(dctcp.default_params()).init(&mut after, &mut Host::new(250, 0));
         let init = at(0, Call::Init, &sock, &after, 0);
-        // The recorded alpha is half of what init left, before and after this call.
+        // The recorded alpha is half of the value that init left, before and after this call.
         let mut wrong = after.clone();
         wrong.icsk_ca_priv[1] = 512 << 32;
         let mut cut = wrong.clone();
@@ -476,8 +482,8 @@ mod tests {
         assert_eq!((report.stretches, report.gaps), (2, 0));
     }
 
-    /// As a 6.18 kernel did: CE on a segment out of order, while a delayed ACK is owed for one that
-    /// was in order. The ACK that is asked for then covers all there is, and ends the delayed ACK.
+    /// Seen with a 6.18 kernel: a segment out of order has CE while a delayed ACK is owed for one
+    /// in order. The requested ACK then covers all data and ends the delayed ACK.
     #[test]
     fn an_ack_that_leaves_nothing_owed_ends_the_delayed_ack() {
         let mut before = TcpSock {

@@ -1,4 +1,4 @@
-//! What is in a recording, call by call: as sentences for people, as columns for programs.
+//! Shows the calls of a recording: as sentences for people, as columns for programs.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use knee_algo::{AckSample, Call, Field, FieldKind, RateSample};
 use crate::record::{MAX_LARGE_WORDS, SOCK_FIELDS, Sample, sock_fields};
 use crate::{Header, Origin, Record};
 
-/// Bits of the private area of a socket.
+/// Size of a socket's private area, bits.
 const PRIVATE_BITS: u32 = 104 * 8;
-/// What a field of the private state is called beside those of the socket.
+/// Prefix of private-state fields, to tell them from the socket's fields.
 const STATE: &str = "ca.";
 
-/// Units of what records hold, where the kernel's name does not say it.
+/// Units of recorded fields, where the kernel's name does not say it.
 const UNITS: &[(&str, &str)] = &[
     ("sk_pacing_rate", "bytes_per_sec"),
     ("sk_max_pacing_rate", "bytes_per_sec"),
@@ -37,7 +37,7 @@ const UNITS: &[(&str, &str)] = &[
     ("lost", "pkts"),
     ("app_limited", "pkts"),
     ("reordering", "pkts"),
-    // The kernel's srtt_us is eight times that.
+    // The kernel's srtt_us is eight times the value in us.
     ("srtt_us", "x8"),
     ("mss_cache", "bytes"),
     ("lsndtime", "jiffies"),
@@ -58,45 +58,45 @@ const UNITS: &[(&str, &str)] = &[
     ("acked", "pkts"),
 ];
 
-/// A value of a row.
+/// One value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// The call has no such thing.
+    /// The call has no such value.
     Nothing,
     Number(i128),
     Text(String),
 }
 
-/// A field of the socket or of the private state, before and after a call.
+/// One field of the socket or of the private state, before and after a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
-    /// `snd_cwnd`; of the private state `ca.velocity`.
+    /// The name: `snd_cwnd`, or `ca.velocity` for the private state.
     pub name: &'a str,
     pub before: i128,
     pub after: i128,
 }
 
-/// What a recording shows of its calls.
+/// Formats the calls of one recording.
 #[derive(Debug)]
 pub struct View {
     fields: Vec<Field>,
-    /// `ca.` and the name of each field.
+    /// Name of each private field, with the prefix `ca.`.
     state_names: Vec<String>,
-    /// Whether they lie in socket storage.
+    /// Whether the private fields lie in socket storage.
     is_large: bool,
     is_simulated: bool,
-    /// The clock at the first call; `None`: there was none yet.
+    /// The clock at the first call; `None` before the first call.
     base_us: Option<u64>,
 }
 
 impl View {
-    /// How a recording with this header is shown.
+    /// Creates the view of a recording with this header.
     pub fn of(header: &Header) -> View {
         let mut fields = header.fields.clone();
         let end = |field: &Field| field.bit_offset() + field.bits();
         let is_large = fields.iter().any(|field| end(field) > PRIVATE_BITS);
         if fields.is_empty() {
-            // Without names: words of 8 bytes.
+            // Without names, the fields are words of 8 bytes.
             let word = |i: u64| Field::new(format!("word_{i}"), 64 * i, 64, FieldKind::Unsigned);
             fields = (0..u64::from(PRIVATE_BITS) / 64).filter_map(word).collect();
         }
@@ -111,15 +111,16 @@ impl View {
         }
     }
 
-    /// When a call was made, us: since the simulation began, or since the recording's first call. Records are to be asked
-    /// about in their order.
+    /// Returns the time of a call, us, since the simulation began or since the recording's first
+    /// call. Call it with the records in order.
     pub fn at_us(&mut self, record: &Record) -> i64 {
         let now = record.before.tcp_mstamp;
         let base = *self.base_us.get_or_insert(now);
         now.wrapping_sub(base) as i64
     }
 
-    /// The flow of a call: as `flows.csv` numbers it, if it was simulated, and whether it is the connecting side; else the socket.
+    /// Returns the flow of a call and whether it is the connecting side. Simulated flows have the
+    /// numbers of `flows.csv`; other calls return the socket.
     pub fn flow(&self, record: &Record) -> (u64, bool) {
         match self.is_simulated {
             true => (record.flow.saturating_sub(1) / 2, record.flow % 2 == 1),
@@ -127,18 +128,18 @@ impl View {
         }
     }
 
-    /// What a field of the private state is; `None`: it is one of the socket.
+    /// Returns the kind of a private-state field; `None` for a field of the socket.
     pub(crate) fn kind(&self, name: &str) -> Option<&FieldKind> {
         let at = self.state_names.iter().position(|known| known == name)?;
         Some(self.fields[at].kind())
     }
 
-    /// Names of all that [`View::changes`] gives.
+    /// Returns the names of all fields in [`View::changes`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
         SOCK_FIELDS.iter().copied().chain(self.state_names.iter().map(String::as_str))
     }
 
-    /// Every field before and after a call, in the order of [`View::names`].
+    /// Returns every field before and after a call, in the order of [`View::names`].
     pub fn changes(&self, record: &Record) -> Vec<Change<'_>> {
         let (before, after) = (sock_fields(&record.before), sock_fields(&record.after));
         let sock = before.into_iter().zip(after).map(|((name, before), (_, after))| Change {
@@ -146,7 +147,8 @@ impl View {
             before: before.into(),
             after: after.into(),
         });
-        // A state beside the socket may be small enough for the private area: a module of the API v3 has it there in any case.
+        // A state in socket storage may be small enough for the private area, but a module of the
+        // API v3 keeps it in socket storage in any case.
         let is_beside = !record.large_before.is_empty() || !record.large_after.is_empty();
         let (before, after) = match self.is_large || is_beside {
             false => (record.before.icsk_ca_priv.to_vec(), record.after.icsk_ca_priv.to_vec()),
@@ -160,8 +162,8 @@ impl View {
         sock.chain(state).collect()
     }
 
-    /// A call in a line: when, which socket, the operation with its arguments, what came of it, and what it changed; those
-    /// fields that `wanted` has are there in any case.
+    /// Formats a call as one line: time, socket, operation with its arguments, result and changed
+    /// fields. Fields that `wanted` selects appear even if they did not change.
     pub fn line(&mut self, record: &Record, wanted: &dyn Fn(&str) -> bool) -> String {
         let at_us = self.at_us(record);
         let (flow, connects) = self.flow(record);
@@ -204,7 +206,8 @@ impl View {
         out
     }
 
-    /// Names of the columns of [`View::row`], each with its unit: the same for every call. Of the fields those that `wanted` has.
+    /// Returns the names of the columns of [`View::row`], each with its unit. They are the same for
+    /// every call. `wanted` selects the fields.
     pub fn columns(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
         let mut all: Vec<String> = ["at_us", "socket", "flow", "side", "call", "operation"]
             .iter()
@@ -214,11 +217,12 @@ impl View {
         let rest =
             ["result", "jiffies", "given", "given_values", "acks_asked", "rehashes", "fallback"];
         all.extend(rest.iter().map(|name| (*name).to_owned()));
-        // Of all fields, so that a column is called the same whatever else is wanted.
+        // Names are made for all fields, so that a column has the same name whatever `wanted`
+        // selects.
         let mut taken: Vec<String> = Vec::new();
         for name in self.names() {
             let flat = column_name(name);
-            // `a.b` and `a_b` are the same in letters.
+            // `a.b` and `a_b` give the same column name.
             let numbered = (2..).map(|number| format!("{flat}_{number}"));
             let mut names = std::iter::once(flat.clone()).chain(numbered);
             let free = names.find(|name| !taken.contains(name)).unwrap_or(flat.clone());
@@ -230,7 +234,7 @@ impl View {
         all
     }
 
-    /// A call as values of these columns.
+    /// Returns a call as the values of [`View::columns`].
     pub fn row(&mut self, record: &Record, wanted: &dyn Fn(&str) -> bool) -> Vec<Shown> {
         let number = |value: u64| Shown::Number(value.into());
         let at_us = self.at_us(record);
@@ -271,14 +275,15 @@ impl View {
     }
 }
 
-/// A large state with the zeroes at its end.
+/// Restores the zeroes at the end of a large state.
 fn padded(words: &[u64]) -> Vec<u64> {
     let mut words = words.to_vec();
     words.resize(MAX_LARGE_WORDS as usize, 0);
     words
 }
 
-/// A name with its unit, in letters that every table takes: `ca.bw.s[0].v` is `ca_bw_s_0_v`.
+/// Makes a column name with its unit, in letters that every table accepts: `ca.bw.s[0].v` becomes
+/// `ca_bw_s_0_v`.
 fn column_name(name: &str) -> String {
     let mut flat: String = name.replace(['.', '['], "_").replace(']', "");
     let unit = UNITS.iter().find(|(known, _)| *known == name).map_or("", |(_, unit)| unit);
@@ -288,7 +293,7 @@ fn column_name(name: &str) -> String {
     flat
 }
 
-/// Names of the arguments of all operations.
+/// Returns the argument names of all operations.
 fn argument_columns() -> Vec<String> {
     let mut all = Vec::new();
     let every = [
@@ -307,7 +312,7 @@ fn argument_columns() -> Vec<String> {
     all
 }
 
-/// Arguments of a call, by column.
+/// Returns the arguments of a call, by column.
 fn arguments(call: &Call) -> Vec<(String, i128)> {
     let named = |name: &str, value: i128| (format!("arg_{}", column_name(name)), value);
     let sample = |prefix: &str, fields: &[&str], numbers: Vec<i128>| -> Vec<(String, i128)> {

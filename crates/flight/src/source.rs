@@ -1,10 +1,10 @@
-//! Which file the algorithm of a recording was compiled from.
+//! The source file of a recorded algorithm.
 
-/// A file that an algorithm was compiled from: known by what is in it.
+/// A source file, identified by its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Its name, without its directory.
+    /// File name without its directory.
     pub name: String,
-    /// What `sha256sum` says of it.
+    /// SHA-256 of the content, as `sha256sum` prints it.
     pub sha256: String,
 }

@@ -8,36 +8,36 @@ use crate::{Error, Record};
 
 /// The first bytes of every recording.
 pub(crate) const MAGIC: [u8; 8] = *b"kneefly\n";
-/// The longest header.
+/// The longest header, bytes.
 pub(crate) const MAX_HEADER_BYTES: u32 = 1 << 16;
-/// The longest record; two sockets and sixteen values given pass 1500 bytes in no case.
+/// The longest record, bytes. Two sockets and sixteen given values take at most 1500 bytes.
 pub(crate) const MAX_RECORD_BYTES: u32 = 1 << 12;
-/// First byte of a record of a call.
+/// First byte of a record that holds a call.
 pub(crate) const TAG_CALL: u8 = 1;
-/// First byte of the record that closes the file.
+/// First byte of the closing record.
 pub(crate) const TAG_END: u8 = 2;
 
-/// What the last record of a file says: how much there is, and what was lost on the way.
+/// The closing record of a file: the counts of lost calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Records that found no room because the reader was too slow.
+    /// Records lost because the reader was too slow and the ring was full.
     pub ring_full: u64,
-    /// Calls for whose socket there was no memory.
+    /// Calls lost because there was no memory for their socket.
     pub no_memory: u64,
-    /// Calls made from within another call of the same socket.
+    /// Calls lost because they ran within another call of the same socket.
     pub nested: u64,
-    /// Calls during which the recording ended.
+    /// Calls that were running when the recording ended.
     pub interrupted: u64,
 }
 
 impl Ending {
-    /// All that was lost.
+    /// Returns the number of all lost calls.
     pub fn lost(&self) -> u64 {
         let all = [self.ring_full, self.no_memory, self.nested, self.interrupted];
         all.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// What was lost by reason, the reasons in words; those without a loss are left out.
+    /// Returns the number of lost calls by reason, in words. Reasons without a loss are left out.
     pub fn reasons(&self) -> Vec<(&'static str, u64)> {
         let all = [
             ("for want of room in the ring", self.ring_full),
@@ -49,14 +49,14 @@ impl Ending {
     }
 }
 
-/// A recording being written. What is dropped before [`Writer::finish`] lacks its closing record, and
-/// a reader says so.
+/// Writes a recording. A file dropped before [`Writer::finish`] lacks its closing record, and a
+/// reader reports that.
 #[derive(Debug)]
 pub struct Writer<W> {
     to: W,
     records: u64,
-    /// Checksum of the record before: each checksum covers it, so that none can be changed, taken
-    /// out or moved alone.
+    /// Checksum of the record before. Each checksum covers it, so no record can be changed, removed
+    /// or moved alone.
     checksum: u32,
     payload: Vec<u8>,
 }
@@ -65,7 +65,7 @@ impl<W: Write> Writer<W> {
     /// Writes the header. `to` should be buffered.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Header`] if it is too long.
+    /// [`Error::Io`]; [`Error::Header`] if the header is too long.
     pub fn new(mut to: W, header: &Header) -> Result<Writer<W>, Error> {
         let text = header.to_text();
         let len = u32::try_from(text.len()).ok().filter(|len| *len <= MAX_HEADER_BYTES);
@@ -92,12 +92,12 @@ impl<W: Write> Writer<W> {
         self.frame()
     }
 
-    /// Records written so far.
+    /// Returns the number of records written so far.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Writes the closing record and gives back what was written to, flushed.
+    /// Writes the closing record, flushes, and returns the underlying writer.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -113,7 +113,7 @@ impl<W: Write> Writer<W> {
         Ok(self.to)
     }
 
-    /// Length, checksum, content.
+    /// Writes length, checksum and content.
     fn frame(&mut self) -> Result<(), Error> {
         let len = (self.payload.len() as u32).to_le_bytes();
         self.checksum = checksum(checksum(self.checksum, &len), &self.payload);
@@ -124,7 +124,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// CRC-32 that goes on from an earlier one.
+/// Continues a CRC-32 from an earlier one.
 pub(crate) fn checksum(before: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(bytes);

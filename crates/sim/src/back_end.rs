@@ -16,7 +16,7 @@ impl BackEnd for Simulator {
         Capabilities { is_model: true, captures: true, recordings: true, ..Capabilities::default() }
     }
 
-    /// Before a sweep begins, for the others of it would be run in vain.
+    /// Checks before a sweep begins, so that one impossible run stops the sweep early.
     fn check(&self, run: &Run) -> Result<(), Error> {
         let ends = run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]);
         let mut names = ends.flatten().map(|cc| cc.algorithm).filter(|it| it.is_elsewhere());
@@ -26,7 +26,8 @@ impl BackEnd for Simulator {
         })
     }
 
-    /// Goes on to the end whatever [`RunOptions::stop`] says: whoever stops a sweep does not wait for it.
+    /// Runs to the end whatever [`RunOptions::stop`] says. A sweep that is stopped does not wait
+    /// for it.
     fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
         let outcome = match (ask.captures, &ask.recording) {

@@ -1,7 +1,7 @@
 //! Memory that the queues of several links share.
 //!
-//! Such links have queues whose packets leave one after the other, and tell the memory how long they are whenever that
-//! has changed: whatever a discipline does with its packets, the memory knows.
+//! Packets leave these queues one after the other. Each link reports its queue length to the memory
+//! after every change, so the memory is right for every discipline.
 
 use crate::link::LinkState;
 use knee_queue::time::Time;
@@ -11,28 +11,28 @@ use knee_run::spec::Network;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Memory at work.
+/// The shared memory of one switch.
 pub(crate) struct Buffer {
     law: DynamicThreshold,
     waiting_pkts: u64,
     waiting_bytes: u64,
-    /// In results, after the links.
+    /// The memory's number in results, which follows those of the links.
     number: u32,
     links: Vec<u32>,
     pub(crate) sampled: bool,
 }
 
-/// Memory that is known to the links in it.
+/// Shared memory, as each of its links refers to it.
 pub(crate) type BufferHandle = Rc<RefCell<Buffer>>;
 
-/// What one link's queue has of it.
+/// The share of one link's queue.
 pub(crate) struct BufferShare {
     buffer: BufferHandle,
     pkts: u32,
     bytes: u64,
 }
 
-/// Makes the memories of a network, and puts the queues of their links into them.
+/// Creates the shared memories of a network and moves the queues of their links into them.
 pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Vec<BufferHandle> {
     let first = network.links.len() as u32;
     let mut buffers = Vec::with_capacity(network.buffers.len());
@@ -54,7 +54,7 @@ pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Vec<BufferHan
     buffers
 }
 
-/// Puts a packet into a queue, if there is memory for it; without a share there is.
+/// Enqueues a packet if there is memory for it. Without a share there is always memory.
 #[inline]
 pub(crate) fn enqueue<P: Packet>(
     share: &mut Option<BufferShare>,
@@ -70,12 +70,12 @@ pub(crate) fn enqueue<P: Packet>(
 }
 
 impl BufferShare {
-    /// Whether there is memory for a packet behind what waits in the queue.
+    /// Reports whether there is memory for a packet behind `waiting_bytes` in the queue.
     fn admits(&self, waiting_bytes: u64, len_bytes: u32) -> bool {
         self.buffer.borrow().law.admits(waiting_bytes, len_bytes)
     }
 
-    /// The queue is this long now.
+    /// Takes over the queue's present length.
     pub(crate) fn settle(&mut self, pkts: u32, bytes: u64) {
         let mut buffer = self.buffer.borrow_mut();
         buffer.law.change(self.bytes, bytes);
@@ -86,7 +86,7 @@ impl BufferShare {
 }
 
 impl Buffer {
-    /// Its figures: those of its links together.
+    /// Returns the sum of the figures of the memory's links.
     pub(crate) fn outcome(&self, links: &mut [LinkState], now: Time) -> QueueOutcome {
         let (link, threshold_hits) = (self.number, Some(0));
         let mut all = QueueOutcome { link, threshold_hits, ..QueueOutcome::default() };
@@ -96,7 +96,7 @@ impl Buffer {
         all
     }
 
-    /// What waits in it.
+    /// Returns the backlog in the memory.
     pub(crate) fn sample(&self, links: &mut [LinkState], now: Time) -> QueueSample {
         let counts = self.outcome(links, now);
         QueueSample {

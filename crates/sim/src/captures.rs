@@ -13,10 +13,10 @@ use knee_run::{Error, Outcome};
 use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
 use knee_wire::{Direction, Record};
 
-/// Simulates a run and writes `HOST.pcapng` for each host into a directory that is there.
+/// Simulates a run and writes `HOST.pcapng` for each host into an existing directory.
 ///
 /// # Errors
-/// Why it cannot be simulated, or which file cannot be written.
+/// If the run cannot be simulated or a file cannot be written.
 pub fn simulate(run: &Run, dir: &Path) -> Result<Outcome, Error> {
     let files = HostFiles::create(run, dir).map_err(caused)?;
     let files = Rc::new(RefCell::new(files));
@@ -27,12 +27,12 @@ pub fn simulate(run: &Run, dir: &Path) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-/// Files being written from within a simulation, which goes on if that fails.
+/// Capture files, written during the simulation. The simulation continues if a write fails.
 struct HostFiles {
     frames: Frames,
-    /// By node; nothing for switches.
+    /// The file of each node; `None` for switches.
     files: Vec<Option<HostFile>>,
-    /// The frame being made.
+    /// The frame under construction.
     bytes: Vec<u8>,
     failed: Option<knee_wire::Error>,
 }

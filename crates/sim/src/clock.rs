@@ -3,12 +3,12 @@
 use crate::tap::CoarseClock;
 use knee_queue::time::{Duration, PS_PER_S, Time};
 
-/// Jiffies of one host: a count of ticks that started before the run did.
+/// The jiffies of one host. They started to count before the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Jiffies {
-    /// Length of a tick.
+    /// Length of a tick, ps.
     tick_ps: u64,
-    /// Ticks at the start of the run, and how far into the next one it starts.
+    /// Jiffies at the start of the run, and the part of the next tick that has passed then.
     at_start: u32,
     phase_ps: u64,
     hz: u32,
@@ -30,7 +30,7 @@ impl Jiffies {
         Jiffies { tick_ps, at_start, phase_ps: phase.ps() % tick_ps, hz }
     }
 
-    /// Where it stood at the start of the run.
+    /// The clock at the start of the run.
     pub(crate) fn start(&self) -> CoarseClock {
         CoarseClock { ticks: self.at_start, phase: Duration::from_ps(self.phase_ps) }
     }
@@ -40,25 +40,25 @@ impl Jiffies {
         self.at_start.wrapping_add(((now.ps() + self.phase_ps) / self.tick_ps) as u32)
     }
 
-    /// A number of us in jiffies, rounded up.
+    /// Converts us to jiffies, rounded up.
     #[inline]
     pub(crate) fn of_us(&self, us: u64) -> u32 {
         ((us * u64::from(self.hz)).div_ceil(1_000_000)).min(u64::from(u32::MAX)) as u32
     }
 
-    /// A number of ms in jiffies, rounded up.
+    /// Converts ms to jiffies, rounded up.
     pub(crate) fn of_ms(&self, ms: u64) -> u32 {
         self.of_us(ms * 1000)
     }
 
-    /// A number of jiffies in us.
+    /// Converts jiffies to us.
     #[inline]
     pub(crate) fn in_us(&self, jiffies: u32) -> u64 {
         u64::from(jiffies) * 1_000_000 / u64::from(self.hz)
     }
 
-    /// When a timer armed now for `jiffies` fires: the wheel rounds up to the granularity of the
-    /// level that the timer falls in, by one granule even if it falls on a boundary.
+    /// Returns when a timer of `jiffies` armed now fires. The wheel rounds up to the granularity of
+    /// the timer's level, by one granule even on a boundary.
     #[inline]
     pub(crate) fn fires(&self, now: Time, jiffies: u32) -> Time {
         let since_start = (now.ps() + self.phase_ps) / self.tick_ps;
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_lost_syn_comes_back_where_the_reference_saw_it() {
-        // Sent at 500.05 ms, timer 1 s: every one of the reference's came back at 1552 ms.
+        // Sent at 500.05 ms with a timer of 1 s: every retransmission in the reference came at 1552
+        // ms.
         let jiffies = Jiffies::new(1000, 48, Duration::ZERO);
         assert_eq!(jiffies.fires(Time::from_us(500_050), 1000), Time::from_ms(1552));
     }

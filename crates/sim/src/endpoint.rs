@@ -1,5 +1,5 @@
-//! One TCP end point without a network: whoever holds it is its peer, and sees each segment that leaves
-//! at the moment it does.
+//! One TCP end point without a network. The caller is its peer and sees each segment when it
+//! leaves.
 
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
@@ -19,7 +19,7 @@ use knee_wire::Segment;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The bits that the simulator's packets know, with their place in the header.
+/// Flags that the simulator's packets have, with their bit in the header.
 const FLAGS: [(u16, u16); 9] = [
     (flags::SYN, Segment::SYN),
     (flags::ACK, Segment::ACK),
@@ -32,36 +32,37 @@ const FLAGS: [(u16, u16); 9] = [
     (flags::SACK_OK, 0),
 ];
 
-/// What `TCP_INFO` tells beyond a [`FlowSample`].
+/// The values of `TCP_INFO` that [`FlowSample`] does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     pub retransmits: u32,
-    /// Doublings of the timeout.
+    /// Doublings of the retransmission timeout.
     pub backoff: u32,
-    /// Window probes without an answer.
+    /// Unanswered window probes.
     pub probes: u32,
-    /// Delayed-ACK time.
+    /// Delayed-ACK time, us.
     pub ato_us: u32,
-    /// Packets by which reordering is believed in.
+    /// Reordering degree, packets.
     pub reordering: u32,
-    /// Bytes of the peer's stream received in order; its FIN is one.
+    /// Bytes of the peer's stream received in order; the FIN counts as one.
     pub bytes_received: u64,
-    /// Bytes written and not sent; the FIN is one.
+    /// Bytes written and not sent; the FIN counts as one.
     pub notsent_bytes: u32,
-    /// Payload of a full segment.
+    /// Payload of a full segment, bytes.
     pub snd_mss: u32,
-    /// What the peer's full segments are taken to hold.
+    /// Estimated payload of the peer's full segments, bytes.
     pub rcv_mss: u32,
-    /// The most that is offered as window, bytes.
+    /// The largest window that the receiver offers, bytes.
     pub rcv_ssthresh: u32,
-    /// The most that was read in a round trip, bytes.
+    /// The most bytes that the application read in a round trip.
     pub rcv_space: u32,
-    /// ECN was negotiated.
+    /// Whether ECN was negotiated.
     pub ecn: bool,
 }
 
-/// What turns the packets of a socket into segments: its initial sequence number, and what its SYN says.
+/// The values that turn a socket's packets into segments: its initial sequence number and its SYN's
+/// options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
     pub(crate) iss: u32,
@@ -70,7 +71,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// A packet that this socket sent to the other.
+    /// Converts a packet that this socket sent to the other into a segment.
     pub(crate) fn segment(&self, packet: &Packet, to: &Numbers) -> Segment {
         let syn = packet.has(flags::SYN);
         let bits = FLAGS
@@ -98,17 +99,18 @@ impl Numbers {
     }
 }
 
-/// A socket of a host, and the clock it lives by.
+/// A socket of a host, with its own clock.
 pub struct EndPoint {
     net: Net,
     sock: Sock,
-    /// Initial sequence numbers: its own, and the one that its peer is given.
+    /// Initial sequence number of the socket, then the one given to its peer.
     iss: u32,
     peer_iss: u32,
 }
 
 impl EndPoint {
-    /// A closed socket of a host; `seed` gives its initial sequence number and what else is random.
+    /// Creates a closed socket. `seed` determines its initial sequence number and all other random
+    /// values.
     ///
     /// # Errors
     /// If the algorithm is a module that cannot be loaded.
@@ -146,78 +148,78 @@ impl EndPoint {
         Ok(EndPoint { net, sock, iss, peer_iss })
     }
 
-    /// The clock; it stands still between calls of [`EndPoint::next_segment`].
+    /// Returns the clock. It only advances in [`EndPoint::next_segment`].
     pub fn now(&self) -> Time {
         self.net.now
     }
 
-    /// The application connects: a SYN leaves.
+    /// Connects: a SYN leaves.
     pub fn connect(&mut self) {
         self.sock.connect(&mut self.net);
     }
 
-    /// The application waits for a SYN.
+    /// Waits for a SYN.
     pub fn listen(&mut self) {
         self.sock.listen();
     }
 
-    /// Whether the connection is established, and neither end has closed it.
+    /// Reports whether the connection is established and neither end has closed it.
     pub fn is_established(&self) -> bool {
         self.sock.state == State::Established
     }
 
-    /// Whether there is a connection: an end that has closed still counts while the other has not.
+    /// Reports whether a connection exists. It still exists if only one end has closed it.
     pub fn is_open(&self) -> bool {
         self.sock.state.is_synchronised()
     }
 
-    /// Whether the application has read all, and the peer has closed.
+    /// Reports whether the application has read all data and the peer has closed.
     pub fn is_at_end(&self) -> bool {
         self.sock.has_read_all()
     }
 
-    /// The application closes the connection. All that it has written is sent before; what it has not read makes
-    /// a reset of it. What arrives after the end is answered with RST.
+    /// Closes the connection. All written data is sent first; unread data makes the close a reset.
+    /// The socket answers what arrives after the end with RST.
     pub fn close(&mut self) {
         self.sock.close(&mut self.net);
     }
 
-    /// `TCP_NODELAY`.
+    /// Sets `TCP_NODELAY`.
     pub fn set_no_delay(&mut self, on: bool) {
         self.sock.set_no_delay(on, &mut self.net);
     }
 
-    /// `TCP_CORK`.
+    /// Sets `TCP_CORK`.
     pub fn set_cork(&mut self, on: bool) {
         self.sock.set_cork(on, &mut self.net);
     }
 
-    /// `TCP_QUICKACK`.
+    /// Sets `TCP_QUICKACK`.
     pub fn set_quick_ack(&mut self, on: bool) {
         self.sock.set_quick_ack(on, &mut self.net);
     }
 
-    /// `SO_RCVLOWAT`, bytes.
+    /// Sets `SO_RCVLOWAT`, bytes.
     pub fn set_receive_low_water(&mut self, bytes: u32) {
         self.sock.receiver.set_read_at(bytes);
     }
 
-    /// `SO_RCVBUF`, bytes as asked for: Linux doubles them.
+    /// Sets `SO_RCVBUF`, bytes as the application passes them; Linux doubles them.
     pub fn set_receive_buffer(&mut self, bytes: u32) {
         self.sock.set_rcvbuf(bytes);
     }
 
-    /// `SO_SNDBUF`, bytes as asked for: Linux doubles them.
+    /// Sets `SO_SNDBUF`, bytes as the application passes them; Linux doubles them.
     pub fn set_send_buffer(&mut self, bytes: u32) {
         self.sock.set_sndbuf(bytes, &mut self.net);
     }
 
-    /// `SO_MAX_PACING_RATE`, bytes per second; all ones: no limit.
+    /// Sets `SO_MAX_PACING_RATE`, bytes per second; all ones mean no limit.
     pub fn set_max_pacing_rate(&mut self, bytes_per_sec: u64) {
         self.sock.set_max_pacing_rate(bytes_per_sec);
     }
 
-    /// `TCP_CONGESTION`.
+    /// Sets `TCP_CONGESTION`.
     ///
     /// # Errors
     /// If the algorithm is a module that cannot be loaded.
@@ -228,22 +230,22 @@ impl EndPoint {
         Ok(())
     }
 
-    /// The application writes `bytes` more; those for which there is no room wait.
+    /// Writes `bytes` more. Bytes for which there is no room wait.
     pub fn write(&mut self, bytes: u64) {
         self.sock.write(bytes, &mut self.net);
     }
 
-    /// The application reads all there is. Returns the number of bytes.
+    /// Reads all available data. Returns the number of bytes.
     pub fn read(&mut self) -> u32 {
         self.read_at_most(u64::MAX)
     }
 
-    /// The application reads so many bytes at most. Returns the number of bytes.
+    /// Reads at most `bytes`. Returns the number of bytes.
     pub fn read_at_most(&mut self, bytes: u64) -> u32 {
         self.sock.read(bytes, &mut self.net)
     }
 
-    /// A segment of its peer arrives.
+    /// Receives a segment of the peer.
     pub fn receive(&mut self, segment: &Segment) {
         let syn = segment.has(Segment::SYN);
         let fin = segment.has(Segment::FIN);
@@ -289,7 +291,8 @@ impl EndPoint {
         self.sock.on_packet(&packet, &mut self.net);
     }
 
-    /// Lets time pass until a segment leaves, or until `until`. The clock stands at that moment then.
+    /// Advances the clock until a segment leaves, or to `until`. The clock then stands at that
+    /// time.
     pub fn next_segment(&mut self, until: Time) -> Option<Segment> {
         while let Some((at, event)) = self.net.events.pop(until) {
             self.net.now = at;
@@ -307,22 +310,23 @@ impl EndPoint {
         None
     }
 
-    /// Events worked off so far: a measure of how long a caller has kept it busy.
+    /// Returns the number of events handled so far, which measures the work of a caller.
     pub fn events(&self) -> u64 {
         self.net.events.taken
     }
 
-    /// `TCP_INFO` and the algorithm's own values.
+    /// Returns the values of `TCP_INFO` and of the algorithm.
     pub fn sample(&mut self) -> FlowSample {
         self.sock.sample(0, &mut self.net)
     }
 
-    /// What `TCP_INFO` tells beyond that.
+    /// Returns the values of `TCP_INFO` that [`EndPoint::sample`] does not have.
     pub fn info(&self) -> Info {
         self.sock.info()
     }
 
-    /// The algorithm in use; after a fallback not the one that was asked for.
+    /// Returns the name of the algorithm in use, which differs from the requested one after a
+    /// fallback.
     pub fn algorithm(&self) -> &'static str {
         self.sock.algorithm_name()
     }
@@ -333,7 +337,7 @@ impl EndPoint {
     }
 }
 
-/// What leaves the host is seen at once: neither rate nor delay.
+/// A link without rate and delay, so that the caller sees segments at once.
 fn wire() -> Link {
     Link {
         name: "wire".to_owned(),

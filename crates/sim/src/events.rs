@@ -1,41 +1,42 @@
-//! The event list: what happens next, ties broken by the order of scheduling, departure timers first.
+//! The event list. Departure timers come first among events of equal time; the order of scheduling
+//! breaks other ties.
 //!
-//! A wheel of buckets holds the near future, a heap the rest. Most events are packets on their way, a
-//! few packet times off: adding and taking one costs the same however many there are. The width of a
-//! bucket follows the rate of events that the network can have; the order does not depend on it.
+//! A wheel of buckets holds the near future, a heap the rest. Most events are packets in flight, a
+//! few packet times ahead, so adding and taking an event has constant cost. The width of a bucket
+//! follows the network's rate of events; the order of events does not depend on it.
 
 use knee_queue::time::{PS_PER_S, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Events per bucket that the width aims at: few enough to sort, enough to seldom find one empty.
+/// Target number of events per bucket: few enough to sort, enough that few buckets are empty.
 const EVENTS_PER_BUCKET: u64 = 4;
-/// Bounds of the width of a bucket, 2^this ps: 4 ns to 17 us.
+/// Bounds of a bucket's width, as the exponent of 2 in ps: 4 ns to 17 us.
 const BUCKET_SHIFT_MIN: u32 = 12;
 const BUCKET_SHIFT_MAX: u32 = 24;
-/// Number of buckets; a power of two, and a multiple of 64.
+/// Number of buckets: a power of two and a multiple of 64.
 const BUCKETS: usize = 8192;
 const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
 
-/// Something that happens to one part of the simulation.
+/// An event in one part of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// A packet reaches the end of a link.
     Arrive {
         packet: u32,
     },
-    /// A link with a queue of its own time may send.
+    /// A link whose discipline decides at departure may send.
     Port {
         link: u32,
     },
-    /// A pause frame takes effect: what of the link it is about may not be sent for this long.
+    /// A pause frame takes effect: the link may not send what the frame stops, for this time.
     Pause {
         link: u32,
         quanta: u16,
         priority: u8,
     },
-    /// A pause may have to be told again.
+    /// A switch may have to repeat a pause.
     PauseRefresh {
         link: u32,
         priority: u8,
@@ -45,23 +46,23 @@ pub(crate) enum Event {
         sock: u32,
         timer: Timer,
     },
-    /// The next step of a flow's application.
+    /// A flow's application takes its next step.
     App {
         flow: u32,
     },
-    /// A ping leaves.
+    /// A host sends a ping.
     Ping {
         ping: u32,
     },
-    /// The interrupt of a NIC's receive queue.
+    /// A NIC's receive queue interrupts.
     Interrupt {
         queue: u32,
     },
-    /// The interrupt of a switch's port.
+    /// A switch's port interrupts.
     PortInterrupt {
         port: u32,
     },
-    /// Samples are due.
+    /// Samples of flows are due.
     SampleFlows,
     SampleQueues,
     SampleGoodput,
@@ -69,22 +70,22 @@ pub(crate) enum Event {
     Window,
 }
 
-/// Set in the order of all events but departure timers.
+/// This bit is set in the order of all events except departure timers.
 const NOT_FIRST: u64 = 1 << 63;
 
 /// The timers of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// RTO, tail loss probe or reordering: one timer in Linux.
+    /// RTO, tail loss probe or reordering timeout: one timer in Linux.
     Retransmit,
     DelayedAck,
     CompressedAck,
     Pacing,
-    /// The host's fq lets a held segment go.
+    /// The host's fq releases a held segment.
     Fq,
     /// A packet of a throttled socket leaves its host.
     TxCompletion,
-    /// Merging of received packets ends.
+    /// The host stops merging received packets (GRO).
     Gro,
 }
 
@@ -114,25 +115,25 @@ struct Far {
 }
 
 pub(crate) struct Events {
-    /// First node of each bucket's list.
+    /// Index of the first node in each bucket's list.
     heads: Box<[u32]>,
-    /// Which buckets have a list, and which words of this have a bit.
+    /// Bit map of the buckets with a list, and bit map of its non-zero words.
     occupied: [u64; WORDS],
     summary: [u64; WORDS.div_ceil(64)],
     nodes: Vec<Node>,
     free: u32,
-    /// The bucket being worked off, latest first.
+    /// Events of the current bucket, latest first.
     current: Vec<Entry>,
     current_bucket: u64,
     far: BinaryHeap<Reverse<Far>>,
-    /// Width of a bucket: 2^this ps.
+    /// Width of a bucket, as the exponent of 2 in ps.
     bucket_shift: u32,
     order: u64,
     pub(crate) taken: u64,
 }
 
 impl Events {
-    /// For a network that may have this many events a second.
+    /// Creates an event list for a network with at most this many events per second.
     pub(crate) fn new(events_per_sec: u64) -> Events {
         let width_ps = EVENTS_PER_BUCKET * PS_PER_S / events_per_sec.max(1);
         Events {
@@ -160,7 +161,7 @@ impl Events {
         self.push_in_order(at, self.order | NOT_FIRST, event);
     }
 
-    /// Before what else is scheduled for that time, earlier or later.
+    /// Schedules an event ahead of ordinary events of that time, whenever they were scheduled.
     #[inline]
     pub(crate) fn push_first(&mut self, at: Time, event: Event) {
         self.push_in_order(at, self.order, event);
@@ -199,7 +200,7 @@ impl Events {
         self.summary[slot / 4096] |= 1 << (slot / 64 % 64);
     }
 
-    /// The earliest event, if it is not after `until`.
+    /// Takes the earliest event, if it is not after `until`.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, Event)> {
         if self.current.is_empty() && !self.advance(until) {
@@ -214,7 +215,7 @@ impl Events {
         Some((entry.at, entry.event))
     }
 
-    /// When the earliest event is, if that is not after `until`.
+    /// Returns the time of the earliest event, if it is not after `until`.
     pub(crate) fn next_at(&mut self, until: Time) -> Option<Time> {
         if self.current.is_empty() && !self.advance(until) {
             return None;
@@ -222,7 +223,7 @@ impl Events {
         self.current.last().map(|entry| entry.at).filter(|at| *at <= until)
     }
 
-    /// Opens the next bucket that has an event; false if there is none up to `until`.
+    /// Opens the next bucket with an event. Returns false if there is none up to `until`.
     fn advance(&mut self, until: Time) -> bool {
         let near = self.next_near();
         let far = self.far.peek().map(|Reverse(far)| self.bucket_of(far.at));
@@ -263,7 +264,7 @@ impl Events {
         true
     }
 
-    /// The first bucket after the current one that has a list.
+    /// Returns the first bucket after the current one that has a list.
     fn next_near(&self) -> Option<u64> {
         let start = (self.current_bucket + 1) as usize % BUCKETS;
         let slot = self.next_occupied(start)?;
@@ -271,7 +272,7 @@ impl Events {
         Some(self.current_bucket + 1 + ahead as u64)
     }
 
-    /// The first occupied slot from `start` on, round the wheel.
+    /// Returns the first occupied slot from `start` on, wrapping around the wheel.
     fn next_occupied(&self, start: usize) -> Option<usize> {
         let word = start / 64;
         let here = self.occupied[word] & (!0 << (start % 64));
@@ -282,7 +283,7 @@ impl Events {
         Some(after * 64 + self.occupied[after].trailing_zeros() as usize)
     }
 
-    /// The first word with a bit in `from..to`.
+    /// Returns the first non-zero word in `from..to`.
     fn next_word(&self, from: usize, to: usize) -> Option<usize> {
         let mut word = from;
         while word < to {
@@ -335,7 +336,7 @@ mod tests {
             steps in prop::collection::vec((0u64..3_000_000_000, 0u8..4), 1..300),
             events_per_sec in prop::sample::select(vec![1, 10_000, 10_000_000, 1_000_000_000]),
         ) {
-            // Each step takes one event, if there is one, and schedules some after it.
+            // Each step takes the next event and schedules some after it.
             let mut events = Events::new(events_per_sec);
             let mut model: Vec<(Time, u32)> = Vec::new();
             let mut now = Time::ZERO;

@@ -1,8 +1,8 @@
-//! Links and switches without hosts, for whoever brings packets and takes them: the lab's switch in real time, with the links of
-//! the simulator.
+//! Links and switches without hosts. The caller supplies packets and receives them: the lab's
+//! switch uses the simulator's links in real time.
 //!
-//! Time is an argument. Packets are offered in the order of their times; [`Fabric::advance`] carries what is on its way up to a
-//! moment and says what arrived and what was dropped.
+//! Time is an argument. The caller offers packets in the order of their times. [`Fabric::advance`]
+//! moves packets up to a given time and reports which arrived and which were dropped.
 
 use crate::events::{Event, Events};
 use crate::interrupts::Arrival;
@@ -19,59 +19,60 @@ use knee_run::routes::Routes;
 use knee_run::spec::{LinkId, Network, NodeId};
 use std::collections::HashMap;
 
-/// Packets that a link can have every second at most, which sets how fine the event list is.
+/// The most packets per second that a link should have. It sets the resolution of the event list.
 const EVENTS_PER_SEC: u64 = 1_000_000;
 
-/// A way through the network; see [`Fabric::path`].
+/// A path through the network; see [`Fabric::path`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathId {
     start: u32,
-    /// Of the flow that takes it.
+    /// Hash of the flow that takes the path.
     hash: u32,
 }
 
-/// What links and queues see of a packet.
+/// The parts of a packet that links and queues see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// As queues count it.
+    /// Length as queues count it, bytes.
     pub len_bytes: u32,
-    /// ECN field.
+    /// The ECN field.
     pub ecn: Ecn,
-    /// The six bits beside it.
+    /// The DSCP: the six bits beside the ECN field.
     pub dscp: u8,
-    /// Whether it is TCP and nothing but an acknowledgement.
+    /// Whether the packet is a TCP segment with an ACK only.
     pub is_pure_ack: bool,
 }
 
-/// What becomes of a packet.
+/// The end of a packet's way through the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is at the end of its path, with this ECN field.
+    /// The packet reached the end of its path, with this ECN field.
     Arrived(Ecn),
-    /// A queue dropped it, or it was lost at random.
+    /// A queue dropped the packet, or it was lost at random.
     Dropped,
 }
 
-/// One decision of a queue about one packet; what is lost at random before it is not among them.
+/// A queue's decision about one packet. Packets lost at random before the queue have no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offered {
-    /// When the packet came to the link.
+    /// The time at which the packet came to the link.
     pub at: Time,
     pub link: LinkId,
     /// The caller's number of the packet.
     pub tag: u32,
-    /// As queues count it.
+    /// Length as queues count it, bytes.
     pub len_bytes: u32,
-    /// Before the queue.
+    /// The ECN field before the queue.
     pub ecn: Ecn,
-    /// Whether the link took it.
+    /// Whether the queue accepted the packet.
     pub taken: bool,
-    /// Whether the queue marked it on arrival; of disciplines that decide at arrival alone (those of
-    /// [`QueueConfig::admission`](knee_queue::QueueConfig::admission)): others may mark later.
+    /// Whether the queue marked the packet on arrival. This is known only for disciplines that
+    /// decide at arrival ([`QueueConfig::admission`](knee_queue::QueueConfig::admission)); others
+    /// may mark later.
     pub marked: bool,
 }
 
-/// The links of a network, and the packets on their way.
+/// The links of a network and the packets in flight.
 pub struct Fabric {
     links: Vec<LinkState>,
     ports: Option<Box<Ports>>,
@@ -85,10 +86,10 @@ pub struct Fabric {
     log: Option<Vec<Offered>>,
 }
 
-/// Refuses what of a network only [`simulate`](crate::simulate) has.
+/// Refuses the features of a network that only [`simulate`](crate::simulate) has.
 ///
 /// # Errors
-/// What it is, in one sentence.
+/// Names the feature, in one sentence.
 pub fn supports(network: &Network) -> Result<(), Error> {
     if let Some(buffer) = network.buffers.first() {
         return Err(Error::Refused(format!(
@@ -105,14 +106,16 @@ pub fn supports(network: &Network) -> Result<(), Error> {
     Ok(())
 }
 
-/// What [`Fabric::offer`] and [`Fabric::advance`] tell their caller: the tag of a packet, when, and its fate.
+/// The callback of [`Fabric::offer`] and [`Fabric::advance`]: the tag of a packet, the time, and
+/// the packet's fate.
 pub type Report<'a> = dyn FnMut(u32, Time, Fate) + 'a;
 
 impl Fabric {
-    /// The links of `network`, all empty, at time 0. `seed` is for loss, jitter and disciplines that draw.
+    /// Creates the links of `network`, all empty, at time 0. `seed` drives loss, jitter and random
+    /// disciplines.
     ///
     /// # Errors
-    /// Settings of a queue that cannot work.
+    /// If a queue's settings cannot work.
     pub fn new(network: &Network, seed: u64) -> Result<Fabric, Error> {
         supports(network)?;
         for link in &network.links {
@@ -139,11 +142,11 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// The way from one host to another: the shortest, and of several equally short ones the one that `hash` picks (of
-    /// addresses, ports and flow label), as for the simulator's flows.
+    /// Returns the shortest path from one host to another. Among several equally short paths `hash`
+    /// (of addresses, ports and flow label) chooses, as for the simulator's flows.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no path.
     pub fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Result<PathId, Error> {
         if let Some(known) = self.known.get(&(from, to, hash)) {
             return Ok(*known);
@@ -155,18 +158,19 @@ impl Fabric {
         Ok(path)
     }
 
-    /// From now on notes what links with a rate do with each packet, for [`Fabric::take_log`].
+    /// Starts to log the decision of each link with a rate about each packet, for
+    /// [`Fabric::take_log`].
     pub fn keep_log(&mut self) {
         self.log.get_or_insert_default();
     }
 
-    /// What was noted since the last call.
+    /// Takes the log since the last call.
     pub fn take_log(&mut self) -> Vec<Offered> {
         self.log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// A packet comes to the first link of its path at `at`, which is not before what was advanced to. What is on its way moves
-    /// up to then first.
+    /// Offers a packet to the first link of its path at `at`, which is not before the present time.
+    /// Packets in flight first move up to `at`.
     pub fn offer(
         &mut self,
         tag: u32,
@@ -194,7 +198,7 @@ impl Fabric {
         self.forward(id, report);
     }
 
-    /// Moves all packets to where they are at `until`.
+    /// Moves all packets to their places at `until`.
     pub fn advance(&mut self, until: Time, report: &mut Report<'_>) {
         while let Some((at, event)) = self.events.pop(until) {
             self.now = at;
@@ -211,29 +215,29 @@ impl Fabric {
                         self.port_interrupt(port, report);
                     }
                 }
-                // Nothing else is scheduled here.
+                // The fabric schedules no other events.
                 _ => {}
             }
         }
         self.now = self.now.max(until);
     }
 
-    /// When something happens next, if that is not after `until`.
+    /// Returns the time of the next event, if it is not after `until`.
     pub fn next_event(&mut self, until: Time) -> Option<Time> {
         self.events.next_at(until)
     }
 
-    /// The counts of a link so far; of a link without a rate, only losses.
+    /// Returns the counts of a link so far. A link without a rate only counts losses.
     pub fn outcome(&mut self, link: LinkId) -> QueueOutcome {
         self.links[link as usize].outcome(self.now)
     }
 
-    /// The counts of a link so far, then those of each part of its queue.
+    /// Returns the counts of a link so far, then those of each part of its queue.
     pub fn outcomes(&mut self, link: LinkId) -> impl Iterator<Item = QueueOutcome> + use<> {
         self.links[link as usize].outcomes(self.now)
     }
 
-    /// A link's queue at the time advanced to, then each part of it.
+    /// Returns the state of a link's queue at the present time, then that of each part.
     pub fn samples(&mut self, link: LinkId) -> impl Iterator<Item = QueueSample> + use<> {
         self.links[link as usize].samples(self.now)
     }
@@ -259,7 +263,7 @@ impl Fabric {
         }
     }
 
-    /// A port of a software router hands over what has come.
+    /// A port of a software router hands over its waiting packets.
     fn port_interrupt(&mut self, port: u32, report: &mut Report<'_>) {
         let Some(ports) = &mut self.ports else { return };
         let packets = ports.take(port);
@@ -285,7 +289,7 @@ impl Fabric {
         let taken = matches!(sent, Sent::Leaves(_));
         let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();
         if let Some(log) = self.log.as_mut().filter(|_| is_offered) {
-            // Also of one that was refused, whose place nobody has taken yet.
+            // A refused packet is still readable: its place has not been reused yet.
             let before = packet.tos.ecn();
             let after = self.packets.get(id).tos.ecn();
             log.push(Offered {
@@ -307,7 +311,7 @@ impl Fabric {
         }
     }
 
-    /// Those that a discipline of its own time has dropped.
+    /// Reports packets that a discipline dropped after it had accepted them.
     fn report_dropped(&mut self, link: LinkId, report: &mut Report<'_>) {
         for id in self.links[link as usize].take_dropped() {
             report(self.packets.get(id).to, self.now, Fate::Dropped);
@@ -344,7 +348,7 @@ mod tests {
         Star { hosts: vec![host("a"), host("b")], up, down }.build()
     }
 
-    /// 100 packets at once: tag, time and fate of each, and the figures of the port.
+    /// Offers 100 packets at once. Returns tag, time and fate of each, and the port's figures.
     fn burst(network: &Network) -> (Vec<(u32, Time, Fate)>, QueueOutcome, Vec<Offered>) {
         let mut fabric = Fabric::new(network, 7).unwrap();
         fabric.keep_log();
@@ -371,7 +375,7 @@ mod tests {
             not_ect: NotEctAbove::Queue,
         };
         let (seen, counts, log) = burst(&star(QueueConfig::Step(step), 0.0));
-        // One is being sent, 50 wait.
+        // One packet is being sent, 50 wait.
         let arrived: Vec<_> =
             seen.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrived(_))).collect();
         assert_eq!((arrived.len(), seen.len()), (51, 100));

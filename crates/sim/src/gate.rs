@@ -1,15 +1,15 @@
-//! Pauses at the sender of a link: what may not be sent, and until when.
+//! Pauses at the sender of a link: what the link may not send, and until when.
 
 use knee_queue::time::{Duration, Time};
 use knee_queue::{AnyQdisc, Packet, Qdisc};
 use knee_run::outcome::PauseOutcome;
 
-/// When something may not be sent.
+/// One gate, closed for the length of a pause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gate {
     since: Time,
     until: Time,
-    /// Of pauses before.
+    /// Total time of earlier pauses.
     total: Duration,
     frames: u64,
 }
@@ -19,7 +19,7 @@ impl Gate {
         self.until > now
     }
 
-    /// A pause frame says so; one of no time opens it.
+    /// Applies a pause frame. A frame with time 0 opens the gate.
     fn close(&mut self, now: Time, time: Duration) {
         if !self.is_closed(now) {
             self.total = self.total + self.until.since(self.since);
@@ -29,47 +29,47 @@ impl Gate {
         self.frames += u64::from(time > Duration::ZERO);
     }
 
-    /// Pause frames that it was told, and how long it has been closed.
+    /// Returns the pause frames received and the time closed.
     fn figures(&self, now: Time) -> PauseOutcome {
         let paused = self.total + self.until.min(now).since(self.since);
         PauseOutcome { frames: self.frames, paused }
     }
 }
 
-/// The gate of a class.
+/// The gate of one class.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassGate {
-    /// The class's number in the link's queue.
+    /// Number of the class in the link's queue.
     class: usize,
     gate: Gate,
-    /// Whether the queue was told to hold the class.
+    /// Whether the queue holds the class.
     is_held: bool,
 }
 
 /// The gates of a link.
 #[derive(Clone, Debug)]
 pub(crate) enum Gates {
-    /// Nothing stops it.
+    /// Nothing stops the link.
     None,
-    /// All that it carries is stopped.
+    /// A pause stops the whole link.
     Link(Gate),
-    /// Some classes are stopped, each by itself: in the order of priorities.
+    /// A pause stops one class; the gates are in the order of priorities.
     Classes(Vec<ClassGate>),
 }
 
 impl Gates {
-    /// One for all that a link carries.
+    /// Creates one gate for the whole link.
     pub(crate) fn of_link() -> Gates {
         Gates::Link(Gate::default())
     }
 
-    /// One for each of these classes of its queue, in the order of priorities.
+    /// Creates one gate for each of these classes of the queue, in the order of priorities.
     pub(crate) fn of_classes(classes: Vec<usize>) -> Gates {
         let gate = |class| ClassGate { class, gate: Gate::default(), is_held: false };
         Gates::Classes(classes.into_iter().map(gate).collect())
     }
 
-    /// A pause frame closes the gate of a priority for this time.
+    /// Applies a pause frame to the gate of a priority, for this time.
     pub(crate) fn close(&mut self, priority: u8, now: Time, time: Duration) {
         match self {
             Gates::None => {}
@@ -82,7 +82,8 @@ impl Gates {
         }
     }
 
-    /// Has the queue hold the classes whose gates are closed, and says whether all that waits has to.
+    /// Makes the queue hold the classes whose gates are closed. Returns whether the whole link is
+    /// stopped.
     pub(crate) fn apply<P: Packet>(&mut self, queue: &mut AnyQdisc<P>, now: Time) -> bool {
         match self {
             Gates::None => false,
@@ -101,7 +102,8 @@ impl Gates {
         }
     }
 
-    /// When something of what waits may be sent, as far as these gates go; `None`: nothing waits.
+    /// Returns the time from which these gates let a waiting packet leave; `None` if no packet
+    /// waits.
     pub(crate) fn opens<P: Packet>(&self, queue: &AnyQdisc<P>) -> Option<Time> {
         if queue.len_pkts() == 0 {
             return None;
@@ -115,12 +117,12 @@ impl Gates {
         }
     }
 
-    /// The figures of the link: none where only classes are stopped.
+    /// Returns the figures of the link; `None` if pauses stop single classes.
     pub(crate) fn link_figures(&self, now: Time) -> Option<PauseOutcome> {
         if let Gates::Link(gate) = self { Some(gate.figures(now)) } else { None }
     }
 
-    /// The figures of a class of its queue, if that can be stopped by itself.
+    /// Returns the figures of a class, if pauses can stop that class.
     pub(crate) fn class_figures(&self, class: usize, now: Time) -> Option<PauseOutcome> {
         let Gates::Classes(gates) = self else { return None };
         let at = gates.iter().find(|at| at.class == class)?;
@@ -143,7 +145,8 @@ mod tests {
         let mut gate = Gate::default();
         gate.close(at(10), us(100));
         assert!(gate.is_closed(at(109)) && !gate.is_closed(at(110)));
-        // Refreshed, then opened; opened again, which is nothing; closed until it opens by itself.
+        // The pause is refreshed, then opened, then opened again (no effect), then closed until it
+        // expires.
         gate.close(at(60), us(100));
         assert_eq!(figures(&gate, 70), (2, us(60)));
         gate.close(at(80), Duration::ZERO);

@@ -1,43 +1,44 @@
-//! Interrupts that wait for more packets (coalescing), of hosts and of switches that are software routers.
+//! Interrupts that wait for more packets (coalescing), in hosts and in switches that are software
+//! routers.
 //!
-//! What has come waits in the ring of a receive queue. Its interrupt comes when as many packets wait as `frames` says, or `time`
-//! after the first of them, and hands over all that wait, in order.
+//! Packets wait in the ring of a receive queue. The interrupt comes when `frames` packets wait, or
+//! `time` after the first of them. It hands over all waiting packets in order.
 
 use crate::events::{Event, Events};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Adaptive, Coalesce};
 
-/// What becomes of a packet that has come to a receive queue.
+/// The effect of a packet's arrival at a receive queue.
 pub(crate) enum Arrival {
-    /// It is not coalesced, and goes on.
+    /// The queue does not coalesce; the packet continues at once.
     Passes,
-    /// It waits for an interrupt.
+    /// The packet waits for an interrupt.
     Waits,
     /// The interrupt of this queue comes now.
     Interrupt(u32),
 }
 
-/// A receive queue: what waits in it, and when its interrupt comes.
+/// A receive queue: its waiting packets and the time of its interrupt.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     pending: Vec<T>,
-    /// When the interrupt comes; [`Time::MAX`]: nothing waits.
+    /// The time of the interrupt; [`Time::MAX`] if no packet waits.
     due: Time,
-    /// An event is scheduled for then.
+    /// The time of the scheduled event.
     event_at: Time,
-    /// How long the first of the packets waits; follows the rate where that is asked for.
+    /// How long the first packet waits. It follows the rate if the queue is adaptive.
     time: Duration,
-    /// The period whose rate is being measured.
+    /// Start of the period whose rate is measured.
     since: Time,
     pkts: u64,
     bytes: u64,
 }
 
 impl<T> Ring<T> {
-    /// An empty one.
+    /// Creates an empty ring.
     pub(crate) fn new(coalesce: Option<Coalesce>) -> Ring<T> {
         let time = match coalesce {
-            // Nothing is known of the rate yet.
+            // An adaptive queue does not know the rate yet.
             Some(Coalesce { adaptive: Some(_), .. }) | None => Duration::ZERO,
             Some(coalesce) => coalesce.time,
         };
@@ -52,7 +53,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Takes a packet; whether the interrupt comes now.
+    /// Adds a packet. Returns whether the interrupt comes now.
     pub(crate) fn add(
         &mut self,
         packet: T,
@@ -71,7 +72,7 @@ impl<T> Ring<T> {
         is_full || self.due <= now
     }
 
-    /// Schedules the event of its interrupt, unless it is.
+    /// Schedules the interrupt's event, unless it is scheduled already.
     pub(crate) fn schedule(&mut self, event: Event, events: &mut Events) {
         if self.due < self.event_at {
             self.event_at = self.due;
@@ -79,14 +80,14 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Its event came: whether the interrupt is due.
+    /// Handles an event. Returns whether the interrupt is due.
     pub(crate) fn is_due(&mut self, now: Time, event: Event, events: &mut Events) -> bool {
         if self.event_at != now {
             return false;
         }
         self.event_at = Time::MAX;
         if self.due > now {
-            // What it was for has been handed over, and other packets wait meanwhile, or none.
+            // An earlier interrupt handed over those packets; the ring holds later ones, or none.
             if self.due != Time::MAX {
                 self.schedule(event, events);
             }
@@ -95,19 +96,19 @@ impl<T> Ring<T> {
         true
     }
 
-    /// The interrupt: all that waits.
+    /// Takes all waiting packets.
     pub(crate) fn take(&mut self) -> Vec<T> {
         self.due = Time::MAX;
         std::mem::take(&mut self.pending)
     }
 
-    /// Gives back the room of what an interrupt brought, for the next one.
+    /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, mut packets: Vec<T>) {
         packets.clear();
         self.pending = packets;
     }
 
-    /// Counts a packet, and sets the time if a period of measurement is over.
+    /// Counts a packet, and sets the waiting time when a period of measurement ends.
     fn adapt(&mut self, wire_bytes: u32, most: Duration, adaptive: Adaptive, now: Time) {
         let elapsed = now.since(self.since);
         if elapsed >= adaptive.interval {

@@ -1,9 +1,8 @@
 //! A deterministic packet simulator whose end points behave like Linux TCP.
 //!
-//! A [`Run`](knee_run::Run) says everything: nodes and links (built by [`topology`](knee_run::topology) or by hand), flows, pings, a
-//! seed. [`simulate`] works off its events and returns an
-//! [`Outcome`](knee_run::Outcome). The same run gives the same
-//! outcome on any machine.
+//! A [`Run`](knee_run::Run) holds the nodes and links (built by [`topology`](knee_run::topology) or
+//! by hand), the flows, the pings and the seed. [`simulate`] handles its events and returns an
+//! [`Outcome`](knee_run::Outcome). The same run gives the same outcome on any machine.
 //!
 //! ```
 //! use knee_queue::time::{Duration, Rate, Time};

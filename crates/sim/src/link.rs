@@ -1,8 +1,8 @@
 //! Directed links with their queues.
 //!
-//! Where the discipline is FIFO and decides at arrival, the time at which a packet leaves is known
-//! when it comes: one event carries it to the far end, and the backlog is found by counting those
-//! that have not left yet. Other disciplines are asked when the link is free.
+//! A FIFO discipline that decides at arrival knows then when the packet leaves. One event carries
+//! the packet to the far end, and the backlog is the number of packets that have not left yet. The
+//! link asks other disciplines, which decide at departure, each time it is free.
 
 use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
@@ -22,21 +22,21 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-/// Packets that a discipline dropped after having taken them.
+/// Packets that a discipline dropped after it had accepted them.
 type Dropped = Rc<RefCell<Vec<u32>>>;
 
-/// What a queue of its own time holds of a packet.
+/// A packet in a queue that decides at departure.
 pub(crate) struct Queued {
     packet: u32,
     len_bytes: u32,
     tos: Tos,
     flow_hash: u32,
     is_pure_ack: bool,
-    /// The link that brought it here.
+    /// The link that brought the packet here.
     input: Option<u32>,
-    /// Where it notes its end; nothing once it is on its way.
+    /// The list that receives the packet if it is dropped; `None` once it is in flight.
     dropped: Option<Dropped>,
-    /// Under flow control: its place in what the switch holds.
+    /// With flow control, the packet's share of the bytes that the switch holds.
     _ticket: Option<Ticket>,
 }
 
@@ -49,7 +49,7 @@ impl Drop for Queued {
 }
 
 impl Queued {
-    /// A packet whose next link after this one is at its place in `paths`.
+    /// Creates the entry of a packet, whose `hop` is the position in `paths` after this link.
     fn new(id: u32, packet: &Packet, paths: &[u32], dropped: &Dropped) -> Queued {
         let behind = packet.hop.checked_sub(2).map(|hop| paths[hop as usize]);
         Queued {
@@ -90,18 +90,18 @@ impl QueuePacket for Queued {
 }
 
 enum Queue {
-    /// No rate: nothing waits.
+    /// The link has no rate, so no packet waits.
     Wire,
-    /// Departures known at arrival.
+    /// The departure is known at arrival.
     Fifo(Fifo),
     /// A discipline behind a token bucket.
     Shaped(Box<Shaped<AnyQdisc<Queued>, Queued>>),
-    /// A discipline behind a store-and-forward port, which is busy until a time.
+    /// A discipline behind a store-and-forward port, which is busy until this time.
     Port(Box<AnyQdisc<Queued>>, Time),
 }
 
 impl Queue {
-    /// One whose packets leave one after the other, so that it may be asked to wait.
+    /// Creates a queue whose packets leave one after the other, so that flow control can stop it.
     fn with_departures(link: &Link) -> Queue {
         match (link.rate, link.serialisation) {
             (None, _) => Queue::Wire,
@@ -119,16 +119,17 @@ impl Queue {
 struct Fifo {
     admission: AnyAdmission,
     pace: Pace,
-    /// When each waiting packet leaves, and its length.
+    /// Departure time and length of each waiting packet.
     waiting: VecDeque<(Time, u32)>,
     waiting_bytes: u64,
-    /// The last packet accepted leaves (token bucket) or has left (store and forward) then.
+    /// The time at which the last accepted packet leaves (token bucket) or has left (store and
+    /// forward).
     last: Time,
 }
 
 enum Pace {
     Tokens(TokenBucket),
-    /// The serialisation time is the same for packets of one length, as most are.
+    /// Caches the serialisation time of the last length, because most packets have the same length.
     Wire {
         rate: Rate,
         overhead_bytes: u32,
@@ -153,7 +154,7 @@ impl Fifo {
         Backlog { pkts: self.waiting.len() as u32, bytes: self.waiting_bytes }
     }
 
-    /// When the packet leaves the queue, and when all of it is on its way.
+    /// Returns when the packet leaves the queue, and when the link has sent all of it.
     #[inline]
     fn schedule(&mut self, len_bytes: u32, now: Time) -> (Time, Time) {
         let free = self.last.max(now);
@@ -175,44 +176,45 @@ impl Fifo {
     }
 }
 
-/// A link at work.
+/// The state of a link.
 pub(crate) struct LinkState {
     queue: Queue,
     rate: Option<Rate>,
-    /// Bytes beside each frame that take time.
+    /// Extra bytes per frame that take time on the link.
     overhead_bytes: u32,
     delay: Duration,
     jitter: Duration,
-    /// Lost if a 32-bit random number is below this.
+    /// The link loses a packet if a 32-bit random number is below this.
     loss: u64,
-    /// Whether the last burst of each receiving socket or ping was lost, where bursts are lost whole.
+    /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
+    /// whole bursts.
     lost_bursts: Option<HashMap<u32, bool>>,
     pub(crate) sampled: bool,
     counts: QueueOutcome,
     dropped: Dropped,
-    /// Whether somebody else wants to know of these, and frees them.
+    /// Whether the caller takes the dropped packets and frees them.
     keeps_dropped: bool,
-    /// Packets that a discipline of its own time has let go, if somebody wants to know.
+    /// Packets that left a discipline that decides at departure; `None` if nobody asks for them.
     departed: Option<Vec<u32>>,
-    /// An event for this link is scheduled for then.
+    /// The time of this link's scheduled event.
     next_event: Time,
-    /// Its queue's part of memory that others share.
+    /// The queue's share of a shared memory.
     share: Option<BufferShare>,
-    /// Its part in flow control, if it has one.
+    /// The link's part in flow control.
     control: Option<Box<LinkControl>>,
-    /// What has left, if the sockets of its host want to know.
+    /// Segments that left the queue; `None` if the host's sockets do not ask for them.
     left: Option<Vec<LeftHost>>,
 }
 
-/// What became of a packet offered to a link.
+/// The effect of offering a packet to a link.
 pub(crate) enum Sent {
-    /// It leaves the queue then (at the latest: a discipline of its own time cannot say).
+    /// The packet leaves the queue at this time, or earlier if the discipline decides at departure.
     Leaves(Time),
-    /// It waits, and its host hears of it when it leaves.
+    /// The packet waits, and its host learns when it leaves.
     Waits,
-    /// Lost at random: the sender cannot know.
+    /// The packet was lost at random; the sender cannot know.
     Lost,
-    /// Refused by the queue.
+    /// The queue refused the packet.
     Dropped,
 }
 
@@ -261,26 +263,27 @@ impl LinkState {
         }
     }
 
-    /// Before the start: its queue lies in memory that others share, and so must know when packets leave.
+    /// Moves the queue into shared memory, before the run starts. The memory must know when packets
+    /// leave.
     pub(crate) fn put_into(&mut self, share: BufferShare, link: &Link) {
         self.queue = Queue::with_departures(link);
         self.share = Some(share);
     }
 
-    /// Before the start: flow control counts what waits in its queue, perhaps stops it, and perhaps it then tells its host
-    /// what leaves.
+    /// Adds the link to flow control, before the run starts. Flow control counts waiting packets
+    /// and may stop the queue. With `tells_host`, the link also reports departures to its host.
     pub(crate) fn take_part(&mut self, control: LinkControl, link: &Link, tells_host: bool) {
         self.queue = Queue::with_departures(link);
         self.control = Some(Box::new(control));
         self.left = tells_host.then(Vec::new);
     }
 
-    /// Starts what runs by itself (the periodic update of an AQM).
+    /// Starts events that repeat by themselves (the periodic update of an AQM).
     pub(crate) fn start(&mut self, index: u32, events: &mut Events) {
         self.schedule_service(index, Time::ZERO, events);
     }
 
-    /// Offers a packet; its arrival at the far end is scheduled when its departure is known.
+    /// Offers a packet. The link schedules its arrival once the departure is known.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -333,7 +336,7 @@ impl LinkState {
                 self.counts.offered_pkts += 1;
                 let mut queued = Queued::new(id, packet, paths, &self.dropped);
                 if self.share.is_some() || self.control.is_some() {
-                    // Who comes at the moment of a departure finds it done.
+                    // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, (events, random));
                 }
                 if let (Some(control), Queue::Port(qdisc, _)) = (&self.control, &mut self.queue) {
@@ -353,7 +356,7 @@ impl LinkState {
         }
     }
 
-    /// Draws for each packet, or for the first of each burst.
+    /// Draws a loss for each packet, or for the first packet of each burst.
     fn loses(&mut self, packet: &Packet, random: &mut Random) -> bool {
         let Some(lost_bursts) = &mut self.lost_bursts else {
             return u64::from(random.u32()) < self.loss;
@@ -392,7 +395,7 @@ impl LinkState {
         }
     }
 
-    /// Sends what may leave now, and sees to it that this is called again in time.
+    /// Sends the packets that may leave now, and schedules the next call.
     pub(crate) fn service(
         &mut self,
         index: u32,
@@ -442,7 +445,7 @@ impl LinkState {
         self.schedule_service(index, now, events);
     }
 
-    /// Tells shared memory how long the queue is now.
+    /// Reports the queue's length to shared memory.
     fn settle_share(&mut self) {
         let Some(share) = &mut self.share else { return };
         match &self.queue {
@@ -452,37 +455,38 @@ impl LinkState {
         }
     }
 
-    /// What a discipline of its own time drops is left to [`LinkState::take_dropped`].
+    /// Leaves packets that a discipline drops at departure to [`LinkState::take_dropped`].
     pub(crate) fn keep_dropped(&mut self) {
         self.keeps_dropped = true;
     }
 
-    /// Packets that a discipline of its own time has dropped since the last call.
+    /// Takes the packets dropped at departure since the last call.
     pub(crate) fn take_dropped(&mut self) -> Vec<u32> {
         self.dropped.take()
     }
 
-    /// From now on notes what a discipline of its own time lets go, for [`LinkState::take_departed`].
+    /// Starts to log departures of a discipline that decides at departure, for
+    /// [`LinkState::take_departed`].
     pub(crate) fn keep_departed(&mut self) {
         self.departed.get_or_insert_default();
     }
 
-    /// Packets that it has let go since the last call.
+    /// Takes the packets that left since the last call.
     pub(crate) fn take_departed(&mut self) -> Vec<u32> {
         self.departed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether it has a queue at all.
+    /// Reports whether the link has a queue.
     pub(crate) fn has_rate(&self) -> bool {
         self.rate.is_some()
     }
 
-    /// Whether a refusal is known at once, and to its caller alone.
+    /// Reports whether a refusal is known at once, and only to the caller.
     pub(crate) fn decides_at_arrival(&self) -> bool {
         matches!(self.queue, Queue::Wire | Queue::Fifo(_))
     }
 
-    /// `refused` was never taken.
+    /// Frees dropped packets. The queue never held `refused`.
     fn free_dropped(&mut self, packets: &mut Packets, refused: Option<u32>) {
         if self.keeps_dropped {
             return;
@@ -495,12 +499,12 @@ impl LinkState {
         }
     }
 
-    /// Data segments that waited in the queue of a host and do no more, since the last call.
+    /// Takes the data segments that left a host's queue since the last call.
     pub(crate) fn take_left(&mut self) -> Vec<LeftHost> {
         self.left.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// A pause frame has come for it.
+    /// Applies a pause frame.
     pub(crate) fn pause(
         &mut self,
         index: u32,
@@ -514,7 +518,8 @@ impl LinkState {
         self.service(index, packets, now, parts);
     }
 
-    /// Sends a control frame, behind the packet that is being sent and before all others; when it arrives.
+    /// Sends a control frame, after the packet in transmission and before all others. Returns its
+    /// arrival time.
     pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Time {
         let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
             return now + self.delay;
@@ -523,7 +528,7 @@ impl LinkState {
         *busy_until + self.delay
     }
 
-    /// A scheduled service is due.
+    /// Handles a scheduled service.
     pub(crate) fn on_event(
         &mut self,
         index: u32,
@@ -556,7 +561,8 @@ impl LinkState {
         }
     }
 
-    /// The figures of the queue so far. Those of a discipline of its own time come from it.
+    /// Returns the figures of the queue so far. A discipline that decides at departure keeps its
+    /// own.
     pub(crate) fn outcome(&mut self, now: Time) -> QueueOutcome {
         let mut counts = self.counts.clone();
         counts.pause = self.control.as_ref().and_then(|at| at.gates.link_figures(now));
@@ -565,7 +571,7 @@ impl LinkState {
             Queue::Port(qdisc, _) => qdisc.stats(),
             Queue::Fifo(fifo) => {
                 counts.threshold_hits = Some(fifo.admission.threshold_hits());
-                // Those that wait still were counted when their departure was known.
+                // Waiting packets were counted when their departure was scheduled.
                 fifo.forget_departed(now);
                 counts.sent_pkts -= fifo.waiting.len() as u64;
                 counts.sent_bytes -= fifo.waiting_bytes;
@@ -576,7 +582,7 @@ impl LinkState {
         counts.with(stats)
     }
 
-    /// The figures of the queue so far, then those of its parts.
+    /// Returns the figures of the queue so far, then those of its parts.
     pub(crate) fn outcomes(&mut self, now: Time) -> impl Iterator<Item = QueueOutcome> + use<> {
         let link = self.counts.link;
         let parts = self.parts().into_iter().zip(0..).map(|(part, index)| {
@@ -596,7 +602,7 @@ impl LinkState {
         std::iter::once(self.outcome(now)).chain(parts)
     }
 
-    /// The queue now, then its parts.
+    /// Returns the present state of the queue, then that of its parts.
     pub(crate) fn samples(&mut self, now: Time) -> impl Iterator<Item = QueueSample> + use<> {
         let link = self.counts.link;
         let parts = self.parts().into_iter().zip(0..).map(move |(part, index)| QueueSample {

@@ -1,11 +1,13 @@
-//! Linux modules on simulated hosts: the sysctls that they can read, what they count, and what they print.
+//! Linux modules on simulated hosts: the sysctls that they read, their counters, and their
+//! messages.
 
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{ModuleCount, ModuleLine, Outcome};
 use knee_run::spec::HostConfig;
 
-/// What a host of this kind has loaded: nothing yet, with its sysctls under the kernel's names.
+/// Creates the module state of a host: no module loaded yet, and the host's sysctls under the
+/// kernel's names.
 pub(crate) fn of_host(config: &HostConfig) -> LoadedModules {
     let sysctls = &config.sysctls;
     let ns = |duration: Duration| i64::try_from(duration.ns()).unwrap_or(i64::MAX);
@@ -40,7 +42,7 @@ pub(crate) fn of_host(config: &HostConfig) -> LoadedModules {
     ])
 }
 
-/// What the modules of all hosts have counted and printed.
+/// Collects the counters and messages of the modules of all hosts.
 pub(crate) fn collect<'a>(
     hosts: impl Iterator<Item = Option<&'a LoadedModules>>,
     outcome: &mut Outcome,
@@ -63,6 +65,6 @@ pub(crate) fn collect<'a>(
             text: line.text,
         }));
     }
-    // Those of one host are in order already.
+    // The lines of one host are in order already.
     outcome.module_lines.sort_by_key(|line| line.at);
 }

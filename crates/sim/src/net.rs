@@ -1,4 +1,4 @@
-//! What end points share: the clock, the events, the packets and the links.
+//! State that all end points share: clock, events, packets and links.
 
 use crate::events::{Event, Events, Timer};
 use crate::interrupts::Arrival;
@@ -19,23 +19,23 @@ pub(crate) struct Net {
     pub(crate) events: Events,
     pub(crate) packets: Packets,
     pub(crate) links: Vec<LinkState>,
-    /// Links in order, each path ended by [`PATH_END`].
+    /// The links of all paths in order; each path ends with [`PATH_END`].
     pub(crate) paths: Vec<u32>,
     pub(crate) routes: Routes,
     pub(crate) random: Random,
-    /// What algorithms see of the host they run on.
+    /// The host state that algorithms see.
     pub(crate) cc: CcHost,
     pub(crate) work: Work,
-    /// Stops links whose packets a switch has too many of.
+    /// Stops links when a switch holds too many of their packets.
     pub(crate) flow_control: Option<ControlHandle>,
-    /// Ports of switches whose interrupts wait; `None`: there is none.
+    /// Ports of switches that coalesce interrupts; `None` if there are none.
     pub(crate) ports: Option<Box<Ports>>,
-    /// Looks at packets, if anybody asked for it.
+    /// Observes packets, if the caller asked for it.
     pub(crate) tap: Option<Box<dyn Tap>>,
 }
 
 impl Net {
-    /// Microseconds, the kernel's fine clock.
+    /// Returns the kernel's fine clock, us.
     #[inline]
     pub(crate) fn now_us(&self) -> u64 {
         self.now.us()
@@ -52,14 +52,14 @@ impl Net {
         sent
     }
 
-    /// Where the path begins that packets take after a change of their hash.
+    /// Returns the start of the path that packets take after a hash change.
     #[cold]
     pub(crate) fn another_path(&mut self, path: u32) -> u32 {
         let hash = self.random.u64();
         self.routes.another(&mut self.paths, path, hash)
     }
 
-    /// Puts a packet on the next link of its path; false at the end of the path.
+    /// Reports whether the packet is at the end of its path.
     #[inline]
     pub(crate) fn at_end(&self, id: u32) -> bool {
         self.paths[self.packets.get(id).hop as usize] == PATH_END
@@ -85,7 +85,7 @@ impl Net {
         sent
     }
 
-    /// A packet has come to a switch: whether its port hands it on at once.
+    /// Passes a packet to a switch's port. Returns whether the port forwards it at once.
     #[cold]
     pub(crate) fn come_to_port(&mut self, id: u32) -> Arrival {
         let packet = self.packets.get(id);
@@ -94,7 +94,7 @@ impl Net {
         ports.arrive(link, (id, packet.wire_bytes), self.now, &mut self.events)
     }
 
-    /// Tells the tap of a packet that its host has just sent.
+    /// Tells the tap about a packet that its host has just sent.
     #[cold]
     fn tell_sent(&mut self, id: u32, packet: &Packet, sent: &Sent) {
         let link = self.paths[packet.hop as usize];
@@ -104,7 +104,7 @@ impl Net {
         self.tell_leaving(id, link, sent);
     }
 
-    /// Tells the tap of a packet that has come to a switch.
+    /// Tells the tap about a packet that has arrived at a switch.
     #[cold]
     pub(crate) fn tell_passed(&mut self, id: u32) {
         let packet = *self.packets.get(id);
@@ -113,7 +113,7 @@ impl Net {
         }
     }
 
-    /// Tells the tap of a packet that a switch has just offered to a link.
+    /// Tells the tap about a packet that a switch has just offered to a link.
     #[cold]
     pub(crate) fn tell_forwarded(&mut self, id: u32, sent: &Sent) {
         if let Some(link) = self.link_behind(self.packets.get(id)) {
@@ -130,7 +130,7 @@ impl Net {
         self.tell_departures(link);
     }
 
-    /// Tells the tap what a discipline of its own time has just let go.
+    /// Tells the tap about packets that have just left a discipline that decides at departure.
     #[cold]
     pub(crate) fn tell_departures(&mut self, link: u32) {
         let Some(tap) = &mut self.tap else { return };
@@ -139,15 +139,16 @@ impl Net {
         }
     }
 
-    /// The link that has brought a packet to where it is; nothing at its start.
+    /// Returns the link that brought a packet to its present place; `None` at its start.
     pub(crate) fn link_behind(&self, packet: &Packet) -> Option<u32> {
         let behind = packet.hop.checked_sub(1).map(|hop| self.paths[hop as usize]);
         behind.filter(|link| *link != PATH_END)
     }
 
-    /// Timers that let paced segments go come before an ACK of the same instant. What a timer sends leaves
-    /// a real host after the timer was due, never before, so one round trip later its ACK is behind the
-    /// timer of the segment that follows; without delays in the host both come at one time.
+    /// Schedules a timer. Timers that release paced segments come before an ACK of the same
+    /// instant. On a real host such a timer sends slightly late, so the ACK one round trip later
+    /// comes after the next segment's timer. The simulated host has no such delay, so both fall on
+    /// one instant.
     #[inline]
     pub(crate) fn schedule_timer(&mut self, at: Time, sock: u32, timer: Timer) {
         let event = Event::Timer { sock, timer };

@@ -1,8 +1,9 @@
-//! How a host receives: its NIC's queues, interrupts that wait for more packets (coalescing), merging of what one
-//! interrupt brings (GRO), and an account of the CPU time of it all.
+//! The receive side of a host: the NIC's queues, interrupt coalescing, merging of the packets of
+//! one interrupt (GRO), and the CPU time of all three.
 //!
-//! A packet that has reached its host goes into the receive queue that its flow's hash picks, whose interrupt hands it over
-//! ([`interrupts`](crate::interrupts)). A host without any of it is not known here, and its packets reach TCP as they come.
+//! An arriving packet enters the receive queue that its flow's hash selects. The queue's interrupt
+//! hands it over ([`interrupts`](crate::interrupts)). Hosts without any of these features are not
+//! listed here; TCP gets their packets directly.
 
 use crate::events::{Event, Events};
 use crate::interrupts::{Arrival, Ring};
@@ -14,7 +15,7 @@ use knee_run::routes::mix;
 use knee_run::spec::{Coalesce, CpuCosts, HostConfig, NodeId, Run};
 use std::rc::Rc;
 
-/// A socket or ping without a queue.
+/// The socket or ping has no queue.
 const NONE: u32 = u32::MAX;
 
 /// A receive queue of a NIC.
@@ -25,7 +26,7 @@ struct RxQueue {
     ring: Ring<Packet>,
 }
 
-/// A host that receives otherwise than packet by packet, or whose receiving is counted.
+/// A host that does not receive packet by packet, or whose CPU time is counted.
 #[derive(Debug)]
 struct NicHost {
     node: NodeId,
@@ -36,7 +37,7 @@ struct NicHost {
     acks: u64,
     payload_bytes: u64,
     interrupts: u64,
-    /// Packets that were merged into others at an interrupt.
+    /// Packets merged into others at an interrupt.
     merged_away: u64,
 }
 
@@ -45,10 +46,11 @@ struct NicHost {
 pub(crate) struct Nics {
     hosts: Vec<NicHost>,
     queues: Vec<RxQueue>,
-    /// The queue of each socket, and of the requests and echoes of each ping stream.
+    /// The queue of each socket, and the queues of each ping stream's requests and echoes.
     of_sock: Vec<u32>,
     of_ping: Vec<(u32, u32)>,
-    /// Where the last packet of each socket is in what an interrupt brings, and of which interrupt that was said.
+    /// For each socket, the last interrupt with a packet for it, and that packet's position among
+    /// the interrupt's packets.
     last: Vec<(u64, u32)>,
     interrupt: u64,
 }
@@ -58,7 +60,8 @@ fn is_counted(config: &HostConfig) -> bool {
 }
 
 impl Nics {
-    /// `None` if all hosts receive packet by packet and nobody counts. `hashes` has one hash for each flow.
+    /// Creates the NICs; `None` if all hosts receive packet by packet and none counts. `hashes` has
+    /// one hash per flow.
     pub(crate) fn new(run: &Run, hashes: &[u64]) -> Option<Box<Nics>> {
         let mut first_queue = vec![NONE; run.network.nodes.len()];
         let mut receive_queues = vec![1; run.network.nodes.len()];
@@ -104,7 +107,7 @@ impl Nics {
         Some(Box::new(Nics { hosts, queues, of_sock, of_ping, last, interrupt: 0 }))
     }
 
-    /// A packet has reached its host.
+    /// Handles the arrival of a packet at its host.
     pub(crate) fn arrive(&mut self, packet: &Packet, now: Time, events: &mut Events) -> Arrival {
         let index = packet.to as usize;
         let is_ping = packet.has(flags::PING);
@@ -133,13 +136,13 @@ impl Nics {
         Arrival::Waits
     }
 
-    /// An event of a queue came: whether its interrupt is due.
+    /// Handles an event of a queue. Returns whether its interrupt is due.
     pub(crate) fn is_due(&mut self, number: u32, now: Time, events: &mut Events) -> bool {
         let ring = &mut self.queues[number as usize].ring;
         ring.is_due(now, Event::Interrupt { queue: number }, events)
     }
 
-    /// The interrupt of a queue: all that waits, and whether what belongs together is merged.
+    /// Takes all packets of a queue at its interrupt. Returns whether they are to be merged.
     pub(crate) fn take(&mut self, number: u32) -> (Vec<Packet>, bool) {
         let queue = &mut self.queues[number as usize];
         let host = &mut self.hosts[queue.host as usize];
@@ -147,7 +150,7 @@ impl Nics {
         (queue.ring.take(), host.merges)
     }
 
-    /// Merges packets of the same socket that follow each other, where these may be (GRO).
+    /// Merges consecutive packets of the same socket if GRO allows it.
     pub(crate) fn merge(&mut self, number: u32, packets: &mut Vec<Packet>, socks: &[Sock]) {
         self.interrupt += 1;
         let mut kept: usize = 0;
@@ -170,12 +173,12 @@ impl Nics {
         packets.truncate(kept);
     }
 
-    /// Gives back the room of what an interrupt brought, for the next one.
+    /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, number: u32, packets: Vec<Packet>) {
         self.queues[number as usize].ring.give_back(packets);
     }
 
-    /// What each host counted. `nodes` has the host of each socket.
+    /// Returns the counts of each host. `nodes` has the host of each socket.
     pub(crate) fn counts(
         &self,
         hosts: &[Option<Rc<HostState>>],
@@ -220,12 +223,12 @@ impl Nics {
     }
 }
 
-/// Merging by a window of time, of all sockets of a host.
+/// Counts of GRO with a time window, over all sockets of a host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WindowMerges {
-    /// Packets that a window took.
+    /// Packets that entered a window.
     pub(crate) held: u64,
-    /// Of these, merged into others.
+    /// Packets of these that were merged into others.
     pub(crate) merged_away: u64,
     pub(crate) ended: u64,
 }

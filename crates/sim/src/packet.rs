@@ -11,31 +11,31 @@ pub(crate) mod flags {
     pub(crate) const PSH: u16 = 4;
     pub(crate) const ECE: u16 = 8;
     pub(crate) const CWR: u16 = 16;
-    /// Not TCP: a ping or its echo.
+    /// The packet is a ping or its echo, not TCP.
     pub(crate) const PING: u16 = 32;
-    /// The SYN allows SACK.
+    /// The SYN permits SACK.
     pub(crate) const SACK_OK: u16 = 64;
     pub(crate) const FIN: u16 = 128;
     pub(crate) const RST: u16 = 256;
-    /// Accurate ECN's bit.
+    /// The AE bit of Accurate ECN.
     pub(crate) const AE: u16 = 512;
-    /// It has no timestamps.
+    /// The packet has no timestamps.
     pub(crate) const NO_TS: u16 = 1024;
-    /// Its sender does not scale windows (a SYN).
+    /// The sender of this SYN does not scale windows.
     pub(crate) const NO_SCALE: u16 = 2048;
-    /// A frame from outside: `seq` is the hash of its flow.
+    /// The frame comes from outside the simulator; `seq` is the hash of its flow.
     pub(crate) const FRAME: u16 = 4096;
-    /// It is not the first of its burst. No bit of a header: what merges looks past it.
+    /// The packet is not the first of its burst. Headers do not have this bit, so GRO ignores it.
     pub(crate) const IN_BURST: u16 = 8192;
 }
 
-/// A SYN or SYN-ACK with MSS, SACK, timestamps and window scale.
+/// Wire length of a SYN or SYN-ACK with MSS, SACK, timestamps and window scale.
 pub(crate) const SYN_BYTES: u32 = 74;
-/// SACK ranges that fit into a packet without timestamps; beside them there is room for one less.
+/// The most SACK ranges of a packet without timestamps. With timestamps there is room for one less.
 pub(crate) const MAX_SACKS: usize = 4;
-/// What a packet without ranges has in their place.
+/// The ranges of a packet without SACK.
 pub(crate) const NO_SACKS: [(u32, u32); MAX_SACKS - 1] = [(0, 0); MAX_SACKS - 1];
-/// Bytes that timestamps take of every segment.
+/// Length of the timestamp option in every segment, bytes.
 pub(crate) const TIMESTAMP_BYTES: u32 = 12;
 
 /// The TOS or traffic-class byte of a packet: DSCP and ECN field.
@@ -43,7 +43,7 @@ pub(crate) const TIMESTAMP_BYTES: u32 = 12;
 pub(crate) struct Tos(u8);
 
 impl Tos {
-    /// The DSCP in the six high bits.
+    /// Puts the DSCP into the six high bits and the ECN field into the others.
     pub(crate) const fn new(dscp: u8, ecn: Ecn) -> Tos {
         Tos(dscp << 2 | ecn as u8)
     }
@@ -63,27 +63,27 @@ impl Tos {
     }
 }
 
-/// A packet on its way. `start` and `end` of ranges are sequence numbers.
+/// A packet in flight. The `start` and `end` of ranges are sequence numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
-    /// Receiving socket, or ping stream.
+    /// Receiving socket or ping stream.
     pub(crate) to: u32,
-    /// Position in the list of paths: the next link.
+    /// Position of the next link in the list of paths.
     pub(crate) hop: u32,
     pub(crate) wire_bytes: u32,
     pub(crate) seq: u32,
-    /// `seq` plus payload plus one for a SYN and one for a FIN.
+    /// `seq` plus payload, plus one for a SYN and one for a FIN.
     pub(crate) end_seq: u32,
     pub(crate) ack_seq: u32,
     /// Advertised window, bytes.
     pub(crate) window_bytes: u32,
-    /// Timestamp value and echo, ms ticks.
+    /// Timestamp value and echo, in ticks of 1 ms.
     pub(crate) ts_val: u32,
     pub(crate) ts_ecr: u32,
     pub(crate) flags: u16,
     pub(crate) tos: Tos,
     pub(crate) sacks_len: u8,
-    /// All but the last, which a packet without timestamps has in their place.
+    /// The SACK ranges except the fourth, which a packet without timestamps stores in their fields.
     pub(crate) sacks: [(u32, u32); MAX_SACKS - 1],
 }
 
@@ -105,12 +105,13 @@ impl Packet {
         self.flags & flag != 0
     }
 
-    /// What disciplines with a queue per flow tell flows apart by: the receiving end, or what a frame was hashed to.
+    /// Returns the hash by which disciplines with a queue per flow tell flows apart: the receiving
+    /// end, or a frame's own hash.
     pub(crate) fn flow_hash(&self) -> u32 {
         if self.has(flags::FRAME) {
             self.seq
         } else {
-            // Ends and pings are numbered each by themselves.
+            // Sockets and pings have separate numbers.
             self.to ^ u32::from(self.has(flags::PING)) << 31
         }
     }
@@ -121,7 +122,7 @@ impl Packet {
         Sacks { ranges, len: self.sacks_len.into() }
     }
 
-    /// As many as fit.
+    /// Stores as many ranges as fit.
     #[inline]
     pub(crate) fn set_sacks(&mut self, ranges: &[(u32, u32)]) {
         let beside_timestamps = ranges.len().min(MAX_SACKS - 1);
@@ -139,20 +140,20 @@ impl Packet {
         if self.has(flags::SYN) { 0 } else { self.sequence_len() - u32::from(self.has(flags::FIN)) }
     }
 
-    /// Whether it is TCP and nothing but an acknowledgement.
+    /// Reports whether the packet is a TCP segment with an ACK only.
     pub(crate) fn is_pure_ack(&self) -> bool {
         let others = flags::SYN | flags::FIN | flags::RST | flags::PING;
         self.flags & (flags::ACK | others) == flags::ACK && self.seq == self.end_seq
     }
 
-    /// What it takes of the sequence space: payload, and one for a FIN.
+    /// Returns the length in sequence space: the payload, plus one for a FIN.
     #[inline]
     pub(crate) fn sequence_len(&self) -> u32 {
         self.end_seq.wrapping_sub(self.seq)
     }
 }
 
-/// All packets on their way.
+/// All packets in flight.
 #[derive(Default)]
 pub(crate) struct Packets {
     slots: Vec<Packet>,

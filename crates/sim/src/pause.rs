@@ -1,13 +1,16 @@
-//! IEEE 802.3x and 802.1Qbb: a switch that holds too much of what came by a link tells the link's sender to stop, all that it
-//! sends or a class of it.
+//! IEEE 802.3x and 802.1Qbb flow control. A switch that holds too many bytes from a link makes the
+//! link's sender stop, either entirely or for one class.
 //!
-//! Each link into a switch has an [`Input`] there: the bytes of packets that came by it and wait for another link. Above
-//! XOFF a pause frame goes back over the cable, and again at half of each pause for as long as they are not down to XON; then one of
-//! no time ends it. Frames that are being sent are finished first, in either direction; pause frames are never paused.
-//! Links that take part have queues whose packets leave one after the other, since nobody knows when they will.
+//! Each link into a switch has an [`Input`] there, which counts the bytes that came by the link and
+//! wait for another link. Above XOFF the switch sends a pause frame back over the cable. It repeats
+//! the frame after half of each pause until the count falls to XON, and then ends the pause with a
+//! frame of time 0. Frames in transmission are finished first, in both directions. Pause frames are
+//! never paused. The links have queues whose packets leave one after the other, because departure
+//! times are not known in advance.
 //!
-//! Of 802.1Qbb each class that may be stopped has an input of its own, by the number of its *priority*: its place in the list of
-//! such classes. A packet has the priority of the class that it waits in. Under 802.3x all packets have priority 0.
+//! With 802.1Qbb, each class that can be stopped has its own input, numbered by its *priority*: its
+//! place in the list of these classes. A packet has the priority of the class in which it waits.
+//! With 802.3x all packets have priority 0.
 
 use crate::events::{Event, Events};
 use crate::gate::Gates;
@@ -21,36 +24,37 @@ use knee_run::spec::{FlowControl, Link, LinkId, Network, Stops, Thresholds};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a switch has of the packets of a link, or of those of one priority.
+/// The bytes that a switch holds from a link, or from one priority of it.
 struct Input {
     link: LinkId,
     priority: u8,
     thresholds: Thresholds,
     back: LinkId,
-    /// How long one of its pauses is.
+    /// Length of one pause.
     pause: Duration,
     held_bytes: u64,
     is_off: bool,
-    /// When the next pause frame is due, while it is off.
+    /// The time of the next pause frame, while the sender is stopped.
     refresh_at: Time,
 }
 
-/// Flow control at work.
+/// The flow control of a network.
 pub(crate) struct Control {
     quanta: u16,
     reaction: Duration,
-    /// Of each link, by priority.
+    /// The inputs of each link, by priority.
     inputs: Vec<Option<Input>>,
-    /// How many priorities are told apart.
+    /// Number of priorities per link.
     priorities: u32,
-    /// Inputs that hold more or less than when they were last looked at.
+    /// Inputs whose count has changed since the last check.
     changed: Vec<u32>,
 }
 
-/// Flow control that is known to the links that take part.
+/// Flow control, as the links that take part refer to it.
 pub(crate) type ControlHandle = Rc<RefCell<Control>>;
 
-/// A packet's place in what a switch has of its link; given back when the packet leaves the queue, however it does.
+/// A packet's share of an input's count. It is given back when the packet leaves the queue in any
+/// way.
 pub(crate) struct Ticket {
     control: ControlHandle,
     input: u32,
@@ -66,14 +70,15 @@ impl Drop for Ticket {
 /// A link's part in flow control.
 pub(crate) struct LinkControl {
     control: ControlHandle,
-    /// What it may not send.
+    /// The gates that stop the link or its classes.
     pub(crate) gates: Gates,
-    /// Of 802.1Qbb: the priority of each class of its queue; `None`: of a class that is never stopped.
+    /// With 802.1Qbb, the priority of each class of the queue; `None` for a class that is never
+    /// stopped.
     priorities: Option<Vec<Option<u8>>>,
 }
 
 impl LinkControl {
-    /// The place of a packet that comes to its queue in what the switch holds, if it counts.
+    /// Adds a packet that enters the link's queue to its input's count, if the input counts.
     pub(crate) fn ticket<P: QueuePacket>(
         &self,
         queue: &mut AnyQdisc<P>,
@@ -92,7 +97,7 @@ impl LinkControl {
     }
 }
 
-/// A data segment that waited in its host's queue and does no more.
+/// A data segment that has left its host's queue.
 pub(crate) struct LeftHost {
     pub(crate) packet: u32,
     pub(crate) sock: u32,
@@ -100,7 +105,7 @@ pub(crate) struct LeftHost {
 }
 
 impl LeftHost {
-    /// Nothing of packets that their sockets do not keep count of.
+    /// Returns `None` for packets that sockets do not count.
     pub(crate) fn of(id: u32, packet: &Packet) -> Option<LeftHost> {
         let is_data = !packet.has(flags::PING | flags::SYN) && packet.sequence_len() > 0;
         is_data.then_some(LeftHost { packet: id, sock: packet.to ^ 1, seq: packet.seq })
@@ -148,14 +153,15 @@ pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Option<Contro
     Some(control)
 }
 
-/// What a link has to know; `can_be_stopped`: its receiver is a switch that tells it.
+/// Creates a link's part in flow control. `can_be_stopped`: its receiver is a switch that sends
+/// pause frames.
 fn part_of(
     spec: &FlowControl,
     control: &ControlHandle,
     link: &Link,
     can_be_stopped: bool,
 ) -> LinkControl {
-    // A link without a rate has no queue, and nothing that would wait in it.
+    // A link without a rate has no queue in which packets could wait.
     let numbers = spec.numbers_in(&link.queue).unwrap_or_default();
     let (gates, priorities) = match &spec.stops {
         Stops::Links(_) => (Gates::of_link(), None),
@@ -183,7 +189,7 @@ impl Control {
         }
     }
 
-    /// Sends what an input has to tell its link's sender now, if anything.
+    /// Sends the pause frame that an input needs now, if any.
     fn tell(&mut self, input: u32, now: Time, links: &mut [LinkState], events: &mut Events) {
         let Some(at) = &mut self.inputs[input as usize] else { return };
         let Some(pauses) = at.decide(now) else { return };
@@ -198,7 +204,7 @@ impl Control {
 }
 
 impl Input {
-    /// Whether it has to be told now that its sender must stop, or that it may go on; mostly nothing.
+    /// Decides whether the sender must stop (true) or may go on (false); `None` if nothing changes.
     fn decide(&mut self, now: Time) -> Option<bool> {
         if self.is_off && self.held_bytes <= self.thresholds.xon_bytes {
             self.is_off = false;
@@ -215,7 +221,7 @@ impl Input {
 }
 
 impl Net {
-    /// Sends the pause frames that have become due by what came and left.
+    /// Sends the pause frames that arrivals and departures have made due.
     #[cold]
     pub(crate) fn settle_flow_control(&mut self) {
         let Some(control) = &self.flow_control else { return };
@@ -230,7 +236,7 @@ impl Net {
         control.changed = changed;
     }
 
-    /// A pause may have to be told again.
+    /// Repeats a pause if the input is still above XON.
     pub(crate) fn on_pause_refresh(&mut self, link: LinkId, priority: u8) {
         let Some(control) = &self.flow_control else { return };
         let mut control = control.borrow_mut();
@@ -241,7 +247,7 @@ impl Net {
         }
     }
 
-    /// A pause frame has reached the sender of a link.
+    /// Applies a pause frame that has reached the sender of a link.
     pub(crate) fn on_pause(&mut self, link: LinkId, priority: u8, quanta: u16) {
         let parts = (&mut self.events, &mut self.random);
         let told = (priority, quanta);

@@ -1,13 +1,13 @@
-//! Ports of switches whose interrupts wait, as those of a software router: what comes by a link is forwarded when the interrupt of
-//! its port hands it over, all at once and in order. The router's CPU takes no time, and waiting packets are neither in a queue
-//! nor in memory that queues share.
+//! Ports of switches that coalesce interrupts, like those of a software router. When its interrupt
+//! comes, a port forwards all waiting packets at once and in order. The router's CPU takes no time.
+//! Waiting packets are neither in a queue nor in shared memory.
 
 use crate::events::{Event, Events};
 use crate::interrupts::{Arrival, Ring};
 use knee_queue::time::Time;
 use knee_run::spec::{Coalesce, LinkId, Network};
 
-/// A link whose packets are forwarded as they come.
+/// The link's packets are forwarded as they come.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -16,16 +16,16 @@ struct Port {
     ring: Ring<u32>,
 }
 
-/// All of a network whose interrupts wait.
+/// All ports of a network that coalesce interrupts.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// The port that each link leads to.
+    /// The port at the end of each link.
     of_link: Vec<u32>,
     ports: Vec<Port>,
 }
 
 impl Ports {
-    /// `None` if all switches forward packet by packet.
+    /// Creates the ports; `None` if all switches forward packet by packet.
     pub(crate) fn new(network: &Network) -> Option<Box<Ports>> {
         if network.ports.is_empty() {
             return None;
@@ -41,7 +41,7 @@ impl Ports {
         Some(Box::new(Ports { of_link, ports }))
     }
 
-    /// A packet has come to a switch by this link.
+    /// Handles a packet that has arrived at a switch by this link.
     pub(crate) fn arrive(
         &mut self,
         link: LinkId,
@@ -61,18 +61,18 @@ impl Ports {
         Arrival::Waits
     }
 
-    /// An event of a port came: whether its interrupt is due.
+    /// Handles an event of a port. Returns whether its interrupt is due.
     pub(crate) fn is_due(&mut self, number: u32, now: Time, events: &mut Events) -> bool {
         let ring = &mut self.ports[number as usize].ring;
         ring.is_due(now, Event::PortInterrupt { port: number }, events)
     }
 
-    /// The interrupt of a port: all that waits.
+    /// Takes all waiting packets of a port at its interrupt.
     pub(crate) fn take(&mut self, number: u32) -> Vec<u32> {
         self.ports[number as usize].ring.take()
     }
 
-    /// Gives back the room of what an interrupt brought, for the next one.
+    /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, number: u32, packets: Vec<u32>) {
         self.ports[number as usize].ring.give_back(packets);
     }

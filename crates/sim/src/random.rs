@@ -1,4 +1,4 @@
-//! The one source of chance of a run.
+//! The only random number generator of a run.
 
 /// A splitmix64 generator: small, and the same on every machine.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Uniform over 64 bits.
+    /// Draws a number that is uniform over 64 bits.
     pub(crate) fn u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -18,12 +18,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform over 32 bits.
+    /// Draws a number that is uniform over 32 bits.
     pub(crate) fn u32(&mut self) -> u32 {
         (self.u64() >> 32) as u32
     }
 
-    /// Uniform over 0 to `bound` - 1; 0 for a bound of 0. The bias is below 2^-64 * bound.
+    /// Draws a number that is uniform over 0 to `bound` - 1; 0 for a bound of 0. The bias is below
+    /// 2^-64 * bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.u64()) * u128::from(bound)) >> 64) as u64
     }

@@ -13,10 +13,10 @@ use knee_run::{Error, Outcome, Run};
 
 use crate::simulate_recorded;
 
-/// Simulates a run and writes the recording that is wanted.
+/// Simulates a run and writes the requested recording.
 ///
 /// # Errors
-/// Why it cannot be simulated or recorded, and a file that cannot be written.
+/// If the run cannot be simulated or recorded, or a file cannot be written.
 pub(crate) fn simulate(run: &Run, wanted: &Recording<'_>) -> Result<Outcome, Error> {
     let flow = run.flows.iter().find(|flow| flow.group == wanted.group);
     let flow = flow.expect("a run has connections of the group that is recorded");
@@ -44,7 +44,7 @@ pub(crate) fn simulate(run: &Run, wanted: &Recording<'_>) -> Result<Outcome, Err
     Ok(outcome)
 }
 
-/// A recording being written from within the simulation, which goes on if that fails.
+/// A recording, written during the simulation. The simulation continues if a write fails.
 struct Tape {
     writer: Writer<BufWriter<File>>,
     failed: Option<knee_flight::Error>,

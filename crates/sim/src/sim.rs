@@ -1,4 +1,4 @@
-//! A run: everything is built, then the earliest event happens until there is none.
+//! A run: builds everything, then handles the earliest event until none is left.
 
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
@@ -30,7 +30,8 @@ use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The two sockets of a flow: the connecting one has the even number.
+/// Returns the connecting socket of a flow, which has the even number; the listening socket has the
+/// next one.
 fn client_of(flow: usize) -> usize {
     2 * flow
 }
@@ -39,24 +40,24 @@ fn server_of(flow: usize) -> usize {
     2 * flow + 1
 }
 
-/// What the applications at both ends of a flow are doing.
+/// State of the applications at both ends of a flow.
 #[derive(Debug)]
 struct App {
-    /// Bytes of the request (or the whole transfer) that the server still expects.
+    /// Bytes of the request, or of the whole transfer, that the server still expects.
     request_left: u64,
-    /// Bytes of the answer that the client still expects.
+    /// Bytes of the response that the client still expects.
     response_left: u64,
     request_started: Time,
     /// Timeouts of both sides before the request.
     timeouts_before: u64,
-    /// Where the record of the last exchange is.
+    /// Index of the record of the last exchange.
     last_exchange: Option<usize>,
     requests_done: u64,
     writing_begun: bool,
     connected_at: Option<Time>,
     done_at: Option<Time>,
     stopped_at: Option<Time>,
-    /// For the samples of goodput.
+    /// Bytes at the last goodput sample.
     sampled_bytes: u64,
 }
 
@@ -64,21 +65,21 @@ struct Simulation<'a> {
     run: &'a Run,
     net: Net,
     hosts: Vec<Option<Rc<HostState>>>,
-    /// NICs that wait before they interrupt, or count; `None`: there is none.
+    /// NICs that coalesce interrupts or count CPU time; `None` if there are none.
     nics: Option<Box<Nics>>,
     socks: Vec<Sock>,
     apps: Vec<App>,
     ping_paths: Vec<(u32, u32)>,
-    /// Pings sent of each stream, and where their records are.
+    /// Index of the record of each ping sent, by stream.
     ping_records: Vec<Vec<u32>>,
     outcome: Outcome,
-    /// Memory that queues share.
+    /// Shared memories of the switches.
     buffers: Vec<BufferHandle>,
-    /// Flows that can complete and have not.
+    /// Number of flows that can complete and have not.
     unfinished: usize,
-    /// Whose turn it is, if any flow waits for others.
+    /// The order of flows that wait for other flows, if there are any.
     turns: Option<Box<Turns>>,
-    /// What was counted when the measured window began.
+    /// Counts at the start of the measured window.
     before_window: Option<Windowed>,
 }
 
@@ -91,12 +92,13 @@ pub fn simulate(run: &Run) -> Result<Outcome, Error> {
     Simulation::build(run)?.run()
 }
 
-/// As [`simulate`], with a record of every call of the algorithm of the flows of `group`, in order:
-/// those of the connecting side, and of the listening side where that uses the same algorithm. A
-/// socket's number is twice the flow's, plus 1 for the connecting and 2 for the listening side.
+/// Like [`simulate`], but also passes a record of every algorithm call of the flows of `group` to
+/// `sink`, in order. These are the calls of the connecting side, and of the listening side if it
+/// uses the same algorithm. A socket's number is twice the flow's, plus 1 for the connecting and 2
+/// for the listening side.
 ///
 /// # Errors
-/// As [`simulate`].
+/// The errors of [`simulate`].
 pub fn simulate_recorded(
     run: &Run,
     group: u32,
@@ -108,11 +110,11 @@ pub fn simulate_recorded(
     simulation.run()
 }
 
-/// As [`simulate`], with every segment of one flow as it leaves and reaches one of its hosts, in order. What
-/// comes after the application is done is not among them.
+/// Like [`simulate`], but also passes every segment of one flow, as it leaves and reaches one of
+/// its hosts, to `sink`, in order. Segments after the application is done are left out.
 ///
 /// # Errors
-/// As [`simulate`], and if there is no such flow.
+/// The errors of [`simulate`], and an error if the flow does not exist.
 pub fn simulate_tapped(
     run: &Run,
     at: TapAt,
@@ -131,11 +133,11 @@ pub fn simulate_tapped(
     Ok((simulation.run()?, clock))
 }
 
-/// As [`simulate`], with every packet of every host where it leaves and reaches the host and the other ends of its links, in
-/// order.
+/// Like [`simulate`], but also passes every packet at every host and at the other ends of the
+/// hosts' links to `sink`, in order.
 ///
 /// # Errors
-/// As [`simulate`].
+/// The errors of [`simulate`].
 pub fn simulate_captured(
     run: &Run,
     sink: impl FnMut(Sighting) + 'static,
@@ -252,7 +254,7 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// Gives `sink` the records of a group's flows.
+    /// Passes the records of a group's flows to `sink`.
     fn record(&mut self, group: u32, sink: Rc<RefCell<impl FnMut(Record) + 'static>>) {
         for (index, flow) in self.run.flows.iter().enumerate() {
             let both = if flow.peer_cc.is_none() { 2 } else { 1 };
@@ -265,7 +267,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Gives `sink` the segments of a flow at one of its hosts, and tells where that host's clock stands.
+    /// Passes the segments of a flow at one of its hosts to `sink`. Returns that host's clock at
+    /// the start of the run.
     fn tap(&mut self, at: TapAt, sink: Box<dyn FnMut(Tapped)>) -> CoarseClock {
         let (client, server) = (client_of(at.flow), server_of(at.flow));
         let (sock, peer) =
@@ -280,7 +283,7 @@ impl<'a> Simulation<'a> {
         self.socks[sock].coarse_clock()
     }
 
-    /// Gives `sink` all packets at all hosts.
+    /// Passes all packets at all hosts to `sink`.
     fn capture(&mut self, sink: Box<dyn FnMut(Sighting)>) {
         for link in &mut self.net.links {
             link.keep_departed();
@@ -437,7 +440,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A port of a software router hands over what has come.
+    /// A port of a software router hands over its waiting packets.
     #[cold]
     fn port_interrupt(&mut self, port: u32) {
         let Some(ports) = &mut self.net.ports else { return };
@@ -464,7 +467,7 @@ impl<'a> Simulation<'a> {
         self.receive(&packet);
     }
 
-    /// A NIC hands over what has come.
+    /// A NIC hands over its waiting packets.
     #[cold]
     fn interrupt(&mut self, queue: u32) {
         let Some(nics) = &mut self.nics else { return };
@@ -515,7 +518,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Under flow control: what has left this link makes room in its switch, or lets its host's sockets go on.
+    /// With flow control, packets that left this link free room in their switch, or let their
+    /// host's sockets continue.
     fn after_departures(&mut self, link: u32) {
         self.net.settle_flow_control();
         for left in self.net.links[link as usize].take_left() {
@@ -562,7 +566,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A request is next: of this flow, or of all that it sends together with.
+    /// Starts the next request of this flow, or of all flows that send together with it.
     fn next_request(&mut self, index: usize) {
         let ready = self.turns.as_mut().map_or(Ready::Alone, |turns| turns.on_ready(index));
         match ready {
@@ -580,13 +584,13 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Retransmission timeouts of both sides so far.
+    /// Returns the retransmission timeouts of both sides so far.
     fn timeouts(&self, index: usize) -> u64 {
         let of = |sock: usize| self.socks[sock].counters.timeouts;
         of(client_of(index)) + of(server_of(index))
     }
 
-    /// The client writes a request, or the whole of a transfer.
+    /// The client writes a request, or the whole transfer.
     fn begin_request(&mut self, index: usize) {
         let timeouts = self.timeouts(index);
         let app = &mut self.apps[index];
@@ -600,7 +604,7 @@ impl<'a> Simulation<'a> {
         self.socks[client_of(index)].write(bytes, &mut self.net);
     }
 
-    /// Data waits to be read: the application does if it is as much as it asked to be woken for.
+    /// Data waits: the application reads it if there is as much as it asked to be woken for.
     fn offer_data(&mut self, index: usize) {
         let flow = index / 2;
         let is_server = index % 2 == 1;
@@ -640,7 +644,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The client has read a whole answer.
+    /// The client has read a whole response.
     fn on_response(&mut self, index: usize) {
         let Traffic::Rpc { count, .. } = self.run.flows[index].traffic else { return };
         let timeouts = self.timeouts(index);
@@ -681,12 +685,12 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A flow is done, and others have waited for that.
+    /// Starts the flows that waited for the end of flow `done`.
     #[cold]
     fn give_turns(&mut self, done: usize) {
         let Some(turns) = &mut self.turns else { return };
         for flow in turns.on_end(done) {
-            // The start of what waits counts from its turn.
+            // A waiting flow's start time counts from its turn.
             let wait = self.run.flows[flow as usize].start.since(Time::ZERO);
             let begin = self.net.now + wait;
             turns.set_begin(flow as usize, begin);
@@ -776,7 +780,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The measured window begins or ends.
+    /// Counts at the begin and the end of the measured window.
     fn count_window(&mut self) {
         let flows = (0..self.apps.len()).map(|index| {
             let flow = self.flow_outcome(index);
@@ -805,7 +809,7 @@ impl<'a> Simulation<'a> {
     // ---- the end ----
 
     fn finish(mut self) -> Outcome {
-        // A run may be over before its window is.
+        // The run may end before the measured window.
         if self.before_window.is_some() {
             self.count_window();
         }
@@ -833,7 +837,7 @@ impl<'a> Simulation<'a> {
         counters.delivered_ce = u64::from(client.tp.delivered_ce);
         counters.acks_sent = server.counters.acks_sent;
         counters.ce_segs_received = server.counters.ce_segs_received;
-        // What the listening side sent: its SYN-ACK, and answers.
+        // The listening side sent the SYN-ACK and the responses.
         counters.timeouts += server.counters.timeouts;
         counters.syn_timeouts += server.counters.syn_timeouts;
         counters.timeout_rehashes += server.counters.timeout_rehashes;
@@ -879,7 +883,7 @@ impl App {
     }
 }
 
-/// Events that the links may have in a second: each carries a full packet as often as it can.
+/// Returns the most events that the links can have per second, with full packets back to back.
 fn events_per_sec(run: &Run) -> u64 {
     let rates = run.network.links.iter().filter_map(|link| link.rate);
     rates.map(|rate| rate.bps() / (8 * 1514)).fold(0, u64::saturating_add)

@@ -1,5 +1,5 @@
-//! What hosts of a run send and receive, as captures there would show it: of one flow at one host here, of all packets at all
-//! hosts in [`hosts`].
+//! Observes the packets that hosts of a run send and receive, as a capture would show them. This
+//! file observes one flow at one host; [`hosts`] observes all packets at all hosts.
 
 pub mod frame;
 pub mod hosts;
@@ -17,56 +17,56 @@ pub enum Side {
     Listening,
 }
 
-/// Which flow is looked at, and at which of its ends.
+/// The flow and the end at which its segments are observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TapAt {
     /// Index into [`Run::flows`].
     pub flow: usize,
-    /// The host.
+    /// The side whose host is observed.
     pub side: Side,
 }
 
-/// A segment at the host that is looked at.
+/// A segment at the observed host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tapped {
-    /// When TCP let it go (or fq, if that paces), or got it.
+    /// The time at which TCP (or fq, if it paces) sent the segment, or TCP received it.
     pub at: Time,
-    /// The host sent it; else it received it.
+    /// Whether the host sent the segment; otherwise the host received it.
     pub is_out: bool,
-    /// Its sequence numbers count from the initial ones.
+    /// The segment; sequence numbers count from the initial ones.
     pub segment: Segment,
 }
 
-/// Where the coarse clock of the host stood at the start of the run.
+/// A host's coarse clock at the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoarseClock {
     /// Whole ticks.
     pub ticks: u32,
-    /// What of the next tick had passed.
+    /// The part of the next tick that had passed.
     pub phase: Duration,
 }
 
-/// What looks at the packets inside a simulation.
+/// Observes packets inside a simulation.
 pub(crate) trait Tap {
     /// A host puts a packet on its link.
     fn on_sent(&mut self, at: Time, link: LinkId, packet: &Packet);
 
-    /// A packet is at its host, by way of this link. `is_over`: the application there is done.
+    /// A packet arrives at its host over this link. `is_over`: the application there is done.
     fn on_delivered(&mut self, at: Time, link: LinkId, packet: &Packet, is_over: bool);
 
-    /// A packet has come over a link to a switch.
+    /// A packet arrives at a switch over a link.
     fn on_passed(&mut self, _at: Time, _link: LinkId, _packet: &Packet) {}
 
-    /// A packet leaves the queue of a link at this time, which may be still to come.
+    /// A packet leaves a link's queue at this time, which may be in the future.
     fn on_leaving(&mut self, _at: Time, _link: LinkId, _packet: &Packet) {}
 
-    /// The run is over.
+    /// The run has ended.
     fn on_end(&mut self, _at: Time) {}
 }
 
-/// Looks at one flow at one of its ends.
+/// Observes one flow at one of its ends.
 pub(crate) struct FlowTap {
-    /// Socket at the host, and the one it talks to.
+    /// The socket at the host, and its peer.
     pub(crate) sock: u32,
     pub(crate) peer: u32,
     pub(crate) of_sock: Numbers,
@@ -93,7 +93,7 @@ impl Tap for FlowTap {
 }
 
 impl TapAt {
-    /// The node of the host.
+    /// Returns the node of the observed host.
     pub fn node(&self, run: &Run) -> Option<u32> {
         let flow = run.flows.get(self.flow)?;
         Some(if self.side == Side::Connecting { flow.from } else { flow.to })

@@ -1,4 +1,4 @@
-//! Ethernet frames of the simulator's packets, with the addresses and ports that the lab has.
+//! Ethernet frames of the simulator's packets, with the lab's addresses and ports.
 
 use super::Side;
 use super::hosts::{Content, Seen};
@@ -9,10 +9,10 @@ use knee_wire::frame::{self, Frame};
 use knee_wire::packet::{Origin, Packet};
 use std::net::{IpAddr, SocketAddr};
 
-/// Makes frames of the packets of a network.
+/// Builds the frames of a network's packets.
 #[derive(Clone, Debug)]
 pub struct Frames {
-    /// By node; nothing for switches.
+    /// The host of each node; `None` for switches.
     hosts: Vec<Option<Host>>,
 }
 
@@ -23,7 +23,7 @@ struct Host {
 }
 
 impl Frames {
-    /// For the hosts of a network.
+    /// Creates the frame builder for the hosts of a network.
     pub fn new(network: &Network) -> Frames {
         let numbers = host_numbers(network);
         let nodes = network.nodes.iter().zip(numbers);
@@ -32,11 +32,12 @@ impl Frames {
         Frames { hosts: hosts.collect() }
     }
 
-    /// Writes the headers of a packet's frame into `bytes`, and zeros for its payload up to `most` bytes of the frame. Gives the
-    /// frame's length.
+    /// Writes the headers of a packet's frame into `bytes`, and zeros for its payload, up to `most`
+    /// bytes of the frame. Returns the frame's length.
     ///
     /// # Errors
-    /// What has no bytes: a window that the header cannot say, hosts of two families.
+    /// If a packet has no encoding: its window does not fit the header, or its hosts are of two
+    /// address families.
     pub fn encode(&self, packet: &Seen, most: u32, bytes: &mut Vec<u8>) -> Result<u32, Error> {
         let (from, to) = (self.host(packet.from)?, self.host(packet.to)?);
         let content = match &packet.content {
@@ -63,7 +64,7 @@ impl Frames {
     }
 }
 
-/// Source and destination of what one side of a flow sends.
+/// Returns source and destination of the packets that one side of a flow sends.
 fn ends(flow: usize, side: Side, from: Host, to: Host) -> [SocketAddr; 2] {
     let ports = match side {
         Side::Connecting => [connecting_port(flow), listening_port(flow)],
@@ -86,7 +87,7 @@ mod tests {
     use std::collections::HashSet;
     use std::rc::Rc;
 
-    /// Two hosts with a shallow queue between them, so that there are losses and SACKs.
+    /// Two hosts with a shallow queue between them, to cause losses and SACKs.
     fn run(config: &HostConfig) -> Run {
         let cable = |bps, pkts| Cable {
             rate: Rate::from_bps(bps),
@@ -159,7 +160,8 @@ mod tests {
                     assert_eq!(len as usize, bytes.len());
                     lengths.insert(len);
                 }
-                // ACKs with and without SACK, SYNs, pings, full segments and the last of a request.
+                // Frame lengths: ACKs with and without SACK, SYNs, pings, full segments and the
+                // last of a request.
                 assert!(lengths.len() >= if sack { 6 } else { 5 }, "{lengths:?}");
             }
         }

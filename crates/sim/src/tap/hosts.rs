@@ -1,4 +1,4 @@
-//! All packets of a run at its hosts, and at the other ends of their links.
+//! Observes all packets of a run at its hosts and at the other ends of their links.
 
 use super::{Side, Tap};
 use crate::endpoint::Numbers;
@@ -10,13 +10,14 @@ use knee_wire::Segment;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Where a packet is seen.
+/// The place at which a packet is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// At the host: what it sends as its own queue gets it, what it receives as it comes.
+    /// At the host: sent packets as the host's own queue gets them, received packets as they
+    /// arrive.
     Host,
-    /// At the other end of the host's link: what it sends as all of it has come there, what it is to receive as it leaves the
-    /// queue there.
+    /// At the other end of the host's link: sent packets once they have arrived there completely,
+    /// packets to the host as they leave the queue there.
     FarEnd,
 }
 
@@ -25,9 +26,9 @@ pub enum Place {
 pub struct Sighting {
     pub at: Time,
     pub host: NodeId,
-    /// On which side of its link.
+    /// The end of the host's link.
     pub place: Place,
-    /// The host sent it; else it is on its way to it.
+    /// Whether the host sent the packet; otherwise the packet goes to the host.
     pub is_out: bool,
     pub packet: Seen,
 }
@@ -35,60 +36,61 @@ pub struct Sighting {
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The host that sent it.
+    /// The sending host.
     pub from: NodeId,
-    /// The host that is to have it.
+    /// The destination host.
     pub to: NodeId,
-    /// With its Ethernet header, as queues count it.
+    /// Length with the Ethernet header, as queues count it, bytes.
     pub wire_bytes: u32,
-    /// Beside its ECN field, which is in its content.
+    /// The DSCP. The ECN field is in the content.
     pub dscp: u8,
     pub content: Content,
 }
 
-/// What is in a packet.
+/// The content of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A segment of a flow.
     Tcp {
         /// Index into [`Run::flows`].
         flow: usize,
-        /// The side that sent it.
+        /// The sending side.
         side: Side,
-        /// Its numbers count from the initial ones.
+        /// The segment; sequence numbers count from the initial ones.
         segment: Segment,
-        /// Initial sequence number of the side that sent it.
+        /// Initial sequence number of the sending side.
         iss: u32,
-        /// Of the other.
+        /// Initial sequence number of the other side.
         peer_iss: u32,
-        /// Shift of its window.
+        /// Window scale of the segment's window.
         scale: u8,
     },
     /// A ping or its echo.
     Ping {
         /// Index into [`Run::pings`].
         ping: usize,
-        /// Counted from 0.
+        /// Number of the ping in its stream, from 0.
         number: u32,
-        /// It is on its way back.
+        /// Whether this is the echo.
         is_echo: bool,
         /// ECN field.
         ecn: Ecn,
     },
 }
 
-/// The tap inside a simulation.
+/// Observes the packets inside a simulation.
 pub(crate) struct HostsTap {
-    /// From and to of each link, where these are hosts.
+    /// Both ends of each link; `None` for a switch.
     links: Vec<(Option<NodeId>, Option<NodeId>)>,
-    /// The two hosts of each flow and of each stream of pings.
+    /// The two hosts of each flow, and those of each ping stream.
     flows: Vec<(NodeId, NodeId)>,
     pings: Vec<(NodeId, NodeId)>,
-    /// Of the sockets.
+    /// Sequence numbers and SYN options of each socket.
     numbers: Vec<Numbers>,
-    /// Flows of which a side does not scale windows.
+    /// Whether a side of each flow does not scale windows.
     unscaled: Vec<bool>,
-    /// What leaves a queue later, earliest first, those of one time in the order in which they came.
+    /// Packets that leave a queue later, earliest first. Packets of equal time keep their order of
+    /// arrival.
     later: BinaryHeap<Reverse<Later>>,
     came: u64,
     sink: Box<dyn FnMut(Sighting)>,
@@ -148,7 +150,7 @@ impl HostsTap {
         (self.sink)(Sighting { at, host, place, is_out, packet });
     }
 
-    /// Passes on what has left a queue by now.
+    /// Passes on the packets that have left a queue by `until`.
     fn pass_on(&mut self, until: Time) {
         while self.later.peek().is_some_and(|Reverse(later)| later.1.at <= until) {
             if let Some(Reverse(Later(_, sighting))) = self.later.pop() {
@@ -171,7 +173,7 @@ impl HostsTap {
         (turned(self.pings[ping], is_echo), content)
     }
 
-    /// The connecting side of a flow has the even socket.
+    /// Builds the segment; the connecting side of a flow has the even socket.
     fn segment(&self, packet: &Packet) -> ((NodeId, NodeId), Content) {
         let (to, from) = (packet.to as usize, packet.to as usize ^ 1);
         let flow = to / 2;

@@ -1,5 +1,6 @@
-//! Accurate ECN (RFC 9768), without its option: the three flags AE, CWR and ECE of every segment count the packets that arrived with CE.
-//! Where the algorithms of both ends ask for it (TCP Prague's kernels do), and there alone.
+//! Accurate ECN (RFC 9768), without its option. The three flags AE, CWR and ECE of every segment
+//! count the packets that arrived with CE. It is used only if the algorithms of both ends ask for
+//! it, as in TCP Prague's kernels.
 
 use super::Sock;
 use super::ack::Progress;
@@ -7,13 +8,13 @@ use crate::packet::{Packet, flags};
 use knee_algo::ecn_flags;
 use knee_queue::Ecn;
 
-/// What the count begins with, so that zeroed flags are seen.
+/// Initial value of the count, so that zeroed flags are detected (RFC 9768).
 const ACE_AT_FIRST: u32 = 5;
 const ACE_MASK: u32 = 7;
 
 const ACE_FLAGS: u16 = flags::AE | flags::CWR | flags::ECE;
 
-/// The three flags as they carry a number.
+/// Encodes a number in the three flags.
 fn flags_of(number: u32) -> u16 {
     let bits = [(4, flags::AE), (2, flags::CWR), (1, flags::ECE)];
     bits.into_iter().filter(|(bit, _)| number & bit != 0).map(|(_, flag)| flag).sum()
@@ -25,18 +26,19 @@ fn number_in(packet: &Packet) -> u32 {
 }
 
 impl Sock {
-    /// Whether its segments count what came with CE.
+    /// Reports whether this end's segments count packets with CE.
     #[inline]
     pub(super) fn counts_ce(&self) -> bool {
         self.tp.ecn_flags & ecn_flags::ACCECN != 0
     }
 
-    /// The flags of a SYN that asks for it.
+    /// Returns the flags of a SYN that asks for Accurate ECN.
     pub(super) fn accecn_syn_flags(&self) -> u16 {
         if self.cc.algorithm().needs_accecn() { flags::AE } else { 0 }
     }
 
-    /// A SYN asks for it, and so does this end's algorithm: the SYN-ACK says with which ECN field the SYN came.
+    /// Grants Accurate ECN if a SYN and this end's algorithm ask for it. The SYN-ACK reports the
+    /// ECN field of the SYN.
     pub(super) fn grant_accecn(&mut self, syn: &Packet) {
         if !syn.has(flags::AE) || !self.cc.algorithm().needs_accecn() {
             return;
@@ -50,7 +52,7 @@ impl Sock {
         });
     }
 
-    /// What a SYN-ACK grants of what was asked for: ECN with this, without, or none.
+    /// Handles the SYN-ACK's answer: Accurate ECN, classic ECN, or none.
     pub(super) fn on_accecn_answer(&mut self, packet: &Packet) {
         self.tp.ecn_flags = match number_in(packet) {
             2 | 3 | 4 | 6 => ecn_flags::OK | ecn_flags::ACCECN,
@@ -59,16 +61,17 @@ impl Sock {
         };
     }
 
-    /// The flags of a segment, with the count in them.
+    /// Returns the flags of a segment, including the count.
     #[inline]
     pub(super) fn with_ce_count(&self, of_packet: u16) -> u16 {
         let number = self.tp.received_ce.wrapping_add(ACE_AT_FIRST) & ACE_MASK;
         (of_packet & !ACE_FLAGS) | flags_of(number)
     }
 
-    /// An ACK of `delivered` packets: how many of them came with CE. The count has three bits: of an ACK of more than seven packets as many
-    /// are taken to have come so as can have. One that neither acknowledges or SACKs anything nor has a newer timestamp may be older than
-    /// the last: its count is left alone (RFC 9768 sec. 3.2.2.5.1).
+    /// Counts how many of the `delivered` packets of an ACK came with CE. The count has three bits.
+    /// If an ACK delivers more than seven packets, the largest number that fits the count is taken.
+    /// An ACK that delivers nothing and has no newer timestamp may be older than the last; its
+    /// count is ignored (RFC 9768 sec. 3.2.2.5.1).
     pub(super) fn take_ce_count(
         &mut self,
         packet: &Packet,

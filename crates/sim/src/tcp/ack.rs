@@ -1,4 +1,4 @@
-//! An ACK arrives: the work in Linux's order.
+//! Processes an incoming ACK, in Linux's order.
 
 use super::recovery::Rexmit;
 use super::rtx_queue::{SegmentId, mark};
@@ -14,23 +14,23 @@ const CA_ACK_SLOWPATH: u32 = 1;
 const CA_ACK_WIN_UPDATE: u32 = 2;
 const CA_ACK_ECE: u32 = 4;
 
-/// What one ACK did (the FLAG_ bits of Linux's `tcp_ack`).
+/// The effects of one ACK (the FLAG_ bits of Linux's `tcp_ack`).
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// `snd_una` moved.
     pub(super) advanced: bool,
-    /// Data was cumulatively acknowledged.
+    /// The ACK cumulatively acknowledged data.
     pub(super) data_acked: bool,
-    /// A retransmitted segment was among it.
+    /// The ACK acknowledged a retransmitted segment.
     pub(super) retrans_acked: bool,
     pub(super) data_sacked: bool,
     pub(super) ece: bool,
     pub(super) dsack: bool,
-    /// It reports a tail loss probe as a duplicate.
+    /// The ACK reports a tail loss probe as a duplicate.
     pub(super) dsack_tlp: bool,
-    /// Data never sent again, up to `high_seq`, was delivered.
+    /// The ACK delivered data up to `high_seq` that was never retransmitted.
     pub(super) orig_sack_acked: bool,
-    /// It carries data, updates the window or acknowledges something.
+    /// The segment carries data, updates the window or acknowledges something.
     pub(super) not_dup: bool,
     pub(super) win_update: bool,
     pub(super) slow_path: bool,
@@ -38,24 +38,26 @@ pub(super) struct Progress {
     pub(super) set_xmit_timer: bool,
     /// A retransmission was found lost.
     pub(super) lost_retrans: bool,
-    /// What is not acknowledged begins with SACKed data: the receiver no longer has it.
+    /// The queue begins with SACKed data, so the receiver has discarded it (reneging).
     pub(super) reneged: bool,
 }
 
-/// What SACK processing gathers.
+/// Results of SACK processing.
 #[derive(Debug, Default)]
 struct Sacked {
-    /// Lowest segment that arrived out of order without having been sent again.
+    /// The lowest segment that arrived out of order and was never retransmitted.
     reord: u32,
-    /// Send times, us, of the first and last newly SACKed that were never sent again; 0: none.
+    /// Send times, us, of the first and last newly SACKed segments that were never retransmitted;
+    /// 0: none.
     first_us: u64,
     last_us: u64,
-    /// Packets newly delivered by SACK or reported as duplicates.
+    /// Packets that SACK newly delivered or reported as duplicates.
     delivered: u32,
 }
 
 impl Sock {
-    /// Processes the acknowledgement part of a segment. Says whether the rest of it may be looked at.
+    /// Processes the acknowledgement of a segment. Returns whether to process the rest of the
+    /// segment.
     pub(super) fn on_ack(&mut self, packet: &Packet, net: &mut Net) -> bool {
         let ack = packet.ack_seq;
         let prior_snd_una = self.tp.snd_una;
@@ -65,7 +67,7 @@ impl Sock {
             return self.on_old_ack(packet, &mut sample, net);
         }
         if after(ack, self.tp.snd_nxt) {
-            // It acknowledges what was never sent.
+            // The ACK covers data that was never sent.
             let newest = self.host.config.linux >= LinuxVersion::V6_18;
             if newest || self.state != State::Established {
                 self.challenge(net);
@@ -95,7 +97,7 @@ impl Sock {
             && !carries_data
             && packet.window_bytes == self.tp.snd_wnd;
         if plain && progress.advanced {
-            // Header prediction: nothing but the advance.
+            // Header prediction: the ACK only advances `snd_una`.
             self.tp.snd_wl1 = packet.seq;
             self.tp.snd_una = ack;
             progress.win_update = true;
@@ -166,8 +168,9 @@ impl Sock {
         true
     }
 
-    /// An ACK below `snd_una`: only its SACK blocks tell something, and what they cover is not counted as
-    /// delivered. One older than a window, or than the connection, is none of this connection (RFC 5961 sec. 5).
+    /// Handles an ACK below `snd_una`. Only its SACK blocks are used, and their data does not count
+    /// as delivered. An ACK older than a window, or than the connection, is refused (RFC 5961 sec.
+    /// 5).
     #[cold]
     fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) -> bool {
         let oldest = u64::from(self.tp.max_window).min(self.tp.bytes_acked) as u32;
@@ -187,7 +190,8 @@ impl Sock {
         true
     }
 
-    /// Whether the window of a segment counts: it is newer, or the same and larger, or (6.6 and later) closed.
+    /// Reports whether to take over a segment's window. The segment is newer, or equally new with a
+    /// larger window or (6.6 and later) a closed one.
     pub(super) fn updates_window(&self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
         let closes = window == 0 && self.host.config.linux >= LinuxVersion::V6_12;
@@ -272,7 +276,7 @@ impl Sock {
         self.look_after_file();
     }
 
-    /// Counts what the algorithm of a file should not do.
+    /// Counts what an algorithm from a file should not do.
     #[inline]
     fn look_after_file(&mut self) {
         if self.cc.is_of_file() {
@@ -319,17 +323,17 @@ impl Sock {
                 std::cmp::Ordering::Greater
             }
         });
-        // Also of what this ACK acknowledges: it is still in the queue.
+        // This includes data that the ACK itself acknowledges, because it is still in the queue.
         let mut dsack_range = (dsack && after(blocks[0].1, prior_snd_una)).then(|| blocks[0]);
         let cache = if self.tp.sacked_out > 0 { self.sack_cache } else { [(0, 0); 4] };
         for &(start, end) in ranges.iter() {
-            // It counts once, be it as a range of its own or within another.
+            // The DSACK counts once, either as a range of its own or within another.
             let dsack_here =
                 dsack_range.filter(|dsack| !before(dsack.0, start) && !after(dsack.1, end));
             if dsack_here.is_some() {
                 dsack_range = None;
             }
-            // What the ACK before said of a range need not be looked at again, unless it is a DSACK.
+            // Ranges in the last SACK are skipped, except for a DSACK.
             let mut from = start;
             if dsack_here.is_none() {
                 for &(cached_start, cached_end) in &cache {
@@ -371,7 +375,8 @@ impl Sock {
         after(end, self.tp.undo_marker) && !before(start, end.wrapping_sub(self.tp.max_window))
     }
 
-    /// The first block repeats what was acknowledged already: a needless retransmission arrived.
+    /// Detects a DSACK: the first block repeats acknowledged data, so a needless retransmission
+    /// arrived.
     fn check_dsack(
         &mut self,
         packet: &Packet,
@@ -414,7 +419,7 @@ impl Sock {
         true
     }
 
-    /// Tags the segments that lie wholly within `start..end`.
+    /// Marks the segments that lie completely in `start..end`.
     fn walk_sack(
         &mut self,
         start: u32,
@@ -469,7 +474,7 @@ impl Sock {
             self.rack_advance(segment.marks, segment.end_seq, segment.sent_us);
             let mut marks = segment.marks;
             if segment.has(mark::RETRANS) {
-                // Not thought lost again: its retransmission stays in flight.
+                // The segment no longer counts as lost, but its retransmission stays in flight.
                 if segment.has(mark::LOST) {
                     marks &= !(mark::LOST | mark::RETRANS);
                     self.tp.lost_out -= 1;
@@ -600,7 +605,7 @@ impl Sock {
             if !self.receiver.peer_sack {
                 self.remove_reno_sacks(acked, progress);
             } else if before(reord, prior_highest_sack) {
-                // A hole was filled without a retransmission.
+                // The ACK filled a hole without a retransmission.
                 self.check_sack_reordering(reord);
             }
         } else if let (Some(head), Some(sack_rtt_us), true) =
@@ -617,7 +622,7 @@ impl Sock {
         self.tell_acked(&AckSample { pkts_acked: acked, rtt_us, in_flight }, net);
     }
 
-    /// The algorithm hears of what has left the queue of what is outstanding.
+    /// Tells the algorithm which packets left the retransmission queue.
     #[inline]
     pub(super) fn tell_acked(&mut self, sample: &AckSample, net: &mut Net) {
         if self.cc.algorithm().has_pkts_acked() {
@@ -630,11 +635,11 @@ impl Sock {
         self.tp.tcp_mstamp.saturating_sub(sent_us) as u32
     }
 
-    /// Without SACK: those that duplicate ACKs had stood for are delivered no second time.
+    /// Without SACK: does not deliver packets again that duplicate ACKs have already counted.
     fn remove_reno_sacks(&mut self, acked: u32, progress: &mut Progress) {
         let newly = acked.saturating_sub(self.tp.sacked_out).max(1);
         self.count_delivered(newly, progress.ece);
-        // One ACK fills the hole; the duplicates before it stood for the rest.
+        // One packet filled the hole; the duplicate ACKs before it counted the rest.
         self.tp.sacked_out = self.tp.sacked_out.saturating_sub(acked.saturating_sub(1));
         self.check_reno_reordering(acked);
         if progress.retrans_acked {
@@ -642,7 +647,7 @@ impl Sock {
         }
     }
 
-    /// Takes what sample there is: by send time, by SACK, else by timestamp (1 ms ticks).
+    /// Takes an RTT sample by send time, by SACK, or else by timestamp (ticks of 1 ms).
     #[inline]
     fn update_rtt(
         &mut self,
@@ -677,7 +682,8 @@ impl Sock {
 
     // ---- delivery rate ----
 
-    /// A segment was delivered: the sample is taken from the one sent last.
+    /// Handles a delivered segment. The rate sample comes from the delivered segment that was sent
+    /// last.
     #[inline]
     fn sample_delivered(&mut self, id: SegmentId, sample: &mut RateSample) {
         let segment = self.rtx.get(id);

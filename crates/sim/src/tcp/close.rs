@@ -1,4 +1,4 @@
-//! The end of a connection: FIN and RST, both ways.
+//! The end of a connection: FIN and RST, in both directions.
 
 use super::seq::{after, before};
 use super::{Sock, State};
@@ -6,33 +6,33 @@ use crate::net::Net;
 use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Tos, flags};
 use knee_queue::Ecn;
 
-/// The FIN of the sending half: it follows the last byte written.
+/// The FIN of the sending half. It follows the last written byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fin {
     #[default]
     Nothing,
-    /// It takes the number `write_seq`, and is not sent.
+    /// The FIN has the number `write_seq` and is not sent yet.
     Waits,
-    /// `write_seq` is beyond it.
+    /// The FIN is sent; `write_seq` is beyond it.
     Sent,
 }
 
-/// What becomes of data when an end has closed.
+/// The fate of data that arrives after an end has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LateData {
     Taken,
     Ignored,
-    /// The connection is gone.
+    /// The data ends the connection.
     Fatal,
 }
 
 impl Sock {
-    /// The application closes the connection: what it has written is still sent.
+    /// Closes the connection for the application. Written data is still sent.
     pub(crate) fn close(&mut self, net: &mut Net) {
         self.enter(net);
         match self.state {
             State::Established | State::CloseWait if self.receiver.unread_bytes > 0 => {
-                // The peer has to know that not all was read (RFC 2525 sec. 2.17).
+                // A reset tells the peer that not all data was read (RFC 2525 sec. 2.17).
                 let mut packet = self.packet();
                 packet.flags |= flags::RST;
                 packet.tos.set_ecn(self.ecn_of(false));
@@ -40,7 +40,7 @@ impl Sock {
                 self.leave(State::Gone, net);
             }
             State::Established | State::CloseWait if self.writer.pending_bytes > 0 => {
-                // It blocks in its last write until then.
+                // The application is blocked in its last write until then.
                 self.writer.closes = true;
             }
             State::Established | State::CloseWait => {
@@ -54,7 +54,7 @@ impl Sock {
         }
     }
 
-    /// All is written, and the socket closes.
+    /// Appends the FIN after the last written byte and closes the socket.
     pub(super) fn append_fin(&mut self) {
         self.writer.closes = false;
         self.writer.fin = Fin::Waits;
@@ -64,13 +64,14 @@ impl Sock {
         });
     }
 
-    /// Whether there is something that was never sent.
+    /// Reports whether something was never sent.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         self.unsent_bytes() > 0 || self.writer.fin == Fin::Waits
     }
 
-    /// What the window has to hold for the next segment: its payload, and the FIN if it takes one along.
+    /// Returns the window that the next segment needs: its payload, and the FIN if the segment
+    /// carries it.
     #[inline]
     pub(super) fn next_segment_len(&self) -> u32 {
         let unsent = self.unsent_bytes();
@@ -78,18 +79,20 @@ impl Sock {
         unsent.min(self.mss()).min(self.rest_of_cut()) + u32::from(fin)
     }
 
-    /// What a window probe has left of its segment before 6.8: a segment by itself. Else there is no limit.
+    /// Returns the rest of a segment from which a window probe took a part. Before 6.8 this rest is
+    /// a segment by itself. Otherwise there is no limit.
     #[inline]
     pub(super) fn rest_of_cut(&self) -> u32 {
         self.cut_end.map_or(u32::MAX, |end| end.wrapping_sub(self.tp.snd_nxt))
     }
 
-    /// The whole stream, FIN included, was acknowledged.
+    /// Reports whether the peer has acknowledged the whole stream, including the FIN.
     fn all_acked(&self) -> bool {
         self.writer.fin == Fin::Sent && self.tp.snd_una == self.tp.write_seq
     }
 
-    /// The ACK of a segment is done with: is the FIN acknowledged? False if that ends all work on the segment.
+    /// Changes the state if the ACK covers the FIN. Returns false if the segment needs no more
+    /// work.
     #[cold]
     pub(super) fn on_ack_while_closing(&mut self, net: &mut Net) -> bool {
         if !self.all_acked() {
@@ -104,8 +107,8 @@ impl Sock {
         self.state.is_synchronised()
     }
 
-    /// What becomes of a segment's data once an end has closed. New data for an application that has closed end
-    /// the connection.
+    /// Decides about a segment's data once an end has closed. New data for an application that has
+    /// closed ends the connection.
     #[cold]
     pub(super) fn take_late_data(&mut self, packet: &Packet, net: &mut Net) -> LateData {
         let peer_has_ended =
@@ -122,7 +125,7 @@ impl Sock {
         LateData::Fatal
     }
 
-    /// The peer's FIN is in order.
+    /// Handles the peer's FIN once it is in order.
     #[cold]
     pub(super) fn on_fin(&mut self, net: &mut Net) {
         self.tp.icsk_ack_pending |= knee_algo::ack_pending::SCHED;
@@ -145,7 +148,8 @@ impl Sock {
         self.receiver.out_of_order.clear();
     }
 
-    /// RST in an established connection: taken if it is in place (RFC 5961 sec. 3.2), else challenged.
+    /// Handles an RST in an established connection: accepts it at the expected number (RFC 5961
+    /// sec. 3.2), else sends a challenge ACK.
     #[cold]
     pub(super) fn on_reset(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
         let rcv_nxt = self.tp.rcv_nxt;
@@ -159,7 +163,7 @@ impl Sock {
         }
     }
 
-    /// An ACK that makes a peer prove itself; at most twice a second.
+    /// Sends a challenge ACK, which makes a peer prove itself; at most twice a second.
     #[cold]
     pub(super) fn challenge(&mut self, net: &mut Net) {
         if self.may_answer_out_of_window(net) {
@@ -167,7 +171,7 @@ impl Sock {
         }
     }
 
-    /// A segment for a socket that waits for nothing but the peer's last FIN.
+    /// Handles a segment in TIME-WAIT, where the socket only waits for a repeated FIN of the peer.
     #[cold]
     pub(super) fn on_packet_in_time_wait(&mut self, packet: &Packet, net: &mut Net) {
         let in_place = packet.seq == self.tp.rcv_nxt;
@@ -185,7 +189,7 @@ impl Sock {
         }
     }
 
-    /// Nobody is there for this packet: RST, but never for an RST.
+    /// Answers a packet for which there is no socket with RST. An RST is never answered.
     #[cold]
     pub(super) fn answer_with_reset(&mut self, packet: &Packet, net: &mut Net) {
         if packet.has(flags::RST) {
@@ -212,7 +216,7 @@ impl Sock {
         let _ = net.transmit(reset);
     }
 
-    /// Whether the application has read all that the peer has sent, and no more will come.
+    /// Reports whether the application has read the peer's whole stream.
     pub(crate) fn has_read_all(&self) -> bool {
         self.receiver.has_ended && self.receiver.unread_bytes == 0
     }

@@ -1,4 +1,4 @@
-//! The way of a segment out of its host: at once, or by an fq queue discipline at its departure time.
+//! Sends a segment from its host: at once, or through an fq queue discipline at its departure time.
 
 use super::Sock;
 use crate::events::Timer;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// `sk_pacing_status` of a socket whose host has fq.
 pub(super) const SK_PACING_FQ: u32 = 2;
 
-/// A segment that waits for its departure time.
+/// A segment before its departure time.
 #[derive(Debug)]
 struct Held {
     departs: Time,
@@ -19,7 +19,7 @@ struct Held {
     packet: Packet,
 }
 
-/// What fq holds of one socket, in order: departure times of a socket only grow.
+/// The segments of one socket in fq, in order, because a socket's departure times only grow.
 #[derive(Debug, Default)]
 pub(super) struct FqFlow {
     held: VecDeque<Held>,
@@ -32,8 +32,8 @@ impl FqFlow {
 }
 
 impl Sock {
-    /// Hands a segment down; when it leaves the host (with fq, when it may), or `None` if the host's
-    /// queue refused it.
+    /// Passes a segment to the host's queue. Returns when it leaves the host (with fq, the earliest
+    /// time), or `None` if the queue refused it.
     #[inline]
     pub(super) fn leave_host(
         &mut self,
@@ -72,7 +72,7 @@ impl Sock {
         Some(leaves)
     }
 
-    /// The departure time of what fq holds first has come.
+    /// Handles the departure time of fq's first segment.
     pub(super) fn on_fq_timer(&mut self, net: &mut Net) {
         while let Some(first) = self.fq.held.front() {
             if first.departs > net.now {
@@ -81,7 +81,7 @@ impl Sock {
                 break;
             }
             let Some(Held { charged_bytes, packet, .. }) = self.fq.held.pop_front() else { break };
-            // A refused one is lost like any other: TCP has long sent it.
+            // A refused segment is lost like any other, because TCP has already sent it.
             let leaves = self.put_on_link(packet, charged_bytes, net).unwrap_or(net.now);
             if leaves <= net.now {
                 self.in_host_bytes -= u64::from(charged_bytes);

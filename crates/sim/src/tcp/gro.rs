@@ -1,7 +1,7 @@
-//! Receive merging (GRO): segments of a flow that come close together are handled as one.
+//! Receive merging (GRO): TCP handles segments of a flow that arrive close together as one.
 //!
-//! They must follow each other in sequence and agree in ECN field, flags, acknowledgement and
-//! timestamps; so a change from unmarked to CE ends a merge. One ACK answers a merged segment.
+//! The segments must be consecutive and agree in ECN field, flags, acknowledgement and timestamps.
+//! A change from unmarked to CE therefore ends a merge. One ACK answers a merged segment.
 
 use super::{Sock, State};
 use crate::events::Timer;
@@ -9,11 +9,11 @@ use crate::net::Net;
 use crate::packet::{Packet, flags};
 use knee_queue::time::Duration;
 
-/// A merged segment holds no more than an IP packet can.
+/// The largest merged segment, bytes: the largest IP packet.
 const MERGED_MAX_BYTES: u32 = 65_535;
 
 impl Sock {
-    /// Keeps a data segment back to be merged; false if this host does not merge.
+    /// Holds a data segment for merging. Returns false if it is not held.
     #[inline]
     pub(super) fn merges(&mut self, packet: &Packet, net: &mut Net) -> bool {
         let window = self.host.config.gro_window;
@@ -37,7 +37,7 @@ impl Sock {
         true
     }
 
-    /// Adds a packet for this socket to the one before it, if the two may be merged.
+    /// Merges a packet for this socket into the one before it, if the two may be merged.
     pub(crate) fn joins(&self, last: &mut Packet, packet: &Packet) -> bool {
         let may_join = packet.payload_bytes() > 0
             && last.payload_bytes() > 0

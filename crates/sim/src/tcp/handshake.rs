@@ -1,4 +1,4 @@
-//! A connection begins: SYN, SYN-ACK, ACK, with ECN negotiated on the way.
+//! The start of a connection: SYN, SYN-ACK, ACK, including the negotiation of ECN.
 
 use super::ack::Progress;
 use super::rtt::{RTO_INITIAL_MS, from_ticks};
@@ -11,13 +11,14 @@ use knee_algo::{AckSample, INFINITE_SSTHRESH, ca_state, ecn_flags};
 use knee_queue::Ecn;
 use knee_run::spec::LinuxVersion;
 
-/// MSS of a peer that says none, options included.
+/// MSS of a peer that sends no MSS option, with TCP options included, bytes.
 const MSS_DEFAULT: u32 = 536;
-/// The least MSS of a peer that is believed (`tcp_min_snd_mss`).
+/// The smallest accepted MSS of a peer (`tcp_min_snd_mss`), bytes.
 const MSS_LEAST: u32 = 48;
-/// And the least that follows from a small window, options included: 68 bytes less those of TCP's header.
+/// The smallest MSS that a small window can cause, with TCP options included: 68 bytes less TCP's
+/// header.
 const MSS_OF_LEAST_MTU: u32 = 48;
-/// Retransmissions of a SYN after which a connection starts with one packet.
+/// After more SYN retransmissions than this, a connection starts with a cwnd of one packet.
 const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 
 impl Sock {
@@ -40,7 +41,7 @@ impl Sock {
         self.send_syn(net);
     }
 
-    /// A packet for this socket.
+    /// Handles a packet for this socket.
     pub(crate) fn on_packet(&mut self, packet: &Packet, net: &mut Net) {
         self.enter(net);
         match self.state {
@@ -63,7 +64,7 @@ impl Sock {
         }
     }
 
-    /// A SYN, or the SYN-ACK of a listener.
+    /// Sends a SYN, or a listener's SYN-ACK.
     fn send_syn(&mut self, net: &mut Net) {
         let answers = self.state == State::SynReceived;
         let mut flags = flags::SYN;
@@ -114,7 +115,7 @@ impl Sock {
         let _ = net.transmit(packet);
     }
 
-    /// How often the timeout has doubled: from 6.5 on the first retries of a SYN are 1 s apart.
+    /// Returns how often the timeout has doubled. From 6.5 on the first SYN retries are 1 s apart.
     fn syn_doublings(&self) -> u32 {
         let linear = match self.state {
             State::SynSent => {
@@ -141,14 +142,14 @@ impl Sock {
         if packet.has(flags::FIN) {
             return;
         }
-        // Data in a SYN is not taken (there is no Fast Open), nor is that of a SYN-ACK.
+        // There is no Fast Open, so data in a SYN or SYN-ACK is ignored.
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         self.negotiate(packet);
         self.tp.snd_wnd = packet.window_bytes;
         self.tp.snd_wl1 = packet.seq;
         let asks = packet.has(flags::ECE) && packet.has(flags::CWR);
-        // RFC 3168 forbids ECT on a SYN, so an ordinary listener takes it for a fault; an
-        // algorithm that needs ECN sends it, and its listeners expect it. Accurate ECN allows it.
+        // RFC 3168 forbids ECT on a SYN, so an ordinary listener treats it as a fault. An algorithm
+        // that needs ECN sends ECT, and its listeners expect it. Accurate ECN allows it.
         let plain = (packet.tos.ecn() == Ecn::NotEct || packet.has(flags::AE))
             && self.host.config.tcp_ecn != 0;
         self.tp.ecn_flags = if asks && (plain || self.wants_ecn) { ecn_flags::OK } else { 0 };
@@ -169,11 +170,12 @@ impl Sock {
             self.tp.ecn_flags = 0;
         }
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
-        // TCP_INFO counts the acknowledged SYN of this side, and none of the other.
+        // TCP_INFO counts this side's acknowledged SYN, but not the other side's.
         self.tp.bytes_acked = 1;
         self.establish(packet, net);
         if self.receiver.is_interactive() {
-            // It was told so before it connected: the ACK goes with data, or later.
+            // `TCP_QUICKACK` was cleared before the connect, so the ACK waits for data or the
+            // timer.
             self.tp.icsk_ack_pending |= knee_algo::ack_pending::SCHED;
             self.delay_first_ack(net);
             return;
@@ -181,8 +183,9 @@ impl Sock {
         self.send_ack(net);
     }
 
-    /// As algorithms see the timestamps of a segment: the peer's with its random offset, as between hosts with `tcp_timestamps = 1`, and the
-    /// echo of our own without this end's, which is 1 here (`ts_now`).
+    /// Sets the timestamps of a segment as algorithms see them. The peer's value has its random
+    /// offset, as between hosts with `tcp_timestamps = 1`. The echo excludes this end's offset,
+    /// which is 1 here (`ts_now`).
     #[inline]
     pub(super) fn note_timestamps(&mut self, packet: &Packet) {
         if self.timestamps && !packet.has(flags::NO_TS) {
@@ -191,7 +194,7 @@ impl Sock {
         }
     }
 
-    /// What the options of the peer's SYN allow.
+    /// Applies the options of the peer's SYN.
     fn negotiate(&mut self, packet: &Packet) {
         self.receiver.peer_sack &= packet.has(flags::SACK_OK);
         if packet.has(flags::NO_TS) && self.timestamps {
@@ -205,12 +208,13 @@ impl Sock {
             !packet.has(flags::NO_SCALE),
         );
         self.receiver.ts_recent = if self.timestamps { packet.ts_val } else { 0 };
-        // As random as the initial sequence number, and another number.
+        // The offset is derived from the random initial sequence number, but differs from it.
         self.peer_ts_offset = packet.seq.wrapping_mul(0x9e37_79b1).rotate_left(15);
         self.bound_mss();
     }
 
-    /// The largest payload: what this end and the peer can take, and half of the largest window seen.
+    /// Sets the largest payload: the limit of both ends, and at most half of the largest window
+    /// seen.
     #[cold]
     pub(super) fn bound_mss(&mut self) {
         let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
@@ -227,17 +231,18 @@ impl Sock {
         self.tp.mss_cache = mss;
     }
 
-    /// What the MSS option of the peer's SYN says; without one it is 536.
+    /// Sets the value of the peer's MSS option; without the option it is 536.
     pub(crate) fn set_peer_mss(&mut self, mss: Option<u16>) {
         self.peer_mss = mss.map_or(MSS_DEFAULT, u32::from);
     }
 
-    /// A packet while a SYN is out.
+    /// Handles a packet while a SYN is outstanding.
     fn on_packet_while_connecting(&mut self, packet: &Packet, net: &mut Net) {
         if packet.has(flags::ACK) {
             if packet.ack_seq != self.iss.wrapping_add(1) {
                 if self.syn_retries == 0 {
-                    // The peer may have been left in an older connection: after its reset it listens.
+                    // The peer may still hold an older connection. It listens again after this
+                    // reset.
                     self.arm_retransmit(Pending::Retransmit, TIMEOUT_MIN_JIFFIES, net);
                 }
                 self.answer_with_reset(packet, net);
@@ -248,17 +253,17 @@ impl Sock {
                 return;
             }
         }
-        // Both ends connecting at once is not modelled.
+        // Simultaneous open is not modelled.
         if packet.has(flags::SYN) && packet.has(flags::ACK) {
             self.on_syn_ack(packet, net);
         }
     }
 
-    /// A packet for a listener that has answered a SYN.
+    /// Handles a packet for a listener that has answered a SYN.
     fn on_packet_of_request(&mut self, packet: &Packet, net: &mut Net) {
         let is_syn = packet.has(flags::SYN) && !packet.has(flags::ACK);
         if is_syn && !packet.has(flags::RST) && packet.seq.wrapping_add(1) == self.tp.rcv_nxt {
-            // It came again: so does the answer, at most twice a second.
+            // The SYN came again, so the SYN-ACK is sent again, at most twice a second.
             if self.may_answer_out_of_window(net) {
                 self.syn_retries += 1;
                 self.counters.retransmitted_segs += 1;
@@ -277,7 +282,7 @@ impl Sock {
         } else if !in_window {
             // Linux answers some of these with an ACK (docs/tcp.md).
         } else if packet.has(flags::RST) || packet.has(flags::SYN) {
-            // The request is forgotten; a SYN is told so.
+            // The listener drops the request; a SYN is answered with a reset.
             self.answer_with_reset(packet, net);
             self.retransmit.disarm();
             (self.syn_retries, self.syn_timeouts) = (0, 0);
@@ -292,12 +297,12 @@ impl Sock {
         self.note_timestamps(packet);
         self.establish(packet, net);
         if packet.sequence_len() > 0 {
-            // The ACK was lost, or came behind the data.
+            // The handshake's last ACK was lost, or came after the data.
             self.on_segment(packet, net);
         }
     }
 
-    /// Both sides: the window, the first RTT sample, the algorithm.
+    /// Establishes either side: the window, the first RTT sample, the algorithm.
     fn establish(&mut self, packet: &Packet, net: &mut Net) {
         self.enter_state(State::Established);
         self.established_at = Some(net.now);
@@ -337,7 +342,7 @@ impl Sock {
         }
         self.backoff = 0;
 
-        // An answer to the first SYN shows that the others were not needed.
+        // An answer to the first SYN proves that the SYN retransmissions were needless.
         let spurious =
             self.timestamps && self.syn_retries > 0 && self.receiver.ts_ecr == self.retrans_stamp;
         self.retrans_stamp = 0;
@@ -351,15 +356,17 @@ impl Sock {
         self.tp.snd_ssthresh = INFINITE_SSTHRESH;
         self.tp.icsk_ca_state = ca_state::OPEN;
         self.update_pacing_rate();
-        // The last segment of the handshake is an ACK as any other: the algorithm hears of it before it begins.
+        // The handshake's last segment is an ACK like any other, so the algorithm sees it before
+        // `init`.
         let echoes = packet.has(flags::ECE) && self.ecn_ok() && !self.counts_ce();
         let ece = !packet.has(flags::SYN) && echoes;
         let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
         self.in_ack_event(&progress, net);
         let is_of_linux = self.cc.algorithm().module().is_some_and(|it| it.is_kernel_module());
         if packet.has(flags::SYN) && is_of_linux {
-            // What it acknowledges is a SYN that was in the queue of what is outstanding; the other end's SYN-ACK was not. Of knee's own files
-            // none keeps what it hears before `init`, and nv would draw a random number for it.
+            // The SYN was in the retransmission queue, but the other end's SYN-ACK was not. None of
+            // knee's own algorithms keeps state from before `init`, and nv would draw a random
+            // number here.
             let measured = rtt_us.filter(|_| self.syn_retries == 0);
             let rtt_us = measured.map_or(-1, |us| us as i32);
             self.tell_acked(&AckSample { pkts_acked: 1, rtt_us, in_flight: self.mss() }, net);

@@ -1,4 +1,4 @@
-//! Packets that no well-behaved peer sends: nothing panics, and the counts stay consistent.
+//! Packets that a well-behaved peer never sends. Nothing panics, and the counts stay consistent.
 
 use super::{HostState, Place, Sock, State};
 use crate::clock::Jiffies;
@@ -16,7 +16,8 @@ use knee_run::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialis
 use proptest::prelude::*;
 use std::rc::Rc;
 
-/// What happens to the socket next; numbers are turned into sequence numbers near what it has sent.
+/// The next event of the socket. The numbers become sequence numbers close to those that it has
+/// sent.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u32),
@@ -165,7 +166,7 @@ impl Bench {
         }
     }
 
-    /// Lets timers fire; packets that leave are thrown away.
+    /// Lets timers fire and discards the packets that leave.
     fn run_until(&mut self, until: Time) {
         let mut events = 0;
         while let Some((at, event)) = self.net.events.pop(until) {
@@ -270,7 +271,7 @@ impl Bench {
             retrans += u32::from(segment.has(super::rtx_queue::mark::RETRANS));
         }
         assert_eq!((lost, retrans), (tp.lost_out, tp.retrans_out));
-        // Without SACK the count stands for duplicate ACKs.
+        // Without SACK, `sacked_out` counts duplicate ACKs.
         assert!(!self.sock.receiver.peer_sack || sacked == tp.sacked_out);
         assert!(tp.sacked_out + tp.lost_out <= tp.packets_out);
     }

@@ -1,10 +1,9 @@
-//! One end of a TCP connection, as Linux behaves.
+//! One end of a TCP connection, with the behaviour of Linux.
 //!
-//! [`Sock`] is the state; its methods are spread over the files by what happens:
-//! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
-//! `output` (segments leave), `receive` (data arrives, ACKs leave), `close` (FIN and RST), `options` (of the
-//! application), `gro`, `timers`, `rtt`, `rehash`.
-//! `docs/tcp.md` says what it does of Linux and what it leaves out.
+//! [`Sock`] is the state. Its methods are in one file per event: `handshake` (connect, accept),
+//! `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo), `output` (segments leave),
+//! `receive` (data arrives, ACKs leave), `close` (FIN and RST), `options` (set by the application),
+//! `gro`, `timers`, `rtt`, `rehash`. `docs/tcp.md` lists what is modelled and what is left out.
 
 mod accecn;
 mod ack;
@@ -52,101 +51,101 @@ use timers::{LazyTimer, RetransmitTimer};
 /// `gso_max_size` of a socket: 64 KiB less room for headers.
 const GSO_MAX_BYTES: u32 = 65_343;
 
-/// What all sockets of a host share.
+/// State that all sockets of a host share.
 #[derive(Debug)]
 pub(crate) struct HostState {
     pub(crate) config: HostConfig,
     pub(crate) jiffies: Jiffies,
     /// Modules in use on this host.
     pub(crate) modules: LoadedModules,
-    /// What windows of merging did.
+    /// Counts of GRO's time windows.
     pub(crate) gro: Cell<WindowMerges>,
 }
 
-/// In this order: from [`State::Established`] to [`State::LastAck`] segments are exchanged.
+/// The state of a socket. Segments are exchanged from [`State::Established`] to [`State::LastAck`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// Not yet connecting.
+    /// The socket has not started to connect.
     Closed,
     Listen,
     SynSent,
     SynReceived,
     Established,
-    /// Its application has closed it.
+    /// The application has closed the connection.
     FinWait1,
-    /// And the peer has acknowledged that.
+    /// The peer has acknowledged the FIN.
     FinWait2,
-    /// Both ends have closed, and the peer has not acknowledged ours.
+    /// Both ends have closed, and the peer has not acknowledged our FIN.
     Closing,
-    /// The peer has closed it.
+    /// The peer has closed the connection.
     CloseWait,
-    /// And then the application.
+    /// The peer has closed the connection, and then the application.
     LastAck,
-    /// Closed by both: answers a FIN that comes again.
+    /// Both ends have closed; the socket answers a repeated FIN.
     TimeWait,
-    /// There is no socket any more: what arrives is answered with RST.
+    /// The socket no longer exists; arriving packets are answered with RST.
     Gone,
-    /// Its application is done: what still arrives is ignored.
+    /// The application is done; arriving packets are ignored.
     Ended,
 }
 
 impl State {
-    /// Whether segments are exchanged: data, or what is left of the end.
+    /// Reports whether segments are exchanged: data, or the end of the connection.
     #[inline]
     pub(crate) fn is_synchronised(self) -> bool {
         State::Established <= self && self <= State::LastAck
     }
 
-    /// Whether the application may still write.
+    /// Reports whether the application may write.
     pub(crate) fn is_writable(self) -> bool {
         matches!(self, State::Established | State::CloseWait)
     }
 
-    /// Whether the application has closed it.
+    /// Reports whether the application has closed the socket.
     fn is_orphan(self) -> bool {
         matches!(self, State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck)
     }
 }
 
-/// RACK's memory (RFC 8985).
+/// State of RACK (RFC 8985).
 #[derive(Debug, Default)]
 struct Rack {
-    /// Send time, end and RTT of the segment sent last among those delivered.
+    /// Send time, end and RTT of the delivered segment that was sent last.
     sent_us: u64,
     end_seq: u32,
     rtt_us: u32,
-    /// Something was delivered since losses were last looked for.
+    /// A segment was delivered since the last search for losses.
     advanced: bool,
     dsack_seen: bool,
     reo_wnd_steps: u8,
     reo_wnd_persist: u8,
-    /// `delivered` when the reordering window last grew.
+    /// The value of `delivered` when the reordering window last grew.
     last_delivered: u32,
 }
 
-/// Proportional rate reduction, as counted since the episode began.
+/// Proportional rate reduction (PRR); counts since the start of the episode.
 #[derive(Debug, Default)]
 struct Prr {
     delivered: u32,
     out: u32,
 }
 
-/// How the application feeds the connection.
+/// The application's writes.
 #[derive(Debug, Default)]
 struct Writer {
     /// Bytes of the current write that are not in the socket yet.
     pending_bytes: u64,
-    /// The send buffer, which only grows, bytes of memory.
+    /// Size of the send buffer, bytes of memory. It only grows.
     sndbuf_bytes: u32,
-    /// It was full, and the application waits until a third of it is free.
+    /// The buffer was full, and the application waits until a third of it is free.
     is_waiting: bool,
-    /// Ends of what was written whenever the buffer was full, and is not sent.
+    /// End of the written data at each time the buffer was full, until that data is sent.
     full_at: VecDeque<u32>,
     /// The buffer limits the application.
     is_limited: bool,
-    /// The application has set its size.
+    /// The application has set the buffer's size.
     is_locked: bool,
-    /// The application closes the connection once all is written.
+    /// The application closes the connection after its last write.
     closes: bool,
     fin: close::Fin,
     /// `TCP_NODELAY`.
@@ -156,22 +155,22 @@ struct Writer {
 }
 
 pub(crate) struct Sock {
-    /// What algorithms see; the rest is the core's.
+    /// The state that algorithms see. The rest belongs to the simulator.
     pub(crate) tp: TcpSock,
-    /// In use: another one than asked for after a fallback.
+    /// The algorithm in use. After a fallback it differs from the requested one.
     cc: Instance,
-    /// The algorithm asked for needs ECN: it decides about the handshake.
+    /// The requested algorithm needs ECN, and therefore decides about the handshake.
     wants_ecn: bool,
     pub(crate) host: Rc<HostState>,
-    /// What an algorithm that asks for the RTT without queues is told, us; 0: unknown.
+    /// Base RTT for algorithms that ask for it, us; 0: unknown.
     base_rtt_us: u32,
     id: u32,
     peer: u32,
-    /// Where its packets' path starts in [`Net::paths`].
+    /// Start of the path of the socket's packets in [`Net::paths`].
     path: u32,
-    /// Of all that it sends.
+    /// DSCP of all packets of the socket.
     dscp: u8,
-    /// Before the payload, on the wire.
+    /// Headers before the payload on the wire, bytes.
     header_bytes: u32,
     pub(crate) state: State,
 
@@ -180,30 +179,30 @@ pub(crate) struct Sock {
     /// End of the last short segment sent (Nagle, Minshall's variant).
     snd_sml: u32,
     writer: Writer,
-    /// Where the segment ends that a window probe took a part of.
+    /// End of the segment from which a window probe took a part.
     cut_end: Option<u32>,
     /// Doublings of the retransmission or probe timer (`icsk_backoff`).
     backoff: u8,
-    /// Window probes sent without an answer.
+    /// Unanswered window probes.
     probes_out: u8,
-    /// Both ends put timestamps into their segments.
+    /// Both ends use timestamps.
     timestamps: bool,
-    /// What algorithms see added to the peer's.
+    /// Offset that algorithms see added to the peer's timestamps.
     peer_ts_offset: u32,
-    /// Largest segment that the peer takes, headers' options included; bytes.
+    /// The largest segment that the peer accepts, TCP options included, bytes.
     peer_mss: u32,
     /// Flags of the SYN-ACK that grants Accurate ECN.
     accecn_answer: u16,
 
     // Retransmission.
     rtx: RtxQueue,
-    /// Where the search for lost segments to send again goes on.
+    /// The segment at which the search for lost segments continues.
     retransmit_hint: Option<SegmentId>,
-    /// End of the highest SACKed segment; meaningful while something is SACKed.
+    /// End of the highest SACKed segment; valid only while something is SACKed.
     highest_sack_end: u32,
-    /// Ranges of the last SACK, so that the same segments are not looked at again.
+    /// Ranges of the last SACK, so that the same segments are not processed again.
     sack_cache: [(u32, u32); 4],
-    /// ms tick of the first retransmission of this episode.
+    /// Tick of 1 ms at the first retransmission of this episode.
     retrans_stamp: u32,
     frto: bool,
     prr: Prr,
@@ -219,7 +218,7 @@ pub(crate) struct Sock {
     cwnd_usage_seq: u32,
 
     // The host's own queue and pacing.
-    /// Packets of this socket in the host's queue: when they leave and what they are charged.
+    /// The socket's packets in the host's queue: departure time and charged bytes.
     in_host: VecDeque<(Time, u32)>,
     in_host_bytes: u64,
     throttled: bool,
@@ -229,26 +228,26 @@ pub(crate) struct Sock {
     fq_timer: LazyTimer,
 
     pub(crate) receiver: Receiver,
-    /// Segments waiting to be merged with those behind them (GRO).
+    /// Segments that wait to be merged with later ones (GRO).
     merging: Vec<Packet>,
     gro: LazyTimer,
     syn_retries: u32,
-    /// Of these, by its timer.
+    /// SYN retransmissions by the timer.
     syn_timeouts: u32,
-    /// When the SYN or SYN-ACK was sent, us.
+    /// Send time of the SYN or SYN-ACK, us.
     syn_sent_us: u64,
     pub(crate) established_at: Option<Time>,
     pub(crate) counters: Counters,
 }
 
-/// Names and places of a new socket.
+/// The identity of a new socket, and its place in the network.
 pub(crate) struct Place {
     pub(crate) id: u32,
     pub(crate) peer: u32,
     pub(crate) path: u32,
-    /// RTT without queues, where the flow says it.
+    /// Base RTT, if the flow specifies it.
     pub(crate) base_rtt: Option<Duration>,
-    /// Of what it sends.
+    /// DSCP of the packets that the socket sends.
     pub(crate) dscp: u8,
 }
 
@@ -267,9 +266,9 @@ impl Sock {
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
             sk_gso_max_segs: host.config.gso_max_segs,
-            // fq paces whatever comes by, whether its algorithm asks for it or not.
+            // fq paces every packet, even if the algorithm does not ask for pacing.
             sk_pacing_status: if host.config.fq { fq::SK_PACING_FQ } else { 0 },
-            // Timestamps are no part of what is told.
+            // The advertised MSS does not subtract timestamps.
             advmss: mss + TIMESTAMP_BYTES,
             sk_rcv_saddr: place.id,
             sk_daddr: place.peer,
@@ -340,27 +339,27 @@ impl Sock {
         }
     }
 
-    /// What a look at its packets from outside needs.
+    /// Returns the values by which an observer turns the socket's packets into segments.
     pub(crate) fn numbers(&self) -> Numbers {
         Numbers {
             iss: self.iss,
-            // The option counts the timestamps that every segment carries.
+            // The MSS option includes the timestamps of every segment.
             mss_option: (self.host.config.mss_bytes() + 12) as u16,
             window_scale: self.receiver.window_scale(),
         }
     }
 
-    /// Its host's clock at the start of the run.
+    /// Returns the host's clock at the start of the run.
     pub(crate) fn coarse_clock(&self) -> CoarseClock {
         self.host.jiffies.start()
     }
 
-    /// Has `observer` told of every call of the algorithm that was asked for.
+    /// Makes `observer` see every call of the requested algorithm.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
         self.cc.observe(observer);
     }
 
-    /// Work on this socket begins: the clocks that its algorithm sees are now's.
+    /// Starts work on this socket: sets the clocks that its algorithm sees to the present time.
     #[inline]
     fn enter(&mut self, net: &mut Net) {
         self.tp.tcp_clock_cache = net.now.ns();
@@ -386,7 +385,7 @@ impl Sock {
         };
     }
 
-    /// Whether the peer's SYN is still to come.
+    /// Reports whether the peer's SYN is still outstanding.
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.state, State::Listen | State::SynSent)
     }
@@ -395,7 +394,7 @@ impl Sock {
         self.tp.mss_cache
     }
 
-    /// Timestamp clock: ms ticks, never 0.
+    /// Returns the timestamp clock, in ticks of 1 ms, never 0.
     fn ts_now(&self) -> u32 {
         (self.tp.tcp_mstamp / 1000) as u32 + 1
     }
@@ -409,8 +408,8 @@ impl Sock {
         self.tp.ecn_flags & ecn_flags::OK != 0
     }
 
-    /// The ECN field of a packet of this socket: ECT on all of an algorithm that needs ECN or asks for that, else
-    /// only on data sent for the first time.
+    /// Returns the ECN field of a packet. All packets have ECT if the algorithm needs ECN or asks
+    /// for it; otherwise only data sent for the first time has ECT.
     #[inline]
     fn ecn_of(&self, new_data: bool) -> Ecn {
         let flags = self.tp.ecn_flags;
@@ -432,7 +431,7 @@ impl Sock {
         self.tp.snd_una.wrapping_add(self.tp.snd_wnd)
     }
 
-    /// End of the connection's work: nothing more is sent, and memory is given back.
+    /// Ends the connection's work: sends nothing more and frees memory.
     pub(crate) fn end(&mut self, net: &mut Net) {
         if self.ended() {
             return;
@@ -441,7 +440,7 @@ impl Sock {
         self.leave(State::Ended, net);
     }
 
-    /// The connection is over: `state` says how what still arrives is answered.
+    /// Ends the connection. `state` determines the answer to later packets.
     fn leave(&mut self, state: State, net: &mut Net) {
         if self.state.is_synchronised() {
             self.cc.release(&mut self.tp, &mut net.cc);
@@ -467,12 +466,12 @@ impl Sock {
         self.cc.algorithm().name()
     }
 
-    /// What the algorithm of a file did that none should.
+    /// Returns what the algorithm from a file did and should not do.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         self.cc.warnings()
     }
 
-    /// The algorithm is attached: the connection is established.
+    /// Initialises the algorithm, because the connection is established.
     fn init_algorithm(&mut self, net: &mut Net) {
         if self.host.config.ecn_low && self.ecn_ok() {
             self.tp.ecn_flags |= ecn_flags::LOW;
@@ -480,7 +479,7 @@ impl Sock {
         self.cc.init(&mut self.tp, &mut net.cc);
         if let Some(name) = net.cc.take_fallback() {
             self.cc.release(&mut self.tp, &mut net.cc);
-            // An algorithm may only name one that exists: the native build's tests see to it.
+            // An algorithm may only name an existing one; the native build's tests check that.
             if let Ok(fallback) = Algorithm::by_name(&name) {
                 self.cc = fallback.instance(fallback.default_params());
                 self.cc.assign(&mut self.tp);
@@ -506,7 +505,7 @@ impl Sock {
         self.receiver.received_bytes
     }
 
-    /// `TCP_INFO` and the algorithm's own values.
+    /// Returns `TCP_INFO` and the algorithm's own values.
     pub(crate) fn sample(&mut self, flow: u32, net: &mut Net) -> FlowSample {
         FlowSample {
             at: net.now,

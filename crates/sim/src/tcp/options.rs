@@ -1,4 +1,4 @@
-//! Options that the application sets on its socket, and what it can ask of it.
+//! Socket options that the application sets, and the values that it can read.
 
 use super::receive::rmem_max;
 use super::{Sock, State};
@@ -6,24 +6,25 @@ use crate::net::Net;
 use knee_algo::ack_pending;
 use knee_run::spec::Cc;
 
-/// The least buffers that can be asked for (`SOCK_MIN_RCVBUF`, `SOCK_MIN_SNDBUF`), bytes.
+/// The smallest buffers that an application can request (`SOCK_MIN_RCVBUF`, `SOCK_MIN_SNDBUF`),
+/// bytes.
 const RCVBUF_MIN: u32 = 2304;
 const SNDBUF_MIN: u32 = 4608;
 /// `sk_pacing_status` of a socket that TCP itself paces.
 const SK_PACING_NEEDED: u32 = 1;
 
 impl Sock {
-    /// `TCP_NODELAY`: short segments do not wait for the ACKs of others.
+    /// Sets `TCP_NODELAY`: short segments do not wait for the ACKs of others.
     pub(crate) fn set_no_delay(&mut self, on: bool, net: &mut Net) {
         self.enter(net);
         self.writer.no_delay = on;
         if on && self.state.is_synchronised() {
-            // Also what is corked.
+            // This also sends corked data.
             self.push_past_nagle(net);
         }
     }
 
-    /// `TCP_CORK`: short segments wait for more.
+    /// Sets `TCP_CORK`: short segments wait for more data.
     pub(crate) fn set_cork(&mut self, on: bool, net: &mut Net) {
         self.enter(net);
         self.writer.cork = on;
@@ -32,7 +33,7 @@ impl Sock {
         }
     }
 
-    /// `TCP_QUICKACK`: leaves or enters the interactive mode; an ACK that is owed goes.
+    /// Sets `TCP_QUICKACK`: leaves or enters the interactive mode, and sends an ACK that is owed.
     pub(crate) fn set_quick_ack(&mut self, on: bool, net: &mut Net) {
         self.enter(net);
         self.receiver.set_interactive(!on);
@@ -43,13 +44,14 @@ impl Sock {
         }
     }
 
-    /// `SO_RCVBUF`: Linux takes twice as much, for what segments are charged beside their payload.
+    /// Sets `SO_RCVBUF`. Linux doubles it, to cover the memory charged for segments beyond their
+    /// payload.
     pub(crate) fn set_rcvbuf(&mut self, bytes: u32) {
         let bytes = bytes.min(rmem_max(self.host.config.linux));
         self.receiver.set_rcvbuf((2 * bytes).max(RCVBUF_MIN));
     }
 
-    /// `SO_SNDBUF`, doubled likewise.
+    /// Sets `SO_SNDBUF`, doubled likewise.
     pub(crate) fn set_sndbuf(&mut self, bytes: u32, net: &mut Net) {
         self.enter(net);
         let bytes = bytes.min(rmem_max(self.host.config.linux));
@@ -59,7 +61,7 @@ impl Sock {
         self.check_space(net);
     }
 
-    /// `SO_MAX_PACING_RATE`, bytes per second; from then on TCP paces.
+    /// Sets `SO_MAX_PACING_RATE`, bytes per second; TCP paces from then on.
     pub(crate) fn set_max_pacing_rate(&mut self, bytes_per_sec: u64) {
         self.tp.sk_max_pacing_rate = bytes_per_sec;
         self.tp.sk_pacing_rate = self.tp.sk_pacing_rate.min(bytes_per_sec);
@@ -68,7 +70,7 @@ impl Sock {
         }
     }
 
-    /// `TCP_CONGESTION`: another algorithm, at once if the connection is established.
+    /// Sets `TCP_CONGESTION`: another algorithm, at once if the connection is established.
     pub(crate) fn set_congestion_control(&mut self, cc: &Cc, net: &mut Net) {
         self.enter(net);
         if self.state.is_synchronised() {
@@ -84,7 +86,7 @@ impl Sock {
         }
     }
 
-    /// What `TCP_INFO` tells beyond a sample.
+    /// Returns the values of `TCP_INFO` that a sample does not have.
     pub(crate) fn info(&self) -> crate::endpoint::Info {
         let (ato, rcv_mss) = self.receiver.ato_and_mss();
         let (rcv_ssthresh, rcv_space) = self.receiver.window_limits();

@@ -1,30 +1,30 @@
-//! What arrived beyond a gap, and which of it SACK reports.
+//! Data that arrived beyond a gap, and the ranges of it that SACK reports.
 
 use super::seq::{after, before};
 
-/// SACK ranges remembered.
+/// The most SACK ranges to remember.
 const SACKS_KEPT: usize = 4;
 
 /// Ranges of sequence numbers received out of order.
 #[derive(Debug, Default)]
 pub(super) struct OutOfOrder {
-    /// In order, apart from each other.
+    /// The ranges in ascending order, with gaps between them.
     ranges: Vec<(u32, u32)>,
-    /// Newest first.
+    /// SACK ranges, newest first.
     sacks: [(u32, u32); SACKS_KEPT],
     sacks_len: usize,
-    /// Received a second time: reported once.
+    /// A range that arrived a second time, to be reported once.
     pub(super) dsack: Option<(u32, u32)>,
-    /// Nothing is said of what came a second time: SACK is off, or `tcp_dsack`.
+    /// Duplicates are not reported, because SACK or `tcp_dsack` is off.
     pub(super) hides_duplicates: bool,
-    /// End of the stream, where the FIN came beyond a gap: the number after it.
+    /// The number after a FIN that arrived beyond a gap.
     pub(super) fin: Option<u32>,
-    /// Where the last such range began, reported or not.
+    /// Start of the last duplicate range, reported or not.
     last_duplicate: Option<u32>,
 }
 
 impl OutOfOrder {
-    /// Remembers what came a second time.
+    /// Remembers a range that arrived a second time.
     pub(super) fn note_duplicate(&mut self, seq: u32, end_seq: u32) {
         if self.hides_duplicates {
             return;
@@ -33,7 +33,7 @@ impl OutOfOrder {
         self.last_duplicate = Some(seq);
     }
 
-    /// Where the last range began that came a second time.
+    /// Returns the start of the last duplicate range.
     pub(super) fn last_duplicate(&self) -> Option<u32> {
         self.last_duplicate
     }
@@ -42,18 +42,18 @@ impl OutOfOrder {
         self.ranges.is_empty()
     }
 
-    /// Where the highest range ends.
+    /// Returns the end of the highest range.
     pub(super) fn end(&self) -> Option<u32> {
         self.ranges.last().map(|range| range.1)
     }
 
-    /// Where the highest range that SACK reports ends.
+    /// Returns the end of the highest range that SACK reports.
     pub(super) fn last_end(&self) -> Option<u32> {
         let reported = self.sacks[..self.sacks_len].iter();
         reported.map(|range| range.1).reduce(|a, b| if after(b, a) { b } else { a })
     }
 
-    /// Takes what follows `rcv_nxt` without a gap; returns the new `rcv_nxt`.
+    /// Removes the ranges that follow `rcv_nxt` without a gap. Returns the new `rcv_nxt`.
     pub(super) fn take_in_order(&mut self, mut rcv_nxt: u32) -> u32 {
         let mut taken = 0;
         let mut duplicate = None;
@@ -76,13 +76,13 @@ impl OutOfOrder {
         rcv_nxt
     }
 
-    /// Whether there is anything to report.
+    /// Reports whether there is a range to report.
     #[inline]
     pub(super) fn has_report(&self) -> bool {
         self.sacks_len > 0 || self.dsack.is_some()
     }
 
-    /// Ranges to report, the duplicate first, then the newest.
+    /// Returns the ranges to report: the duplicate first, then the newest.
     pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32)]) -> u8 {
         let reported =
             self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
@@ -94,12 +94,12 @@ impl OutOfOrder {
         n
     }
 
-    /// Payload beyond the gap.
+    /// Returns the payload beyond the gap, bytes.
     pub(super) fn bytes(&self) -> u32 {
         self.ranges.iter().map(|(start, end)| end.wrapping_sub(*start)).sum()
     }
 
-    /// Adds a range beyond the gap; false if all of it was there already.
+    /// Adds a range beyond the gap. Returns false if all of it was there already.
     pub(super) fn insert(&mut self, seq: u32, end_seq: u32) -> bool {
         if let Some((_, end)) = self.ranges.last_mut().filter(|last| last.1 == seq) {
             *end = end_seq;
@@ -116,7 +116,7 @@ impl OutOfOrder {
             self.note_duplicate(seq, end_seq);
             return false;
         }
-        // Merely touching a neighbour is no duplicate: so most holes are filled.
+        // A range that only touches its neighbour is no duplicate; most holes are filled this way.
         let from_seq = if before(first.0, seq) { seq } else { first.0 };
         let to_seq = if before(end_seq, last.1) { end_seq } else { last.1 };
         if before(from_seq, first.1) && before(from_seq, to_seq) {
@@ -152,7 +152,7 @@ impl OutOfOrder {
         }
     }
 
-    /// The range at `place`, if there is one, grows without moving.
+    /// Extends the range at `place`, if it exists, without moving it.
     pub(super) fn extend_sack(&mut self, place: usize, seq: u32, end_seq: u32) {
         let Some(range) = self.sacks[..self.sacks_len].get_mut(place) else { return };
         if before(seq, range.0) {
@@ -163,13 +163,14 @@ impl OutOfOrder {
         }
     }
 
-    /// Where in the list the range is or would go: ranges far down release a held ACK first.
+    /// Returns the range's present or future place in the list. A range far down makes a held ACK
+    /// leave first.
     pub(super) fn sack_place(&self, seq: u32, end_seq: u32) -> usize {
         let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
         self.sacks[..self.sacks_len].iter().position(touches).unwrap_or(self.sacks_len)
     }
 
-    /// The first range has grown: others that touch it now are part of it.
+    /// Merges the ranges that touch the first range, which has grown.
     fn coalesce_sacks(&mut self) {
         let mut place = 1;
         while place < self.sacks_len {
@@ -189,14 +190,14 @@ impl OutOfOrder {
         }
     }
 
-    /// All that was beyond the gap is dropped: the stream has ended before it.
+    /// Drops all data beyond the gap, because the stream has ended before it.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
         self.sacks_len = 0;
         self.dsack = None;
     }
 
-    /// Ranges that are in order now are no longer reported.
+    /// Removes the SACK ranges that are now in order.
     pub(super) fn remove_sacks(&mut self, rcv_nxt: u32) {
         if self.ranges.is_empty() {
             self.sacks_len = 0;
@@ -228,7 +229,7 @@ mod tests {
         let mut blocks = [(0, 0); 3];
         assert_eq!(received.sack_blocks(&mut blocks), 3);
         assert_eq!(blocks, [(70, 80), (50, 60), (30, 40)]);
-        // A gap between two closes: they become one, in front.
+        // The gap between two ranges closes: they become one, in front.
         received.insert(40, 50);
         received.note_sack(40, 50);
         assert_eq!(received.sack_blocks(&mut blocks), 3);
@@ -256,7 +257,8 @@ mod tests {
             assert!(received.insert(seq, end_seq));
             received.dsack
         };
-        // Beside one, beside the other, all of the hole, and of the last.
+        // The range touches the left one, the right one, both, the last one, none, and the first
+        // one.
         for (seq, end_seq) in [(20, 25), (25, 30), (20, 30), (60, 65), (44, 47), (0, 10)] {
             assert_eq!(dsack_of(seq, end_seq), None, "{seq}..{end_seq}");
         }

@@ -1,4 +1,4 @@
-//! Segments leave: what may be sent, as how large a burst, and what waits in the host's own queue.
+//! Sends segments: what may leave, the size of bursts, and the host's own queue.
 
 use super::close::Fin;
 use super::fq::SK_PACING_FQ;
@@ -16,33 +16,33 @@ use knee_queue::Ecn;
 use knee_queue::time::Time;
 use knee_run::spec::LinuxVersion;
 
-/// Bytes of a write that are in the socket at once, when no send buffer limits it.
+/// Bytes of a write that are in the socket at once if no send buffer limits it.
 const WRITE_CHUNK_BYTES: u32 = 1 << 20;
-/// The least time before a stuck sender asks again.
+/// The shortest time before a stuck sender probes.
 const PROBE_MIN_US: u64 = 200_000;
-/// When to try again what the host's own queue refused.
+/// Time before a retry after the host's own queue refused a segment.
 pub(super) const LOCAL_DROP_RETRY_MS: u64 = 500;
-/// Segments that leave before pacing begins.
+/// Segments that leave before pacing starts.
 const UNPACED_SEGS: u64 = 10;
-/// Doublings of the time between probes at most (`tcp_retries2`).
+/// The most doublings of the time between probes (`tcp_retries2`).
 const BACKOFF_MAX: u8 = 15;
 /// A burst may wait for more window only if the last one left less than this ago.
 const DEFER_WITHIN_NS: u64 = 1_000_000;
 
-/// How far a send attempt goes.
+/// The limits of a send attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Push {
     All,
     /// Short segments do not wait for earlier short ones.
     NagleOff,
-    /// Only what fills an skb: the application is still writing.
+    /// Only full skbs leave, because the application is still writing.
     FullOnly,
-    /// One segment, whatever cwnd says: a tail loss probe.
+    /// One segment leaves as a tail loss probe, whatever cwnd says.
     Probe,
 }
 
 impl Sock {
-    /// The application writes `bytes` more.
+    /// Writes `bytes` more for the application.
     pub(crate) fn write(&mut self, bytes: u64, net: &mut Net) {
         if !self.state.is_writable() || self.writer.closes {
             return;
@@ -53,14 +53,14 @@ impl Sock {
         self.write_on(net);
     }
 
-    /// The application writes what there is room for.
+    /// Writes as much as there is room for.
     fn write_on(&mut self, net: &mut Net) {
         self.refill(net);
         if !self.has_unsent() {
             return;
         }
         self.write_xmit(Push::FullOnly, net);
-        // Where the buffer is full the write waits, and what it has written so far is to be handed on.
+        // A full buffer blocks the write; the segment that ends here carries PSH.
         if self.writer.is_waiting && self.has_unsent() {
             self.writer.full_at.push_back(self.tp.write_seq);
         }
@@ -70,8 +70,8 @@ impl Sock {
         self.probe_if_stuck(net);
     }
 
-    /// Automatic corking: the short end of a write waits until a packet before it has left the host,
-    /// since more may be written meanwhile.
+    /// Automatic corking: holds the short end of a write until an earlier packet has left the host,
+    /// because more data may follow.
     fn corks_tail(&mut self, net: &mut Net) -> bool {
         let unsent = self.unsent_bytes();
         if unsent >= self.size_goal()
@@ -88,13 +88,14 @@ impl Sock {
         true
     }
 
-    /// Bytes that the kernel puts into one skb: a segment, or as much as one burst may hold.
+    /// Returns the bytes that the kernel puts into one skb: a segment, or as much as one burst may
+    /// hold.
     fn size_goal(&self) -> u32 {
         let (mss, most) = (self.mss(), self.host.config.gso_max_segs);
         if most <= 1 { mss } else { mss * (GSO_MAX_BYTES / mss).min(most).max(1) }
     }
 
-    /// Moves what the application still has into the socket, as far as there is room.
+    /// Moves the application's pending data into the socket, as far as there is room.
     #[inline]
     pub(super) fn refill(&mut self, net: &mut Net) {
         if self.writer.pending_bytes == 0 || self.writer.is_waiting {
@@ -119,7 +120,8 @@ impl Sock {
         }
     }
 
-    /// Payload for which `tcp_notsent_lowat` leaves room: whole buffers until it is passed.
+    /// Returns the payload that `tcp_notsent_lowat` permits, in whole skbs until the limit is
+    /// passed.
     fn notsent_room_bytes(&self) -> u32 {
         let lowat = self.host.config.sysctls.notsent_lowat;
         let goal = self.size_goal();
@@ -127,26 +129,26 @@ impl Sock {
         free.div_ceil(goal).saturating_mul(goal)
     }
 
-    /// Memory that a full segment takes.
+    /// Returns the memory of a full segment, bytes.
     fn charged_per_segment(&self) -> u32 {
         self.mss() + self.host.config.skb_overhead_bytes
     }
 
-    /// Memory taken by what is sent and not acknowledged, and by what is not sent.
+    /// Returns the memory of all unacknowledged and unsent data, bytes.
     fn sndbuf_used_bytes(&self) -> u32 {
         let queued = self.tp.write_seq.wrapping_sub(self.tp.snd_una);
         let segments = queued.div_ceil(self.mss());
         queued.saturating_add(segments.saturating_mul(self.host.config.skb_overhead_bytes))
     }
 
-    /// Payload that fits beside it. Linux takes one segment more than fits.
+    /// Returns the payload that still fits, bytes. Linux accepts one segment beyond the limit.
     fn sndbuf_room_bytes(&self) -> u32 {
         let free = self.writer.sndbuf_bytes.saturating_sub(self.sndbuf_used_bytes());
         let segments = free.div_ceil(self.charged_per_segment());
         segments.saturating_mul(self.mss()).min(u32::MAX / 4)
     }
 
-    /// Lets the send buffer hold twice the window, or what the algorithm says.
+    /// Grows the send buffer to twice the window, or to the algorithm's factor.
     pub(super) fn expand_sndbuf(&mut self, net: &mut Net) {
         let Some(max) = self.host.config.sndbuf_max_bytes else { return };
         if self.writer.is_locked {
@@ -158,7 +160,7 @@ impl Sock {
         self.writer.sndbuf_bytes = self.writer.sndbuf_bytes.max(bytes.min(max));
     }
 
-    /// Segments were acknowledged: an application that waits for room goes on when a third is free.
+    /// Lets a waiting application continue after an ACK, when a third of the buffer is free.
     pub(super) fn check_space(&mut self, net: &mut Net) {
         if !self.writer.is_waiting {
             return;
@@ -190,7 +192,7 @@ impl Sock {
         }
     }
 
-    /// Rate samples from here on are limited by the application if it leaves the window unused.
+    /// Marks later rate samples as application-limited if the application leaves the window unused.
     fn check_app_limited(&mut self, now: Time) {
         self.forget_departed(now);
         if self.unsent_bytes() < self.mss()
@@ -202,7 +204,7 @@ impl Sock {
         }
     }
 
-    /// Whether there is data that was never sent.
+    /// Sends unsent data as far as the limits allow.
     pub(super) fn push_pending(&mut self, net: &mut Net) {
         self.refill(net);
         if self.has_unsent() {
@@ -211,7 +213,7 @@ impl Sock {
         }
     }
 
-    /// Short segments and the FIN go too, whatever Nagle's rule says.
+    /// Sends short segments and the FIN too, against Nagle's rule.
     pub(super) fn push_past_nagle(&mut self, net: &mut Net) {
         if !self.has_unsent() {
             return;
@@ -220,8 +222,8 @@ impl Sock {
         self.probe_if_stuck(net);
     }
 
-    /// Data waits and nothing is out whose ACK could set it going: the window is closed, or the
-    /// host's own queue refused it. A timer asks again.
+    /// Arms a timer if data waits and no ACK is outstanding that could restart it. This happens if
+    /// the window is closed or the host's own queue refused the data.
     #[inline]
     fn probe_if_stuck(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0
@@ -233,7 +235,8 @@ impl Sock {
         }
     }
 
-    /// The timer of a stuck sender: as much as the window takes, or a packet that has to be answered.
+    /// Handles the timer of a stuck sender: sends as much as the window permits, or a packet that
+    /// the peer must answer.
     pub(super) fn send_window_probe(&mut self, net: &mut Net) {
         if self.tp.packets_out > 0 || !self.has_unsent() {
             (self.backoff, self.probes_out) = (0, 0);
@@ -246,7 +249,7 @@ impl Sock {
             let bytes = segment_bytes.min(window).min(self.mss());
             let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion::V6_12;
             self.cut_end = is_cut.then_some(self.tp.snd_nxt.wrapping_add(segment_bytes));
-            // It is pushed, whatever follows.
+            // This makes the segment carry PSH in any case.
             self.tp.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.tp.max_window / 2 + 1);
             refused = self.send_burst(bytes, window > bytes, net) == 0;
         } else {
@@ -270,7 +273,7 @@ impl Sock {
         self.arm_after_pacing(Pending::WindowProbe, jiffies, net);
     }
 
-    /// Probes of a closed window double their distance.
+    /// Returns the time to the next window probe, which doubles each time.
     fn window_probe_jiffies(&self) -> u32 {
         let least = self.host.jiffies.of_us(PROBE_MIN_US);
         let base = u64::from(self.rtt.rto_jiffies.max(least));
@@ -278,7 +281,8 @@ impl Sock {
         (base << self.backoff.min(10)).min(most) as u32
     }
 
-    /// An ACK came while nothing was out: does the window take the next segment now?
+    /// Handles an ACK while nothing is outstanding: checks whether the window now permits the next
+    /// segment.
     pub(super) fn on_window_update(&mut self, net: &mut Net) {
         if !self.has_unsent() {
             return;
@@ -295,7 +299,7 @@ impl Sock {
         }
     }
 
-    /// The host's queue or the pacing timer lets the socket go on.
+    /// Continues when the host's queue or the pacing timer permits it.
     pub(super) fn resume_sending(&mut self, net: &mut Net) {
         if !self.state.is_synchronised() {
             return;
@@ -306,8 +310,8 @@ impl Sock {
         self.push_pending(net);
     }
 
-    /// Sends new data as far as the windows, pacing, Nagle and the host's queue allow. Returns whether
-    /// anything was sent.
+    /// Sends new data as far as the windows, pacing, Nagle and the host's queue permit. Returns
+    /// whether it sent anything.
     pub(super) fn write_xmit(&mut self, push: Push, net: &mut Net) -> bool {
         let mss = self.mss();
         let probe = push == Push::Probe;
@@ -394,12 +398,12 @@ impl Sock {
         (cwnd >> 1).max(1).min(cwnd - in_flight)
     }
 
-    /// A short segment waits while an earlier short one is unacknowledged.
+    /// Reports whether a short segment must wait because an earlier short one is unacknowledged.
     fn nagle_holds(&self, nagle_off: bool) -> bool {
         !nagle_off && (self.writer.cork || (!self.writer.no_delay && self.has_short_outstanding()))
     }
 
-    /// Minshall's variant: only short segments count.
+    /// Reports whether a short segment is outstanding (Minshall's variant).
     fn has_short_outstanding(&self) -> bool {
         self.tp.packets_out > 0
             && after(self.snd_sml, self.tp.snd_una)
@@ -421,7 +425,7 @@ impl Sock {
         if partial != 0 && self.nagle_holds(nagle_off) { needed - partial } else { needed }
     }
 
-    /// Segments per burst: about 1 ms of the pacing rate, more on short paths.
+    /// Returns the segments per burst: about 1 ms at the pacing rate, more on short paths.
     fn tso_segs(&mut self, net: &mut Net) -> u32 {
         if self.host.config.gso_max_segs <= 1 {
             return 1;
@@ -443,7 +447,7 @@ impl Sock {
         (bytes / self.mss()).max(least).clamp(1, self.host.config.gso_max_segs)
     }
 
-    /// Whether a burst had better wait until the window lets a larger one go.
+    /// Reports whether a burst should wait until the window permits a larger one.
     fn defers_burst(
         &self,
         skb_bytes: u32,
@@ -481,7 +485,7 @@ impl Sock {
         send_window <= skb_bytes || !is_last
     }
 
-    /// TCP small queues: no more than about 1 ms of the pacing rate in the host's own queue.
+    /// TCP small queues: limits the host's own queue to about 1 ms at the pacing rate.
     pub(super) fn throttled_by_host_queue(
         &mut self,
         bytes: u32,
@@ -497,7 +501,7 @@ impl Sock {
         if self.tp.sk_pacing_status == 0 {
             limit = limit.min(u64::from(self.host.config.limit_output_bytes));
         }
-        // Linux counts from 1, so the limit itself is too much.
+        // Linux counts from 1, so reaching the limit already blocks.
         if self.in_host_bytes < limit << factor || self.rtx.len() <= 1 {
             return false;
         }
@@ -505,16 +509,17 @@ impl Sock {
         true
     }
 
-    /// The socket goes on when its next packet leaves the host.
+    /// Stops the socket until its next packet leaves the host.
     fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
-        // What fq still holds is heard of when it goes, and what a link holds that flow control may stop.
+        // fq reports its packets' departures itself, and so does a link that flow control may stop.
         if let Some(&(leaves, _)) = self.in_host.front().filter(|(leaves, _)| *leaves < Time::MAX) {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
         }
     }
 
-    /// The first segment in the host's queue of which nobody knew when it would leave has left: the one from `seq` on.
+    /// Handles the departure of the host queue's first segment with an unknown departure time. The
+    /// segment starts at `seq`.
     pub(crate) fn on_left_host(&mut self, seq: u32, net: &mut Net) {
         if self.ended() {
             return;
@@ -544,8 +549,8 @@ impl Sock {
         }
     }
 
-    /// Sends `bytes` of new data as segments back to back, and the FIN if that is all there is and it may go too;
-    /// returns how many left.
+    /// Sends `bytes` of new data as consecutive segments. Also sends the FIN if no data follows and
+    /// `fin_too` permits it. Returns the number of segments sent.
     #[inline]
     fn send_burst(&mut self, bytes: u32, fin_too: bool, net: &mut Net) -> u32 {
         let mss = self.mss();
@@ -598,8 +603,8 @@ impl Sock {
         sent
     }
 
-    /// Whether a segment asks to be handed to the application: the last of a write, the last that the send buffer had
-    /// room for, and one in each half of the largest window.
+    /// Reports whether a segment carries PSH: the last of a write, the last that fit the send
+    /// buffer, and one in each half of the largest window.
     fn pushes(&mut self, end_seq: u32) -> bool {
         let mut ends_write = end_seq == self.tp.write_seq && self.writer.pending_bytes == 0;
         while self.writer.full_at.front().is_some_and(|end| !before(end_seq, *end)) {
@@ -621,14 +626,16 @@ impl Sock {
         prior
     }
 
-    /// What pacing counts of a burst: payload, or with an old fq what is on the wire.
+    /// Returns the bytes of a burst that pacing counts: the payload, and with an old fq also the
+    /// headers.
     #[inline]
     pub(super) fn paced_bytes(&self, bytes: u32, segments: u32) -> u32 {
         let counts_headers = self.host.config.fq_counts_headers && self.host.config.fq;
         bytes + if counts_headers { segments * self.header_bytes } else { 0 }
     }
 
-    /// A burst of `bytes` left: when the next may, under pacing. Lateness is made up for by half.
+    /// Sets the time of the next burst under pacing after `bytes` have left. Half of the next
+    /// interval can make up for lateness.
     pub(super) fn end_departure(&mut self, prior_wstamp_ns: u64, bytes: u32) {
         if self.tp.sk_pacing_status == 0 {
             return;
@@ -653,7 +660,7 @@ impl Sock {
         true
     }
 
-    /// The rate that TCP small queues and burst sizes go by where the algorithm sets none.
+    /// Sets the rate for TCP small queues and burst sizes if the algorithm sets none.
     #[inline]
     pub(super) fn update_pacing_rate(&mut self) {
         let cwnd = self.tp.snd_cwnd;
@@ -664,7 +671,7 @@ impl Sock {
             sysctls.pacing_ca_ratio
         };
         let window = u64::from(cwnd.max(self.tp.packets_out));
-        // 64 bits hold what any flight can be; an initial window set beyond that is as fast as can be.
+        // 64 bits hold every real flight; a configured initial window beyond that saturates.
         let bytes = u64::from(self.mss()) * window;
         let mut rate = bytes.saturating_mul((10_000 << 3) * u64::from(percent));
         if self.tp.srtt_us != 0 {
@@ -675,7 +682,7 @@ impl Sock {
 
     // ---- one segment ----
 
-    /// Puts a segment on the wire; false if the host's own queue refused it.
+    /// Puts a segment on the wire. Returns false if the host's own queue refused it.
     #[inline]
     pub(super) fn transmit_segment(
         &mut self,
@@ -697,7 +704,7 @@ impl Sock {
         if segment.has(mark::FIN) {
             packet.flags |= flags::FIN;
         }
-        // A FIN alone is no data.
+        // A FIN without payload is not data.
         let new_data = !again && len > 0;
         if new_data && self.tp.ecn_flags & ecn_flags::QUEUE_CWR != 0 && self.ecn_ok() {
             self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
@@ -741,7 +748,7 @@ impl Sock {
         true
     }
 
-    /// What all packets of an established connection have in common: acknowledgement and window.
+    /// Creates a packet of an established connection, with acknowledgement and window.
     #[inline]
     pub(super) fn packet(&mut self) -> Packet {
         let window_bytes = self.select_window();

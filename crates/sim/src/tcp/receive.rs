@@ -1,4 +1,4 @@
-//! Data arrives, the application reads, ACKs leave.
+//! Receives data, lets the application read it, and sends ACKs.
 
 mod reading;
 mod window;
@@ -21,36 +21,36 @@ use knee_queue::Ecn;
 use knee_queue::time::Duration;
 use knee_run::spec::{HostConfig, LinuxVersion};
 
-/// Delayed-ACK time at the start, and its least value.
+/// The initial and smallest delayed-ACK time.
 const ATO_MIN_MS: u64 = 40;
 const DELACK_MIN_MS: u64 = 40;
 const DELACK_MAX_MS: u64 = 200;
 /// Segments acknowledged one by one at the start and after trouble.
 const MAX_QUICKACKS: u32 = 16;
-/// Least MSS assumed of a peer before it has sent full segments.
+/// The smallest MSS assumed of a peer before it has sent full segments, bytes.
 const MSS_DEFAULT: u32 = 536;
 const MSS_MIN: u32 = 88;
-/// Ranges from this one on release a held ACK when they change.
+/// A change of a range from this place on makes a held ACK leave.
 const SACKS_EXPECTED: usize = 2;
-/// SACK compression: duplicate ACKs that go at once.
+/// SACK compression: duplicate ACKs that leave at once.
 const DUP_ACKS_AT_ONCE: u32 = 3;
-/// Time between answers to unacceptable segments without data.
+/// The shortest time between answers to unacceptable segments without data.
 const OUT_OF_WINDOW_ACK_MS: u64 = 500;
-/// Window that a new connection offers at most.
+/// The largest window that a new connection offers.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
 
 /// The receiving half of a socket.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// The peer takes SACK.
+    /// The peer permits SACK.
     pub(super) peer_sack: bool,
-    /// What arrived beyond a gap.
+    /// Data that arrived beyond a gap.
     pub(super) out_of_order: OutOfOrder,
 
-    /// Bytes in order that the application has not read, and how many it waits for.
+    /// Bytes in order that the application has not read, and the number for which it waits.
     pub(crate) unread_bytes: u32,
     read_at_bytes: u32,
-    /// The peer's FIN came in order.
+    /// The peer's FIN arrived in order.
     pub(super) has_ended: bool,
     pub(super) received_bytes: u64,
 
@@ -59,13 +59,13 @@ pub(crate) struct Receiver {
     rcvbuf_max: u32,
     /// The application has set the buffer (`SO_RCVBUF`).
     rcvbuf_locked: bool,
-    /// The buffer is tuned (`tcp_moderate_rcvbuf`, and not set).
+    /// Linux tunes the buffer (`tcp_moderate_rcvbuf` is on and the application has not set a size).
     tunes: bool,
     /// Both ends scale windows.
     scales: bool,
-    /// Of the buffer, in 1/256.
+    /// Share of the buffer that is offered as window, in 1/256.
     window_ratio: u32,
-    /// From 6.6 on the ratio follows the segments.
+    /// The ratio follows the segments' sizes (6.6 and later).
     measures_ratio: bool,
     window_clamp: u32,
     rcv_ssthresh: u32,
@@ -82,14 +82,15 @@ pub(crate) struct Receiver {
     last_seg_size: u32,
     quick: u32,
     pingpong: bool,
-    /// Delayed-ACK time in jiffies; 0: no data yet.
+    /// Delayed-ACK time in jiffies; 0 before the first data.
     ato: u32,
     ato_min: u32,
-    /// Jiffies of the last data received.
+    /// Jiffies at the last data segment.
     lrcvtime: u32,
     /// Jiffies at which a delayed ACK is due.
     delack_due: u32,
-    /// A delayed ACK was scheduled, and no pure ACK has left since (the defect `stale_special_ack`).
+    /// A delayed ACK was scheduled, and no pure ACK has left since (the defect
+    /// `stale_special_ack`).
     delack_noted: bool,
     pub(super) delayed_ack: LazyTimer,
 
@@ -103,12 +104,12 @@ pub(crate) struct Receiver {
 
     // Timestamps and the receiver's own RTT, us << 3.
     pub(super) ts_recent: u32,
-    /// The timestamp of the segment being worked on is newer than all before.
+    /// The present segment has a newer timestamp than all before.
     pub(super) ts_advanced: bool,
     pub(super) ts_ecr: u32,
     last_ts_ecr: u32,
     rcv_rtt_us: u32,
-    /// The window being timed: its end, and when it began, us (0: none).
+    /// The window for which the RTT is measured: its end, and its start time, us (0: none).
     rcv_rtt_seq: u32,
     rcv_rtt_since_us: u64,
 
@@ -123,9 +124,9 @@ impl Receiver {
         Receiver::with_buffer(config, None, listens)
     }
 
-    /// The connection is established: the peer's first byte is `rcv_nxt`.
+    /// Establishes the connection; the peer's first byte is `rcv_nxt`.
     pub(super) fn establish(&mut self, rcv_nxt: u32, jiffies: u32, host: &HostState, now_us: u64) {
-        // What was answered before there was a connection does not count for it.
+        // Answers before the connection do not count for its rate limit.
         self.out_of_window_ack_at = None;
         self.rcv_wup = rcv_nxt;
         self.space_seq = rcv_nxt;
@@ -134,7 +135,7 @@ impl Receiver {
         self.ato_min = host.jiffies.of_ms(ATO_MIN_MS);
     }
 
-    /// Whether the connection is taken for interactive (ping-pong mode).
+    /// Reports whether the connection counts as interactive (ping-pong mode).
     pub(super) fn is_interactive(&self) -> bool {
         self.pingpong
     }
@@ -143,12 +144,13 @@ impl Receiver {
         self.pingpong = interactive;
     }
 
-    /// Delayed-ACK time, jiffies, and the peer's segment size, bytes.
+    /// Returns the delayed-ACK time, jiffies, and the peer's segment size, bytes.
     pub(super) fn ato_and_mss(&self) -> (u32, u32) {
         (self.ato, self.rcv_mss)
     }
 
-    /// The application wants to be woken for so much (`SO_RCVLOWAT`): the buffer has to hold it.
+    /// Sets the bytes for which the application wants to be woken (`SO_RCVLOWAT`). The buffer must
+    /// hold them.
     pub(crate) fn set_read_at(&mut self, bytes: u32) {
         let most = if self.rcvbuf_locked { self.rcvbuf } else { self.rcvbuf_max.max(self.rcvbuf) };
         self.read_at_bytes = bytes.min(most / 2).max(1);
@@ -158,12 +160,12 @@ impl Receiver {
         }
     }
 
-    /// The window that a SYN or SYN-ACK offers: not scaled.
+    /// Returns the window of a SYN or SYN-ACK, which is not scaled.
     pub(super) fn first_window(&self) -> u32 {
         self.rcv_wnd.min(FIRST_WINDOW_BYTES)
     }
 
-    /// As its SYN says it.
+    /// Returns the window scale in this end's SYN.
     pub(crate) fn window_scale(&self) -> u8 {
         self.window_scale as u8
     }
@@ -174,7 +176,7 @@ impl Receiver {
         self.compressed_ack.disarm();
     }
 
-    /// Data was sent: a reply soon after data received makes the connection interactive.
+    /// Notes that data was sent. A reply soon after received data makes the connection interactive.
     #[inline]
     pub(super) fn data_sent(&mut self, jiffies: u32) {
         if jiffies_since(jiffies, self.lrcvtime) < self.ato {
@@ -191,20 +193,20 @@ impl Receiver {
         }
     }
 
-    /// Room for payload, as Linux counts: a share of the buffer not taken up.
+    /// Returns the room for payload as Linux counts it: a share of the free buffer.
     fn space(&self) -> u32 {
         share(self.rcvbuf.saturating_sub(self.used()), self.window_ratio)
     }
 
-    /// Memory that what waits is charged with.
+    /// Returns the memory charged for unread data.
     fn used(&self) -> u32 {
         let payload = self.unread_bytes + self.out_of_order.bytes();
-        // Most often, and always of one that only sends, nothing waits: no division.
+        // Mostly nothing waits, and never on a pure sender, so the division is skipped.
         let buffers = if payload == 0 { 0 } else { payload.div_ceil(self.advmss) };
         payload.saturating_add(buffers.saturating_mul(self.skb_overhead_bytes))
     }
 
-    /// Less than an eighth of the buffer is left.
+    /// Reports whether less than an eighth of the buffer is left.
     fn is_pressed(&self) -> bool {
         self.used() > self.rcvbuf - (self.rcvbuf >> 3)
     }
@@ -229,7 +231,7 @@ impl Receiver {
 }
 
 impl Sock {
-    /// A segment arrives on an established connection.
+    /// Handles a segment of an established connection.
     pub(super) fn on_segment(&mut self, packet: &Packet, net: &mut Net) {
         let payload_bytes = packet.payload_bytes();
         let odd = packet.flags & (flags::SYN | flags::RST) != 0 || !packet.has(flags::ACK);
@@ -293,22 +295,23 @@ impl Sock {
         }
     }
 
-    /// SYN and RST, and what has not even the ACK flag.
+    /// Handles SYN, RST, and segments without the ACK flag.
     #[cold]
     fn on_odd_segment(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
         if packet.has(flags::RST) {
             self.on_reset(packet, acceptable, net);
         } else if packet.has(flags::SYN) {
-            // Its peer did not get the last ACK of the handshake, or is another.
+            // The peer did not get the last ACK of the handshake, or is another peer.
             self.challenge(net);
         }
     }
 
-    /// Wholly below the last ACK, beyond the window, or with a timestamp older than one seen (PAWS) by more than
-    /// a tick (RFC 7323); but old pure ACKs that only come late are harmless.
+    /// Reports whether to refuse a segment because it lies wholly below the last ACK or beyond the
+    /// window, or its timestamp is older than one seen by more than a tick (PAWS, RFC 7323). Old
+    /// pure ACKs that are only late are accepted.
     #[inline]
     fn is_unacceptable(&self, packet: &Packet) -> bool {
-        // Nearly all end within what was offered last, and have a timestamp that is no older.
+        // Fast path: nearly all segments end within the offered window and have no older timestamp.
         let from_last_ack = packet.end_seq.wrapping_sub(self.receiver.rcv_wup);
         let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
         (from_last_ack > self.receiver.rcv_wnd || older_by > 1) && self.is_refused(packet)
@@ -325,7 +328,7 @@ impl Sock {
             && self.receiver.unread_bytes > 0
             && self.host.config.linux >= LinuxVersion::V6_18
         {
-            // Payload that reaches beyond the window is taken only where nothing waits to be read.
+            // Payload beyond the window is accepted only if no unread data waits.
             return true;
         }
         let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
@@ -340,15 +343,16 @@ impl Sock {
         !late_ack
     }
 
-    /// Ticks by which a pure ACK may be late: an RTO of a peer with a somewhat faster clock.
+    /// Returns the ticks by which a pure ACK may be late: one RTO of a peer with a slightly faster
+    /// clock.
     fn replay_ticks(&self) -> i32 {
         let hz_of_peer = if self.host.config.linux >= LinuxVersion::V6_12 { 1200 } else { 1024 };
         let ticks = u64::from(self.rtt.rto_jiffies) * hz_of_peer / u64::from(self.host.config.hz);
         ticks as i32
     }
 
-    /// A segment that cannot be taken is answered, so that a peer that has lost its way finds it;
-    /// one without data at most twice a second.
+    /// Answers an unacceptable segment, so that a peer out of step can recover. Segments without
+    /// data are answered at most twice a second.
     #[cold]
     fn on_unacceptable(&mut self, packet: &Packet, net: &mut Net) {
         if packet.sequence_len() > 0 {
@@ -364,7 +368,7 @@ impl Sock {
         self.send_ack(net);
     }
 
-    /// Twice a second at most (`tcp_invalid_ratelimit`).
+    /// Limits answers to two per second (`tcp_invalid_ratelimit`).
     pub(super) fn may_answer_out_of_window(&mut self, net: &Net) -> bool {
         let now = net.cc.jiffies;
         let half_second = self.host.jiffies.of_ms(OUT_OF_WINDOW_ACK_MS);
@@ -384,7 +388,7 @@ impl Sock {
         let rcv_nxt = self.tp.rcv_nxt;
         if packet.seq != rcv_nxt {
             if !after(packet.end_seq, rcv_nxt) {
-                // Nothing new: acknowledged once more, at once.
+                // The segment has nothing new: acknowledge it again, at once.
                 self.on_duplicate(packet.seq, packet.end_seq, net);
                 self.receiver.enter_quickack_mode(MAX_QUICKACKS);
                 self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -437,7 +441,7 @@ impl Sock {
         }
     }
 
-    /// Delayed-ACK bookkeeping, ECN and window growth for a segment in order.
+    /// Updates delayed ACKs, ECN and the window for a segment in order.
     #[inline]
     fn on_data_in_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -472,7 +476,7 @@ impl Sock {
         let receiver = &mut self.receiver;
         let previous = std::mem::take(&mut receiver.last_seg_size);
         let psh = packet.has(flags::PSH);
-        // Of a merged segment, the size of the wire segments counts.
+        // For a merged segment, the size of the wire segments counts.
         let len = payload_bytes.min(receiver.advmss);
         if len >= receiver.rcv_mss {
             if receiver.measures_ratio && len != receiver.rcv_mss {
@@ -485,10 +489,11 @@ impl Sock {
             }
             return;
         }
-        // Of a short segment the SACK option counts as if it were payload: only timestamps are always there.
+        // For a short segment, the SACK option counts as payload, because only timestamps are
+        // always present.
         let sacks = u32::from(packet.sacks_len);
         let len = len + if sacks > 0 { 4 + 8 * sacks } else { 0 };
-        // Headers count in the comparison, 20 bytes on the other side.
+        // The comparison includes headers, so 20 bytes are added on the other side.
         if len + header >= MSS_DEFAULT + 20 || (len + header >= MSS_MIN + 20 && !psh) {
             receiver.last_seg_size = len;
             if len == previous {
@@ -502,7 +507,7 @@ impl Sock {
         self.tp.icsk_ack_pending |= ack_pending::PUSHED;
     }
 
-    /// The ECN field of a data segment that is not a mere duplicate.
+    /// Handles the ECN field of a data segment with new data.
     #[inline]
     fn check_ce(&mut self, ecn: Ecn, net: &mut Net) {
         if !self.ecn_ok() {
@@ -511,7 +516,7 @@ impl Sock {
         match ecn {
             Ecn::NotEct => {
                 if self.tp.ecn_flags & ecn_flags::SEEN != 0 {
-                    // Probably a retransmission.
+                    // The segment is probably a retransmission.
                     self.receiver.enter_quickack_mode(2);
                 }
             }
@@ -521,7 +526,7 @@ impl Sock {
                     self.on_ce_event(true, net);
                 }
                 if self.tp.ecn_flags & (ecn_flags::DEMAND_CWR | ecn_flags::ACCECN) == 0 {
-                    // The sender's window may be small soon: no delay.
+                    // The sender's window may become small, so ACKs are not delayed.
                     self.receiver.enter_quickack_mode(2);
                     self.tp.ecn_flags |= ecn_flags::DEMAND_CWR;
                 }
@@ -547,8 +552,8 @@ impl Sock {
         if defects.stale_special_ack {
             self.tp.icsk_ack_pending &= !ack_pending::TIMER | owed_before;
         }
-        // In the kernel the ACK leaves within the event, by what was owed then; what the algorithm
-        // asked for after it stays.
+        // In the kernel the ACK leaves during the event and follows what was owed before it. The
+        // algorithm's later requests stay.
         let mut owed_after = self.tp.icsk_ack_pending;
         let asks_now = owed_after & !owed_before & ack_pending::NOW != 0;
         if asks_now && (defects.no_immediate_ack_on_ce_change || defects.ce_change_resets_ato) {
@@ -572,7 +577,7 @@ impl Sock {
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.tos.ecn(), net);
         if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_12 {
-            // From 6.17 on; 6.12.y has it since August 2025.
+            // Linux does this from 6.17 on, and 6.12.y since August 2025.
             self.measure_rcv_mss(packet, payload_bytes);
         }
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -584,7 +589,7 @@ impl Sock {
         if self.receiver.peer_sack {
             let place = self.receiver.out_of_order.sack_place(seq, end_seq);
             if self.receiver.compressed_acks > 0 && place >= SACKS_EXPECTED {
-                // A range that grows is in the ACK that it releases, where it stood; a new one is not.
+                // The ACK reports a grown range at its old place, but not yet a new range.
                 self.receiver.out_of_order.extend_sack(place, seq, end_seq);
                 self.send_ack(net);
             }
@@ -599,7 +604,7 @@ impl Sock {
         }
     }
 
-    /// All below `rcv_nxt` is in order now, and waits for the application.
+    /// Passes all data below `rcv_nxt` to the application, because it is in order.
     fn received(&mut self, rcv_nxt: u32) {
         let new_bytes = rcv_nxt.wrapping_sub(self.tp.rcv_nxt);
         self.receiver.unread_bytes += new_bytes;
@@ -607,9 +612,9 @@ impl Sock {
         self.tp.rcv_nxt = rcv_nxt;
     }
 
-    /// Each full segment lets the window limit grow by two, and is acknowledged at once for it. Where a segment is
-    /// charged with more than the window's share of the buffer allows, only up to half of the largest window, or
-    /// the less, the smaller it is.
+    /// Grows the window limit by two segments per full segment, and asks for an immediate ACK. A
+    /// segment may be charged more memory than the window's share allows. Then the limit stops at
+    /// half of the largest window or less: the smaller the segment, the lower the limit.
     #[inline]
     fn grow_window(&mut self, payload_bytes: u32) {
         let receiver = &mut self.receiver;
@@ -640,8 +645,8 @@ impl Sock {
 
     // ---- ACKs ----
 
-    /// An ACK leaves, alone or with data: what was owed is paid. A special ACK for less than
-    /// `rcv_nxt` pays nothing.
+    /// Handles an ACK that leaves, alone or with data, and clears what was owed. A special ACK
+    /// below `rcv_nxt` clears nothing.
     #[inline]
     pub(super) fn acks_sent_with(&mut self, rcv_nxt: u32) {
         let receiver = &mut self.receiver;
@@ -654,7 +659,7 @@ impl Sock {
         }
     }
 
-    /// What was owed is paid.
+    /// Clears all owed ACKs.
     #[inline]
     fn all_is_acked(&mut self) {
         let receiver = &mut self.receiver;
@@ -692,19 +697,21 @@ impl Sock {
             packet.wire_bytes = self.header_bytes + 4 + 8 * u32::from(packet.sacks_len);
         }
         self.acks_sent_with(rcv_nxt);
-        // Not held back, also not by fq (docs/tcp.md), but the time until which nothing was sent is over.
+        // An ACK is never held back, not even by fq (docs/tcp.md). It does end the idle time for
+        // pacing.
         self.begin_departure(net);
         self.receiver.delack_noted = false;
         self.counters.acks_sent += 1;
-        // What becomes of an ACK is nobody's business here: a lost one is made up for by the next.
+        // The result is ignored, because the next ACK makes up for a lost one.
         let _ = net.transmit(packet);
     }
 
-    /// Now, later, or together with others?
+    /// Decides whether an ACK leaves now, later, or compressed with others.
     #[inline]
     fn decide_ack(&mut self, net: &mut Net) {
         let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
-        // Where the window would shrink, reading sends the ACK, unless nobody is going to read yet.
+        // If the window would shrink, the read sends the ACK, unless the application is not yet
+        // woken.
         let every_second = unacked > self.receiver.rcv_mss
             && (self.tp.fast_ack_mode == 1
                 || self.receiver.unread_bytes < self.receiver.read_at_bytes
@@ -743,14 +750,14 @@ impl Sock {
         if self.tp.srtt_us != 0 {
             rtt_us = rtt_us.min(self.tp.srtt_us);
         }
-        // 5 % of the RTT (us << 3), up to a limit. A high-resolution timer with slack fires at its
-        // end when nothing else wakes the processor.
+        // 5 % of the RTT (us << 3), up to a limit. A high-resolution timer with slack fires at the
+        // slack's end when nothing else wakes the processor.
         let delay_ns = (u64::from(rtt_us) * (1000 >> 3) / 20).min(most_delay.ns());
         let due = net.now + Duration::from_ns(delay_ns) + slack;
         self.receiver.compressed_ack.arm(due, self.id, Timer::CompressedAck, net);
     }
 
-    /// The ACK of a SYN-ACK waits for data of an interactive application, 200 ms at most.
+    /// Delays the ACK of a SYN-ACK until an interactive application sends data, 200 ms at most.
     pub(super) fn delay_first_ack(&mut self, net: &mut Net) {
         self.receiver.ato = self.receiver.ato_min;
         self.receiver.raise_quick(MAX_QUICKACKS);
@@ -777,7 +784,7 @@ impl Sock {
         }
         ato = ato.min(jiffies.of_ms(DELACK_MAX_MS));
         if self.host.config.linux >= LinuxVersion::V6_12 {
-            // Never so late that the sender's least timeout could come first.
+            // The ACK is due before the sender's smallest timeout.
             let rto_min = jiffies.of_us(self.host.config.rto_min.us());
             ato = ato.min(rto_min.saturating_sub(1).max(1));
         }

@@ -1,4 +1,5 @@
-//! Congestion states: CWR, Recovery and Loss, how they begin and end, and what is lost.
+//! The congestion states CWR, Recovery and Loss: how they begin and end, and which segments are
+//! lost.
 
 use super::Sock;
 use super::ack::Progress;
@@ -10,22 +11,22 @@ use knee_algo::{
     INFINITE_SSTHRESH, RateSample, SentSegment, SentState, ca_event, ca_state, ecn_flags, sent_mark,
 };
 
-/// Successful recoveries after which the reordering window is the smallest again.
+/// Successful recoveries after which the reordering window returns to its minimum.
 const RACK_RECOVERY_THRESH: u8 = 16;
 /// Bits of `tcp_recovery`.
 const RACK_STATIC_REO_WND: u8 = 2;
 const RACK_NO_DUPTHRESH: u8 = 4;
 
-/// Least patience with a receiver that seems to have dropped what it SACKed.
+/// The shortest wait for a receiver that seems to have discarded SACKed data.
 const RENEGED_WAIT_MS: u64 = 10;
 
-/// What an ACK asks to be sent again.
+/// The segments to send after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rexmit {
     Nothing,
-    /// Segments marked lost.
+    /// Only segments marked lost.
     Lost,
-    /// New data instead (F-RTO), and lost segments only if there is none.
+    /// New data instead (F-RTO). Lost segments leave only if there is no new data.
     New,
 }
 
@@ -34,7 +35,7 @@ impl Sock {
 
     fn set_ca_state(&mut self, state: u8, net: &mut Net) {
         self.cc.set_state(&mut self.tp, &mut net.cc, state);
-        // Before what it asked for, which may be the state that this is.
+        // The state is set before the algorithm's requests, which may change it again.
         self.tp.icsk_ca_state = state;
         self.do_what_was_asked(net);
     }
@@ -64,7 +65,7 @@ impl Sock {
         }
     }
 
-    /// Starts proportional rate reduction towards what the algorithm says.
+    /// Starts proportional rate reduction towards the algorithm's ssthresh.
     fn init_cwnd_reduction(&mut self, net: &mut Net) {
         self.tp.high_seq = self.tp.snd_nxt;
         self.tp.tlp_high_seq = 0;
@@ -75,7 +76,7 @@ impl Sock {
         self.queue_cwr();
     }
 
-    /// PRR: cwnd follows what was delivered, so that it reaches ssthresh after one round trip.
+    /// PRR: cwnd follows the delivered packets, and reaches ssthresh after one round trip.
     #[inline]
     pub(super) fn cwnd_reduction(&mut self, delivered: u32, newly_lost: u32, advanced: bool) {
         if delivered == 0 || self.tp.prior_cwnd == 0 {
@@ -93,7 +94,7 @@ impl Sock {
             let slow_start = i64::from(advanced && newly_lost == 0);
             room.min(conserved.max(i64::from(delivered)) + slow_start)
         };
-        // The first retransmission of an episode always goes out.
+        // The first retransmission of an episode always leaves.
         send = send.max(i64::from(self.prr.out == 0));
         self.tp.snd_cwnd = (i64::from(in_flight) + send).max(1) as u32;
     }
@@ -126,7 +127,7 @@ impl Sock {
         self.tp.undo_retrans =
             self.tp.retrans_out as i32 + i32::from(self.tp.tlp_high_seq != 0 && self.tlp_retrans);
         if self.tp.undo_retrans == 0 {
-            // 0 would mean that every retransmission proved needless.
+            // 0 would mean that every retransmission was needless.
             self.tp.undo_retrans = -1;
         }
     }
@@ -175,8 +176,8 @@ impl Sock {
             && (state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0);
     }
 
-    /// All but what was sent less than a round trip ago, and the first in any case. If the first was
-    /// SACKed, no SACK counts any more.
+    /// Marks all segments lost except those sent less than a round trip ago; the first is always
+    /// lost. If the first was SACKed, all SACK marks are cleared.
     fn mark_lost_by_timeout(&mut self, net: &mut Net) {
         let reneged = self.rtx.front().is_some_and(|head| head.has(mark::SACKED));
         self.tp.is_sack_reneg |= u8::from(reneged);
@@ -230,7 +231,7 @@ impl Sock {
         }
     }
 
-    /// A segment as algorithms are shown it.
+    /// Returns a segment as algorithms see it.
     fn sent_segment(&self, id: SegmentId) -> SentSegment {
         let segment = self.rtx.get(id);
         let marks = [
@@ -258,19 +259,19 @@ impl Sock {
         }
     }
 
-    /// Whether the segment sent at `a_us` (ending at `a_end`) was sent after the other.
+    /// Reports whether the segment sent at `a_us` (ending at `a_end`) was sent after the other.
     fn sent_after((a_us, a_end): (u64, u32), (b_us, b_end): (u64, u32)) -> bool {
         a_us > b_us || (a_us == b_us && after(a_end, b_end))
     }
 
-    /// A segment was delivered: RACK's clock moves on.
+    /// Updates RACK's latest send time after a delivery.
     #[inline]
     pub(super) fn rack_advance(&mut self, marks: u8, end_seq: u32, sent_us: u64) {
         let rtt_us = self.tp.tcp_mstamp.saturating_sub(sent_us) as u32;
         if marks & (mark::RETRANS | mark::EVER_RETRANS) != 0
             && rtt_us < self.min_rtt.get().unwrap_or(u32::MAX)
         {
-            // Too fast for the retransmission: the original may have been slow.
+            // The ACK is too fast for the retransmission; it may answer the original.
             return;
         }
         self.rack.advanced = true;
@@ -293,14 +294,14 @@ impl Sock {
         quarter.saturating_mul(u32::from(self.rack.reo_wnd_steps)).min(self.tp.srtt_us >> 3)
     }
 
-    /// How long the segment may still be merely late, us; not above 0: lost.
+    /// Returns how long the segment may still be only late, us; 0 or less means lost.
     fn rack_wait_us(&self, id: SegmentId, reo_wnd_us: u32) -> i64 {
         let elapsed_us = self.tp.tcp_mstamp as i64 - self.rtx.get(id).sent_us as i64;
         i64::from(self.rack.rtt_us) + i64::from(reo_wnd_us) - elapsed_us
     }
 
-    /// Marks lost what was sent long enough before something delivered. Arms the reordering timer
-    /// if some may still be merely late, and says whether it did.
+    /// Marks segments lost that were sent long enough before a delivered one. Arms the reordering
+    /// timer if others may still be only late. Returns whether it armed the timer.
     pub(super) fn rack_detect_loss(&mut self, net: &mut Net) -> bool {
         let reo_wnd_us = self.reo_wnd_us();
         let mut longest_wait_us = 0;
@@ -358,13 +359,13 @@ impl Sock {
         let lost = (state < ca_state::RECOVERY && self.tp.sacked_out >= self.tp.reordering)
             || (state == ca_state::RECOVERY && advanced);
         let head = self.rtx.first_id();
-        // What is lost already stays as it is: an ACK of a part of it does not send it again.
+        // A segment that is lost already stays so. A partial ACK does not send it again.
         if lost && !self.rtx.get(head).has(mark::LOST) {
             self.mark_lost(head, net);
         }
     }
 
-    /// DSACKs that may have come from reordering widen RACK's window, once per round trip.
+    /// Widens RACK's window once per round trip after DSACKs that reordering may have caused.
     pub(super) fn rack_update_reo_wnd(&mut self, prior_delivered: u32) {
         if prior_delivered == 0 || self.host.config.sysctls.recovery & RACK_STATIC_REO_WND != 0 {
             return;
@@ -382,7 +383,7 @@ impl Sock {
         }
     }
 
-    /// A segment below the highest SACK arrived without having been sent again.
+    /// Handles a segment below the highest SACK that arrived without a retransmission.
     pub(super) fn check_sack_reordering(&mut self, low_seq: u32) {
         let highest = self.highest_sack_seq();
         if !before(low_seq, highest) {
@@ -398,7 +399,7 @@ impl Sock {
     }
 
     pub(super) fn highest_sack_seq(&self) -> u32 {
-        // Without SACK no segment is marked, and Linux has the first one that is not acknowledged there.
+        // Without SACK no segment is marked; Linux then takes the first unacknowledged segment.
         if self.tp.sacked_out == 0 || !self.receiver.peer_sack {
             self.tp.snd_una
         } else {
@@ -413,13 +414,14 @@ impl Sock {
             || self.rtx.front().is_some_and(|segment| segment.has(mark::EVER_RETRANS))
     }
 
-    /// The echoed timestamp is older than `when` (ms ticks), strictly.
+    /// Reports whether the echoed timestamp is older than `when` (ticks of 1 ms), strictly.
     pub(super) fn echo_before(&self, when: u32) -> bool {
         let echo = self.receiver.ts_ecr;
         echo != 0 && before(echo, when)
     }
 
-    /// The original, not its retransmission, arrived; or nothing was sent again at all.
+    /// Reports whether the original arrived instead of its retransmission, or nothing was
+    /// retransmitted.
     fn packet_delayed(&self) -> bool {
         if self.retrans_stamp != 0 {
             return self.echo_before(self.retrans_stamp);
@@ -453,7 +455,7 @@ impl Sock {
         self.rack.advanced = true;
     }
 
-    /// Without SACK, a state is kept until something above `high_seq` is acknowledged.
+    /// Without SACK, reports whether the state must stay until an ACK above `high_seq`.
     fn must_not_reopen(&mut self) -> bool {
         if self.tp.snd_una == self.tp.high_seq && !self.receiver.peer_sack {
             if !self.any_retrans_done() {
@@ -506,7 +508,7 @@ impl Sock {
         true
     }
 
-    /// In Recovery, an ACK below `high_seq`: true if nothing more is to be done for it.
+    /// Handles an ACK below `high_seq` in Recovery. Returns true if the ACK needs no more work.
     fn try_undo_partial(&mut self, prior_snd_una: u32, net: &mut Net) -> bool {
         if self.tp.undo_marker == 0 || !self.packet_delayed() {
             return false;
@@ -550,7 +552,7 @@ impl Sock {
         }
     }
 
-    /// An ACK that is not a plain one in Open: states end and begin, losses are found.
+    /// Handles an ACK that is not a plain one in Open: ends and begins states, and finds losses.
     pub(super) fn fast_retransmit_alert(
         &mut self,
         prior_snd_una: u32,
@@ -565,7 +567,8 @@ impl Sock {
             self.tp.prior_ssthresh = 0;
         }
         if progress.reneged && progress.advanced {
-            // Only a timeout sends it again; if the receiver has it after all, it says so before.
+            // Only a timeout retransmits the data. If the receiver still has it, an ACK arrives
+            // before that.
             let soon = self.host.jiffies.of_us(u64::from(self.tp.srtt_us >> 4));
             let soon = soon.max(self.host.jiffies.of_ms(RENEGED_WAIT_MS));
             self.arm_retransmit(Pending::Retransmit, soon, net);
@@ -574,13 +577,13 @@ impl Sock {
         }
         let sack = self.receiver.peer_sack;
 
-        // Does the present state end?
+        // Check whether the present state ends.
         if self.tp.icsk_ca_state == ca_state::OPEN {
             self.retrans_stamp = 0;
         } else if !before(self.tp.snd_una, self.tp.high_seq) {
             match self.tp.icsk_ca_state {
-                // CWR lasts until something above high_seq is acknowledged, so that the CWR flag
-                // has reached the receiver.
+                // CWR lasts until an ACK above high_seq shows that the CWR flag has reached the
+                // receiver.
                 ca_state::CWR if self.tp.snd_una != self.tp.high_seq => {
                     self.end_cwnd_reduction(net);
                     self.set_ca_state(ca_state::OPEN, net);
@@ -653,7 +656,7 @@ impl Sock {
             return Rexmit::Nothing;
         }
         if self.frto {
-            // F-RTO (RFC 5682, with SACK): were the originals merely late?
+            // F-RTO (RFC 5682, with SACK): check whether the originals were only late.
             if progress.orig_sack_acked && self.try_undo_loss(true, net) {
                 return Rexmit::Nothing;
             }
@@ -683,7 +686,7 @@ impl Sock {
         Rexmit::Lost
     }
 
-    /// Without SACK a duplicate ACK stands for one segment delivered.
+    /// Without SACK, counts each duplicate ACK as one delivered segment.
     fn add_reno_sack(&mut self, dup_acks: u32, ece: bool) {
         if dup_acks == 0 {
             return;
@@ -694,8 +697,9 @@ impl Sock {
         self.count_delivered(self.tp.sacked_out.saturating_sub(prior), ece);
     }
 
-    /// Duplicate ACKs cannot stand for more than is out, less what is missing. If they do, packets were
-    /// reordered, by as much as was out before this ACK took `acked` of it.
+    /// Limits the count of duplicate ACKs to the outstanding packets less the missing ones. More
+    /// duplicate ACKs prove reordering, by as many packets as were outstanding before this ACK took
+    /// `acked` of them.
     pub(super) fn check_reno_reordering(&mut self, acked: u32) {
         let holes = self.tp.lost_out.max(1).min(self.tp.packets_out);
         let most = self.tp.packets_out - holes;
@@ -716,7 +720,8 @@ impl Sock {
         }
     }
 
-    /// Does this ACK end the episode of a tail loss probe, and did the probe repair a loss?
+    /// Checks whether this ACK ends the episode of a tail loss probe, and whether the probe
+    /// repaired a loss.
     pub(super) fn process_tlp_ack(
         &mut self,
         ack: u32,
@@ -744,7 +749,7 @@ impl Sock {
         }
     }
 
-    /// After idle: the window decays by half per timeout passed, down to the initial one.
+    /// Halves the window for each timeout that passed while idle, down to the initial window.
     pub(super) fn cwnd_restart(&mut self, idle_jiffies: u32, net: &mut Net) {
         self.ca_event(ca_event::CWND_RESTART, net);
         self.tp.snd_ssthresh = self.current_ssthresh();

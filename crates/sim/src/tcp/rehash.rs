@@ -1,25 +1,25 @@
-//! Changes of a socket's transmit hash, and so of the path of what it sends from now on. Packets that
-//! are on the old path may arrive later than those behind them.
+//! Changes of a socket's transmit hash, which move its later packets to another path. Packets on
+//! the old path may arrive after later packets.
 
 use super::Sock;
 use crate::net::Net;
 
 impl Sock {
-    /// Only IPv6 has a label in which switches see the change.
+    /// Only IPv6 has a flow label that shows the change to switches.
     fn rehash(&mut self, net: &mut Net) {
         if self.host.config.ipv6 {
             self.path = net.another_path(self.path);
         }
     }
 
-    /// The retransmission timer has run out: perhaps the path is broken.
+    /// Changes the hash when the retransmission timer expires, because the path may be broken.
     pub(super) fn rehash_at_timeout(&mut self, net: &mut Net) {
         self.counters.timeout_rehashes += 1;
         self.rehash(net);
     }
 
-    /// Data came that was there already, all of it. When it is the same a second time, the sender has
-    /// not heard of the first: perhaps the path back is broken.
+    /// Handles a segment without new data. If the same data comes a second time, the sender has not
+    /// received our ACK, so the return path may be broken.
     pub(super) fn on_duplicate(&mut self, seq: u32, end_seq: u32, net: &mut Net) {
         let again = self.receiver.out_of_order.last_duplicate() == Some(seq);
         self.receiver.out_of_order.note_duplicate(seq, end_seq);
@@ -29,7 +29,7 @@ impl Sock {
         }
     }
 
-    /// The algorithm may have asked for another path in the call before, or to reduce cwnd.
+    /// Does what the algorithm requested in the last call: another path, or a reduction of cwnd.
     #[inline]
     pub(super) fn do_what_was_asked(&mut self, net: &mut Net) {
         if net.cc.asks_sender() {

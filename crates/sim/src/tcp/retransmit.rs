@@ -1,4 +1,4 @@
-//! Segments leave again: which, when recovery or a timer asks for it, and the probe of the tail.
+//! Retransmits segments after recovery or a timer asks for it, and sends the tail loss probe.
 
 use super::Sock;
 use super::output::Push;
@@ -28,7 +28,7 @@ impl Sock {
         self.retransmit_queue(net);
     }
 
-    /// Segments marked lost, in order, as far as cwnd and the host's queue allow.
+    /// Retransmits lost segments in order, as far as cwnd and the host's queue permit.
     pub(super) fn retransmit_queue(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0 {
             return;
@@ -75,7 +75,7 @@ impl Sock {
         }
     }
 
-    /// Sends a segment again; false if its last transmission has not even left the host, or the
+    /// Retransmits a segment. Returns false if its last transmission is still in the host, or the
     /// host's queue refuses it.
     pub(super) fn retransmit_segment(&mut self, id: SegmentId, net: &mut Net) -> bool {
         let ts_now = self.ts_now();
@@ -87,7 +87,7 @@ impl Sock {
             return false;
         }
         let segment = self.rtx.get_mut(id);
-        // After a timeout undone by F-RTO the head's retransmission may still be counted.
+        // After F-RTO has undone a timeout, the head's retransmission may still be counted.
         self.tp.retrans_out += u32::from(!segment.has(mark::RETRANS));
         segment.marks |= mark::RETRANS | mark::EVER_RETRANS;
         true
@@ -100,13 +100,14 @@ impl Sock {
         let una = self.tp.snd_una;
         let segment = self.rtx.get_mut(id);
         if before(segment.seq, una) {
-            // What of it was acknowledged is not sent again.
+            // The acknowledged part is not sent again.
             segment.seq = una;
         }
         let segment = self.rtx.get(id);
         let len = segment.payload_bytes();
         if !before(segment.seq, self.wnd_end()) && segment.seq != self.tp.snd_una {
-            // The peer has shrunk its window; of what is beyond it only the first goes, as a probe.
+            // The peer has shrunk its window. Beyond it, only the first segment is sent, as a
+            // probe.
             return false;
         }
         self.counters.retransmitted_segs += 1;
@@ -122,7 +123,7 @@ impl Sock {
         sent
     }
 
-    /// The tail may be lost: new data if there is some, else the last segment again.
+    /// Probes for a tail loss: sends new data if there is any, else the last segment again.
     pub(super) fn send_loss_probe(&mut self, net: &mut Net) {
         if self.tp.tlp_high_seq == 0 {
             self.tlp_retrans = false;
@@ -144,7 +145,7 @@ impl Sock {
             if probed {
                 self.tp.tlp_high_seq = self.tp.snd_nxt;
                 self.counters.tail_loss_probes += 1;
-                // The timeout starts afresh.
+                // The timeout starts again.
                 self.retransmit.pending = Pending::Nothing;
             }
         }

@@ -4,30 +4,31 @@ use super::HostState;
 use super::seq::after;
 use knee_queue::time::{Duration, Time};
 
-/// The longest timeout.
+/// The longest retransmission timeout.
 pub(super) const RTO_MAX_MS: u64 = 120_000;
-/// The timeout before any RTT is known.
+/// The retransmission timeout before the first RTT sample.
 pub(super) const RTO_INITIAL_MS: u64 = 1_000;
-/// And where the handshake gave none.
+/// The retransmission timeout if the handshake gave no sample.
 const RTO_FALLBACK_MS: u64 = 3_000;
 
-/// An RTT by timestamps: ticks of 1 ms, at least one. An echo that is older than any packet can be, or
-/// from the future, is no sample.
+/// Converts an RTT by timestamps: ticks of 1 ms, at least one. An echo from the future, or older
+/// than any packet can be, is no sample.
 pub(super) fn from_ticks(ticks: u32) -> Option<u32> {
     const TICKS_MAX: u32 = 500_000;
     (ticks <= TICKS_MAX).then(|| ticks.max(1) * 1000)
 }
 
-/// RFC 6298 as Linux has it: the deviation takes the largest of each round trip, and falls slowly.
+/// The RTT estimator of RFC 6298 as in Linux: the deviation takes the largest value of each round
+/// trip, and falls slowly.
 #[derive(Debug)]
 pub(crate) struct RttEstimator {
     /// Deviation, us << 2.
     mdev_us: u32,
-    /// The largest deviation of this round trip, us << 2.
+    /// The largest deviation in this round trip, us << 2.
     mdev_max_us: u32,
-    /// What the timeout adds to srtt, us.
+    /// The deviation that the timeout adds to srtt, us.
     rttvar_us: u32,
-    /// The round trip ends when this is acknowledged.
+    /// The round trip ends when this number is acknowledged.
     rtt_seq: u32,
     rto_min_us: u32,
     pub(super) rto_jiffies: u32,
@@ -40,7 +41,7 @@ impl RttEstimator {
             mdev_max_us: 0,
             rttvar_us: 0,
             rtt_seq: 0,
-            // The kernel keeps it in ticks.
+            // The kernel stores the minimum in ticks.
             rto_min_us: host.jiffies.in_us(host.jiffies.of_us(host.config.rto_min.us())) as u32,
             rto_jiffies: host.jiffies.of_ms(RTO_INITIAL_MS),
         }
@@ -54,7 +55,7 @@ impl RttEstimator {
         self.rto_min_us
     }
 
-    /// One sample. `srtt_us` is us << 3; returns its new value.
+    /// Takes one sample. `srtt_us` is us << 3; returns its new value.
     pub(super) fn sample(
         &mut self,
         srtt_us: u32,
@@ -72,7 +73,7 @@ impl RttEstimator {
         let deviation = i64::from(self.mdev_us >> 2);
         let mut change = error.abs() - deviation;
         if error < 0 && change > 0 {
-            // A falling RTT is no reason for a longer timeout.
+            // A falling RTT does not lengthen the timeout.
             change >>= 3;
         }
         self.mdev_us = (i64::from(self.mdev_us) + change) as u32;
@@ -90,14 +91,14 @@ impl RttEstimator {
         ((i64::from(srtt_us) + error) as u32).max(1)
     }
 
-    /// The timeout follows the estimate again, whatever it had been doubled to.
+    /// Sets the timeout from the estimate, without earlier doublings.
     #[inline]
     pub(super) fn set_rto(&mut self, srtt_us: u32, host: &HostState) {
         let rto = host.jiffies.of_us(u64::from(srtt_us >> 3) + u64::from(self.rttvar_us));
         self.rto_jiffies = rto.min(host.jiffies.of_ms(RTO_MAX_MS));
     }
 
-    /// No RTT is known although the connection is established.
+    /// Sets the timeout of an established connection without an RTT sample.
     pub(super) fn fall_back(&mut self, host: &HostState) {
         self.rto_jiffies = host.jiffies.of_ms(RTO_FALLBACK_MS);
         self.rttvar_us = RTO_FALLBACK_MS as u32 * 1000;
@@ -110,8 +111,8 @@ impl RttEstimator {
     }
 }
 
-/// Windowed minimum by Kathleen Nichols' method: the best of the window, and the best of what came
-/// after it, twice.
+/// Windowed minimum by Kathleen Nichols' method: the best sample of the window, then the best after
+/// it, twice.
 #[derive(Debug, Default)]
 pub(crate) struct MinRtt {
     best: [(Time, u32); 3],

@@ -1,5 +1,5 @@
-//! Segments sent and not cumulatively acknowledged, in sequence order, and the order in which they
-//! were last sent.
+//! Segments sent and not cumulatively acknowledged, in order of sequence and in order of their last
+//! transmission.
 
 use super::seq::{after, before};
 use knee_queue::time::Time;
@@ -7,25 +7,25 @@ use std::collections::VecDeque;
 
 /// Marks of a [`Segment`].
 pub(crate) mod mark {
-    /// SACKed.
+    /// The segment is SACKed.
     pub(crate) const SACKED: u8 = 1;
-    /// Sent again, and that retransmission is thought to be in flight.
+    /// The segment was retransmitted, and the retransmission counts as in flight.
     pub(crate) const RETRANS: u8 = 2;
-    /// Thought lost.
+    /// The segment counts as lost.
     pub(crate) const LOST: u8 = 4;
-    /// Sent again at some time.
+    /// The segment was retransmitted at some time.
     pub(crate) const EVER_RETRANS: u8 = 8;
-    /// Sent while the application limited the flow.
+    /// The segment was sent while the application limited the flow.
     pub(crate) const APP_LIMITED: u8 = 16;
-    /// Last of a write.
+    /// The segment is the last of a write.
     pub(crate) const PSH: u8 = 32;
-    /// In the list by send time.
+    /// The segment is in the list by send time.
     pub(crate) const BY_TIME: u8 = 64;
-    /// It takes the FIN along.
+    /// The segment carries the FIN.
     pub(crate) const FIN: u8 = 128;
 }
 
-/// Names a segment for as long as it is in the queue.
+/// Names a segment while it is in the queue.
 pub(crate) type SegmentId = u32;
 
 const NONE: SegmentId = u32::MAX;
@@ -36,17 +36,17 @@ pub(crate) struct Segment {
     pub(crate) seq: u32,
     pub(crate) end_seq: u32,
     pub(crate) marks: u8,
-    /// When it was last sent, us.
+    /// Time of the last transmission, us.
     pub(crate) sent_us: u64,
-    /// When that transmission leaves the host's own queue; `Time::MAX`: nobody knows yet.
+    /// When that transmission leaves the host's own queue; `Time::MAX`: not known yet.
     pub(crate) leaves_host: Time,
-    /// State of the rate sampler when it was last sent.
+    /// State of the rate sampler at the last transmission.
     pub(crate) first_tx_us: u64,
     pub(crate) delivered_us: u64,
     pub(crate) delivered: u32,
     pub(crate) delivered_ce: u32,
     pub(crate) lost: u32,
-    /// Packets in flight, itself among them: three bytes, so that a segment stays within a line of the cache.
+    /// Packets in flight, including this one. Three bytes keep a segment within one cache line.
     in_flight: [u8; 3],
     /// Neighbours in the list by send time.
     older: SegmentId,
@@ -83,7 +83,7 @@ impl Segment {
         u32::from_le_bytes([low, middle, high, 0])
     }
 
-    /// More than 2^24 count as that many less one.
+    /// Sets the packets in flight; 2^24 or more count as 2^24 - 1.
     #[inline]
     pub(crate) fn set_in_flight(&mut self, packets: u32) {
         let [low, middle, high, _] = packets.min(0xff_ffff).to_le_bytes();
@@ -101,7 +101,7 @@ const _: () = assert!(size_of::<Segment>() == 64);
 #[derive(Debug)]
 pub(crate) struct RtxQueue {
     segments: VecDeque<Segment>,
-    /// Name of the first.
+    /// Name of the first segment.
     first: SegmentId,
     oldest: SegmentId,
     newest: SegmentId,
@@ -122,7 +122,7 @@ impl RtxQueue {
         self.segments.is_empty()
     }
 
-    /// Gives back memory that a large window needed.
+    /// Frees memory that a large window needed.
     pub(crate) fn shrink(&mut self) {
         self.segments.shrink_to(32);
     }
@@ -131,12 +131,12 @@ impl RtxQueue {
         self.first
     }
 
-    /// One beyond the last.
+    /// Returns the name after the last segment.
     pub(crate) fn end_id(&self) -> SegmentId {
         self.first.wrapping_add(self.segments.len() as u32)
     }
 
-    /// Whether a segment of this name is still in the queue.
+    /// Reports whether a segment of this name is still in the queue.
     pub(crate) fn contains(&self, id: SegmentId) -> bool {
         (id.wrapping_sub(self.first) as usize) < self.segments.len()
     }
@@ -163,7 +163,7 @@ impl RtxQueue {
         id
     }
 
-    /// Takes the first segment off, acknowledged.
+    /// Removes the first segment, which was acknowledged.
     #[inline]
     pub(crate) fn pop_front(&mut self) {
         if self.segments.front().is_some_and(|segment| segment.has(mark::BY_TIME)) {
@@ -173,7 +173,7 @@ impl RtxQueue {
         self.first = self.first.wrapping_add(1);
     }
 
-    /// Takes back the newest segment, which could not be sent.
+    /// Removes the newest segment, which could not be sent.
     pub(crate) fn drop_last(&mut self) {
         if let Some(last) = self.segments.len().checked_sub(1) {
             self.unlink(self.first.wrapping_add(last as u32));
@@ -181,19 +181,19 @@ impl RtxQueue {
         }
     }
 
-    /// The segment that holds `seq`, or the first one after it; the end if there is none.
+    /// Returns the segment that holds `seq`, or the first one after it; the end if there is none.
     pub(crate) fn find(&self, seq: u32) -> SegmentId {
         let place = self.segments.partition_point(|segment| !after(segment.end_seq, seq));
         self.first.wrapping_add(place as u32)
     }
 
-    /// Names from `from` to the last whose segment begins before `end_seq`.
+    /// Returns the end of the names whose segments begin before `end_seq`.
     pub(crate) fn range_end(&self, end_seq: u32) -> SegmentId {
         let place = self.segments.partition_point(|segment| before(segment.seq, end_seq));
         self.first.wrapping_add(place as u32)
     }
 
-    /// The one sent longest ago of those still of interest to RACK.
+    /// Returns the segment sent longest ago that RACK still watches.
     pub(crate) fn oldest(&self) -> Option<SegmentId> {
         (self.oldest != NONE).then_some(self.oldest)
     }
@@ -203,7 +203,7 @@ impl RtxQueue {
         (newer != NONE).then_some(newer)
     }
 
-    /// It was sent just now.
+    /// Moves a segment that was just sent to the newest place.
     #[inline]
     pub(crate) fn move_to_newest(&mut self, id: SegmentId) {
         if self.get(id).has(mark::BY_TIME) {
@@ -225,7 +225,7 @@ impl RtxQueue {
         self.newest = id;
     }
 
-    /// RACK need not look at it again.
+    /// Removes a segment from the list that RACK checks.
     pub(crate) fn unlink(&mut self, id: SegmentId) {
         let segment = self.get_mut(id);
         if !segment.has(mark::BY_TIME) {

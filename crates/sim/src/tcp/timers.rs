@@ -1,5 +1,5 @@
-//! A socket's timers. Re-arming one costs nothing: a scheduled event that comes too early schedules
-//! the next.
+//! A socket's timers. Re-arming one is cheap: a scheduled event that comes too early schedules the
+//! next.
 
 use super::output::LOCAL_DROP_RETRY_MS;
 use super::recovery::Rexmit;
@@ -11,14 +11,15 @@ use knee_algo::{ack_pending, ca_state};
 use knee_queue::time::Time;
 use knee_run::spec::LinuxVersion;
 
-/// Timeouts of a thin stream that do not double.
+/// The first timeouts of a thin stream, which do not double.
 const THIN_LINEAR_RETRIES: u8 = 6;
-/// The least time that microsecond-based timers wait.
+/// The shortest time of timers based on microseconds.
 pub(super) const TIMEOUT_MIN_US: u64 = 2_000;
-/// The least time of the others (`TCP_TIMEOUT_MIN`): a SYN that was answered wrongly comes again so soon.
+/// The shortest time of timers based on jiffies (`TCP_TIMEOUT_MIN`). A wrongly answered SYN is sent
+/// again after it.
 pub(super) const TIMEOUT_MIN_JIFFIES: u32 = 2;
 
-/// A timer with one event at most that matters.
+/// A timer of which at most one event matters.
 #[derive(Debug)]
 pub(crate) struct LazyTimer {
     due: Time,
@@ -50,7 +51,7 @@ impl LazyTimer {
         self.due != Time::MAX
     }
 
-    /// An event came: whether the timer is due. It is disarmed then.
+    /// Handles an event. Returns whether the timer is due, and then disarms it.
     pub(super) fn fires(&mut self, sock: u32, timer: Timer, net: &mut Net) -> bool {
         if self.event_at != net.now {
             return false;
@@ -67,7 +68,7 @@ impl LazyTimer {
     }
 }
 
-/// What the one retransmission timer is used for at the moment.
+/// The present use of the retransmission timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pending {
     #[default]
@@ -92,7 +93,7 @@ impl RetransmitTimer {
 }
 
 impl Sock {
-    /// One of this socket's timers may be due.
+    /// Handles an event of one of this socket's timers.
     pub(crate) fn on_timer(&mut self, timer: Timer, net: &mut Net) {
         let id = self.id;
         match timer {
@@ -143,13 +144,13 @@ impl Sock {
         }
     }
 
-    /// Arms the retransmission timer for `what` in `jiffies` from when pacing lets the next segment go.
+    /// Arms the retransmission timer for `what`, `jiffies` after pacing permits the next segment.
     #[inline]
     pub(super) fn arm_after_pacing(&mut self, what: Pending, jiffies: u32, net: &mut Net) {
         self.arm_retransmit(what, jiffies.saturating_add(self.pacing_delay_jiffies(net)), net);
     }
 
-    /// Arms the retransmission timer for `what` in `jiffies`, whatever pacing holds back.
+    /// Arms the retransmission timer for `what` in `jiffies`, without regard to pacing.
     #[inline]
     pub(super) fn arm_retransmit(&mut self, what: Pending, jiffies: u32, net: &mut Net) {
         let jiffies = jiffies.min(self.host.jiffies.of_ms(RTO_MAX_MS));
@@ -168,14 +169,14 @@ impl Sock {
         u32::try_from(delay_ns * u128::from(hz) / 1_000_000_000).unwrap_or(u32::MAX)
     }
 
-    /// How far off the timeout of the first outstanding segment is; negative if it has passed.
+    /// Returns the time to the first segment's timeout, us; negative if it has passed.
     fn rto_delta_us(&self) -> i64 {
         let sent_us = self.rtx.front().map_or(self.tp.tcp_mstamp, |segment| segment.sent_us);
         let rto_us = self.host.jiffies.in_us(self.rtt.rto_jiffies);
         sent_us as i64 + rto_us as i64 - self.tp.tcp_mstamp as i64
     }
 
-    /// Restarts the retransmission timeout, or stops it when nothing is out.
+    /// Restarts the retransmission timeout, or stops it if nothing is outstanding.
     pub(super) fn rearm_rto(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0 {
             self.retransmit.disarm();
@@ -183,13 +184,14 @@ impl Sock {
         }
         let mut rto = self.rtt.rto_jiffies;
         if matches!(self.retransmit.pending, Pending::Reordering | Pending::LossProbe) {
-            // Back from another use: it counts from the first segment's sending.
+            // The timer had another use, so the timeout counts from the first segment's
+            // transmission.
             rto = self.host.jiffies.of_us(self.rto_delta_us().max(1) as u64);
         }
         self.arm_after_pacing(Pending::Retransmit, rto, net);
     }
 
-    /// Arms a tail loss probe where one is allowed, else the timeout. `from_now`: an ACK came, so
+    /// Arms a tail loss probe if one is permitted, else the timeout. `from_now`: an ACK came, so
     /// the timeout that bounds the probe would start now.
     #[inline]
     pub(super) fn arm_probe_or_rto(&mut self, from_now: bool, net: &mut Net) {
@@ -254,7 +256,7 @@ impl Sock {
         self.counters.timeouts += 1;
         self.rehash_at_timeout(net);
         self.enter_loss(net);
-        // Of a peer that has closed its window the retransmission is a probe.
+        // If the peer has closed its window, the retransmission is a probe.
         let is_probe = self.tp.snd_wnd == 0 && !self.state.is_orphan();
         if !is_probe {
             self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
@@ -279,7 +281,8 @@ impl Sock {
         self.arm_retransmit(Pending::Retransmit, self.rtt.rto_jiffies, net);
     }
 
-    /// Too little in flight for other signs of loss (`tcp_thin_linear_timeouts`).
+    /// Reports whether too little is in flight for other signs of loss
+    /// (`tcp_thin_linear_timeouts`).
     fn is_thin(&self) -> bool {
         self.host.config.sysctls.thin_linear_timeouts
             && self.state == State::Established
@@ -287,7 +290,7 @@ impl Sock {
             && self.tp.snd_ssthresh < knee_algo::INFINITE_SSTHRESH
     }
 
-    /// Some segments had time enough to have been merely reordered.
+    /// Handles the reordering timeout: some segments had enough time for plain reordering.
     fn on_reordering_timeout(&mut self, net: &mut Net) {
         let prior_in_flight = self.in_flight();
         let prior_lost = self.tp.lost;

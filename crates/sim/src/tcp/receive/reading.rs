@@ -1,4 +1,4 @@
-//! The application reads, and the receive buffer follows what it reads per round trip.
+//! The application reads, and the receive buffer follows its rate of reading per round trip.
 
 use super::super::Sock;
 use super::super::rtt::from_ticks;
@@ -11,7 +11,7 @@ use knee_algo::ack_pending;
 use knee_run::spec::LinuxVersion;
 
 impl Sock {
-    /// Whether the application is to be woken: what it waits for is there, or will not fit.
+    /// Reports whether to wake the application: the bytes it waits for are there, or would not fit.
     pub(crate) fn is_readable(&self) -> bool {
         let receiver = &self.receiver;
         receiver.unread_bytes >= receiver.read_at_bytes
@@ -19,7 +19,7 @@ impl Sock {
                 && (receiver.is_pressed() || self.receive_window() <= receiver.rcv_mss))
     }
 
-    /// The application reads `most` bytes of what there is; that may send an ACK or open the window.
+    /// Reads at most `most` bytes. This may send an ACK or open the window.
     pub(crate) fn read(&mut self, most: u64, net: &mut Net) -> u32 {
         self.enter(net);
         let bytes = u64::from(self.receiver.unread_bytes).min(most) as u32;
@@ -27,9 +27,9 @@ impl Sock {
             return 0;
         }
         let stays = self.receiver.unread_bytes - bytes;
-        // Linux reads buffer by buffer, and looks at the rate of reading after each. In the reference
-        // runs each holds one segment: two merge only when nobody else holds them, and there the
-        // sender does until the ACK.
+        // Linux reads buffer by buffer and tunes the receive buffer after each. In the reference
+        // runs each buffer holds one segment. Linux merges buffers only if nobody else holds them,
+        // and there the sender holds them until the ACK.
         while self.receiver.unread_bytes > stays {
             let left = self.receiver.unread_bytes - stays;
             self.receiver.unread_bytes -= left.min(self.receiver.advmss);
@@ -39,7 +39,7 @@ impl Sock {
         bytes
     }
 
-    /// Reading has made room: is an ACK owed, or has the window grown enough to be worth one?
+    /// Sends an ACK after a read, if one is owed or the window has grown enough.
     pub(in crate::tcp) fn ack_after_reading(&mut self, net: &mut Net) {
         if !self.state.is_synchronised() {
             return;
@@ -67,7 +67,7 @@ impl Sock {
         }
     }
 
-    /// The receiver's own idea of the RTT, from echoed timestamps.
+    /// Measures the receiver's RTT by echoed timestamps.
     #[inline]
     pub(in crate::tcp) fn measure_rcv_rtt(&mut self, packet: &Packet, payload_bytes: u32) {
         let receiver = &mut self.receiver;
@@ -83,12 +83,12 @@ impl Sock {
         let receiver = &mut self.receiver;
         let is_newest = self.host.config.linux >= LinuxVersion::V6_18;
         if is_newest && ticks == 0 {
-            // Less than a tick tells nothing (6.16 and later).
+            // A time below one tick is no sample (6.16 and later).
             return;
         }
         let is_less = receiver.rcv_rtt_us == 0 || sample_us << 3 < receiver.rcv_rtt_us;
         if is_newest && !is_less && receiver.unread_bytes > 0 {
-            // The window may have been closed by what is not read (6.16 and later).
+            // Unread data may have closed the window (6.16 and later).
             return;
         }
         receiver.rcv_rtt_us = if is_less {
@@ -98,7 +98,8 @@ impl Sock {
         };
     }
 
-    /// A window's worth of data takes a round trip at least: a shorter time than thought counts.
+    /// Measures the receiver's RTT by windows. A window of data takes at least a round trip, so
+    /// only a shorter time counts.
     #[inline]
     pub(in crate::tcp) fn measure_rcv_rtt_by_window(&mut self) {
         let (now_us, rcv_nxt) = (self.tp.tcp_mstamp, self.tp.rcv_nxt);
@@ -116,7 +117,7 @@ impl Sock {
         receiver.rcv_rtt_since_us = now_us;
     }
 
-    /// Receive buffer tuning: once per round trip, by what was read in it.
+    /// Tunes the receive buffer once per round trip, by the bytes read in it.
     fn tune_rcvbuf(&mut self) {
         let now_us = self.tp.tcp_mstamp;
         let linux = self.host.config.linux;
@@ -128,7 +129,7 @@ impl Sock {
         let copied_seq = self.tp.rcv_nxt.wrapping_sub(receiver.unread_bytes);
         let mut copied = copied_seq.wrapping_sub(receiver.space_seq);
         if linux >= LinuxVersion::V6_18 {
-            // From 6.16 on: an application that falls behind needs no more room.
+            // From 6.16 on, an application that falls behind gets no more room.
             copied = copied.saturating_sub(receiver.unread_bytes);
         }
         if copied > receiver.space_bytes && receiver.space_bytes > 0 {
@@ -139,16 +140,17 @@ impl Sock {
     }
 }
 
-/// What Linux plans for the two structures of a packet, whatever a device then charges for one.
+/// Linux's estimate for the two structures of a packet, bytes, whatever a device charges.
 const SKB_STRUCTURES_BYTES: u32 = 576;
 
 impl Receiver {
-    /// `copied` bytes were read in a round trip: room for twice that, and for growth as before.
+    /// Grows the buffer after `copied` bytes were read in a round trip: room for twice as many, and
+    /// for continued growth.
     pub(super) fn grow_rcvbuf(&mut self, copied: u32, rcv_nxt: u32, linux: LinuxVersion) {
         let before = std::mem::replace(&mut self.space_bytes, copied);
         let mut window = 2 * u64::from(copied);
         if linux < LinuxVersion::V6_18 {
-            // A cushion for losses; later (6.16) what lies beyond a gap stands for it.
+            // Reserve for losses; from 6.16 on the data beyond a gap takes this role.
             window += 16 * u64::from(self.advmss);
         }
         window +=
@@ -164,18 +166,18 @@ impl Receiver {
         }
     }
 
-    /// Buffer of which `window` bytes are offered.
+    /// Returns the buffer size of which Linux offers `window` bytes.
     fn memory_for(&self, window: u64, linux: LinuxVersion) -> u64 {
         if linux >= LinuxVersion::V6_12 {
-            // From 6.6 on.
+            // This applies to 6.6 and later.
             return (window << 8) / u64::from(self.window_ratio.max(1));
         }
         window / u64::from(self.advmss) * u64::from(self.segment_memory())
     }
 
-    /// Memory to plan for a full segment.
+    /// Returns the memory to plan for a full segment, bytes.
     fn segment_memory(&self) -> u32 {
-        // In steps of 128 until its share is an MSS.
+        // Adds 128 until the payload share is an MSS.
         let mut memory = self.advmss + self.max_tcp_header_bytes + SKB_STRUCTURES_BYTES;
         while share(memory, self.window_ratio) < self.advmss {
             memory += 128;

@@ -1,4 +1,4 @@
-//! The receive buffer at the start, and the window that is offered of it.
+//! The initial receive buffer, and the window that TCP offers of it.
 
 use super::super::Sock;
 use super::super::out_of_order::OutOfOrder;
@@ -7,11 +7,11 @@ use super::{FIRST_WINDOW_BYTES, MSS_DEFAULT, MSS_MIN, Receiver};
 use crate::packet::TIMESTAMP_BYTES;
 use knee_run::spec::{HostConfig, LinuxVersion};
 
-/// Share of the receive buffer that is offered as window, in 1/256: by `tcp_adv_win_scale` up to 6.5; later the
-/// share of payload in what a segment is charged, and this (6.10 and later) until the first full segment has
-/// shown that.
+/// Share of the receive buffer that is offered as window, in 1/256. Up to 6.5, `tcp_adv_win_scale`
+/// sets it. Later it is the share of payload in a segment's charge; in 6.10 and later it has this
+/// value until the first full segment.
 const WINDOW_RATIO_6_10: u32 = 128;
-/// `net.core.rmem_max`, which sets the window scale where the buffer is smaller.
+/// `net.core.rmem_max`, which sets the window scale if the buffer is smaller.
 const RMEM_MAX_6_1: u32 = 212_992;
 const RMEM_MAX_6_18: u32 = 4 << 20;
 
@@ -26,7 +26,7 @@ fn window_ratio(config: &HostConfig) -> u32 {
     }
 }
 
-/// `net.core.rmem_max`.
+/// Returns `net.core.rmem_max`.
 pub(in crate::tcp) fn rmem_max(linux: LinuxVersion) -> u32 {
     if linux >= LinuxVersion::V6_18 { RMEM_MAX_6_18 } else { RMEM_MAX_6_1 }
 }
@@ -36,7 +36,7 @@ pub(in crate::tcp) fn share(bytes: u32, ratio: u32) -> u32 {
 }
 
 impl Receiver {
-    /// The connection begins: what the application has set so far stays.
+    /// Resets the receiver for a new connection. The application's settings stay.
     pub(in crate::tcp) fn anew(&self, config: &HostConfig, listens: bool) -> Receiver {
         let set = self.rcvbuf_locked.then_some(self.rcvbuf);
         Receiver {
@@ -59,7 +59,7 @@ impl Receiver {
         if set.is_some() {
             space = space.min(full_space);
         }
-        // Room for one segment is kept back.
+        // The clamp reserves room for one segment.
         let window_clamp = match config.sysctls.app_win {
             0 => full_space,
             app_win => {
@@ -74,11 +74,11 @@ impl Receiver {
                 clamp
             }
         };
-        // The listening side knows by now that timestamps take 12 bytes of each segment.
+        // The listening side already knows that timestamps take 12 bytes of each segment.
         let mss = if listens { advmss } else { advmss + 12 };
         let first_window =
             if full_space > mss { full_space - full_space % mss } else { full_space };
-        // From 6.11 on only the field of the SYN is limited, not what the next segment offers.
+        // From 6.11 on the limit applies to the field of the SYN, but not to the next segment.
         let most = if config.linux >= LinuxVersion::V6_12 { u32::MAX } else { FIRST_WINDOW_BYTES };
         let rcv_wnd = first_window.min(most);
         Receiver {
@@ -131,7 +131,7 @@ impl Receiver {
         }
     }
 
-    /// The SYNs have agreed on timestamps, reports of duplicates, and scaled windows.
+    /// Applies the options that both SYNs agree on: timestamps, DSACK, and scaled windows.
     pub(in crate::tcp) fn negotiated(&mut self, timestamps: bool, dsack: bool, scales: bool) {
         self.out_of_order.hides_duplicates = !dsack;
         if !timestamps {
@@ -145,7 +145,8 @@ impl Receiver {
         }
     }
 
-    /// The largest window follows the share of payload, and the limit of what is offered follows it.
+    /// Sets the largest window, which follows the share of payload, and limits the offered window
+    /// by it.
     pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32) {
         if clamp < self.window_clamp {
             self.rcv_ssthresh = self.rcv_ssthresh.min(clamp);
@@ -156,17 +157,17 @@ impl Receiver {
         self.space_bytes = self.space_bytes.min(clamp);
     }
 
-    /// The most that is offered, and the most that was read in a round trip, bytes.
+    /// Returns the largest window to offer, and the most bytes read in a round trip.
     pub(in crate::tcp) fn window_limits(&self) -> (u32, u32) {
         (self.rcv_ssthresh, self.space_bytes)
     }
 
-    /// Whether the peer's SYN had a window scale.
+    /// Reports whether the peer's SYN had a window scale.
     pub(crate) fn scales(&self) -> bool {
         self.scales
     }
 
-    /// The application has set the buffer: no more tuning.
+    /// Sets the buffer for the application, which ends tuning.
     pub(in crate::tcp) fn set_rcvbuf(&mut self, bytes: u32) {
         self.rcvbuf = bytes;
         self.rcvbuf_locked = true;
@@ -180,7 +181,7 @@ impl Sock {
         self.receiver.rcv_wnd.saturating_sub(used)
     }
 
-    /// The window that would be advertised now.
+    /// Returns the window that TCP would advertise now.
     #[inline]
     pub(in crate::tcp) fn new_window(&mut self) -> u32 {
         let receiver = &mut self.receiver;
@@ -198,7 +199,8 @@ impl Sock {
         if receiver.window_scale > 0 {
             return free.next_multiple_of(1 << receiver.window_scale);
         }
-        // Whole segments, and no change for less than one, or than half of a window that holds no more.
+        // The window has whole segments. It stays unless it changes by a segment, or by half of a
+        // window that holds only one segment.
         let (window, mss) = (receiver.rcv_wnd, receiver.rcv_mss.min(full_space).max(1));
         if window > free || window.saturating_add(mss) <= free {
             free - free % mss
@@ -209,7 +211,7 @@ impl Sock {
         }
     }
 
-    /// Decides on the window to advertise in a packet about to leave. It never shrinks.
+    /// Chooses the window of a packet that is about to leave. The window never shrinks.
     #[inline]
     pub(in crate::tcp) fn select_window(&mut self) -> u32 {
         let current = self.receive_window();
@@ -242,7 +244,8 @@ mod tests {
 
     #[test]
     fn a_buffer_is_planned_by_linux_s_own_measure_whatever_a_packet_is_charged() {
-        // As kernels' are: 1448, 576 and the headers, and 128 more until half of it is an MSS.
+        // The kernel's values: 1448, 576 and the headers, plus steps of 128 until half of the sum
+        // is an MSS.
         for (max_tcp_header_bytes, planned) in [(192, 2984), (256, 2920), (320, 2984)] {
             for skb_overhead_bytes in [16, 768, 832, 1216, 2048] {
                 let config = HostConfig {
@@ -251,7 +254,8 @@ mod tests {
                     ..HostConfig::new(LinuxVersion::V6_1)
                 };
                 let mut receiver = Receiver::new(&config, true);
-                // 20 segments where there were 10: (2 * 20 + 16) and twice as much again, 168 segments.
+                // 20 segments were read instead of 10: (2 * 20 + 16) and twice as much again, 168
+                // segments.
                 receiver.grow_rcvbuf(20 * 1448, 0, LinuxVersion::V6_1);
                 assert_eq!(receiver.rcvbuf, 168 * planned, "{skb_overhead_bytes}");
             }
