@@ -123,7 +123,7 @@ pub enum Error {
     Untrusted {
         /// The file or directory that they can change.
         path: PathBuf,
-        /// Its user and mode; `None` if it is not a directory.
+        /// The path's user and mode; `None` if it is not a directory.
         owner: Option<(u32, u32)>,
     },
     /// A pin cannot be made or opened.

@@ -37,12 +37,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the migration left it alone on purpose.
+    /// Whether the connection was skipped, which is no failure.
     pub fn is_skipped(self) -> bool {
         matches!(self, Outcome::NoEcn | Outcome::Handshake | Outcome::Changed | Outcome::Gone)
     }
 
-    /// Whether the move was planned but failed.
+    /// Whether the move failed.
     pub fn is_failed(self) -> bool {
         matches!(self, Outcome::HandedOn | Outcome::Refused(_))
     }
@@ -99,9 +99,9 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Moves connections of algorithm `from` that match the filter to `to`. If `of_listeners` is
-    /// set, it moves listening sockets instead, which affects the connections that they accept from
-    /// then on.
+    /// Makes a migration of the connections of algorithm `from` that match the filter to `to`. If
+    /// `of_listeners` is set, it moves listening sockets instead, which affects the connections
+    /// that they accept from then on.
     ///
     /// # Errors
     /// [`Error::BadName`]; [`Error::NoSuchAlgorithm`] if `to` is not registered;

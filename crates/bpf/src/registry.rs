@@ -36,8 +36,8 @@ pub struct Registered {
     pub needs_ecn: bool,
     /// The kernel's number of its map of operations.
     pub map_id: u32,
-    /// Its operations (members of `tcp_congestion_ops`) and the kernel's numbers of their programs,
-    /// which lead to its maps and types.
+    /// The operations (members of `tcp_congestion_ops`) and the kernel's numbers of their programs,
+    /// which lead to the algorithm's maps and types.
     pub programs: Vec<(String, u32)>,
 }
 

@@ -97,8 +97,7 @@ pub(crate) fn fit(
     Ok(())
 }
 
-/// Makes `init` mark each connection if `is_noted` is set. Otherwise it leaves out the map of the
-/// marks.
+/// Makes `init` mark each connection if `is_noted` is set. Without marks it leaves out their map.
 pub(crate) fn note_init(
     open: &mut OpenObject,
     operations: &[Operation],

@@ -20,7 +20,7 @@ use crate::{Embedded, Error, KernelApi};
 /// The parameter with which a user names the algorithm for connections without ECN.
 const FALLBACK_PARAM: &str = "fallback";
 
-/// What to load, and for whom.
+/// A request to load: the algorithm, its name, and the sockets that get it.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub program: &'static Embedded,

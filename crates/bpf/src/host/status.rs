@@ -38,7 +38,7 @@ pub struct InUse {
     pub source: Option<Source>,
     /// The reason why it stays registered.
     pub origin: Origin,
-    /// Its parameters, as the kernel has them; without names if this knee does not know the
+    /// The parameters, as the kernel has them; without names if this knee does not know the
     /// algorithm.
     pub params: Vec<(String, u32)>,
     /// The algorithm that gets connections without ECN, in place of the algorithm's own choice.

@@ -92,12 +92,12 @@ pub(super) fn compile(
             Err(why) => refusals.push((way, why)),
         }
     }
-    // A fault that no other way of compiling can repair is reported at once.
+    // No other way repairs a fault that knee itself found, so that fault is reported.
     if let Some(at) = refusals.iter().position(|(_, why)| matches!(why, Refusal::Says(_))) {
         let (_, Refusal::Says(why) | Refusal::Compiler(why)) = refusals.swap_remove(at);
         return Err(why);
     }
-    // Of several ways, the one with the fewest complaints is the intended one.
+    // If every way fails, the one with the fewest complaints is the intended one.
     let said =
         refusals.into_iter().map(|(way, Refusal::Says(why) | Refusal::Compiler(why))| (way, why));
     let fewest = said.min_by_key(|(_, said)| said.matches("error:").count());

@@ -73,7 +73,7 @@ pub struct FileRule {
     pub line: usize,
     /// The rule.
     pub rule: Rule,
-    /// Its cgroup, below the one that the policy is applied to.
+    /// The rule's cgroup, below the one that the policy is applied to.
     pub cgroup: Option<PathBuf>,
 }
 
