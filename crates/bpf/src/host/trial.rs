@@ -120,7 +120,7 @@ impl Trial {
                     // be moved.
                     return_listeners(&name);
                 }
-                // This is a confirmation that was interrupted.
+                // The journal has an entry if a confirmation was interrupted.
                 if lock.is_ok() && host.entries()?.iter().any(|entry| entry.name == name) {
                     host.unload_locked(&name)?;
                 }

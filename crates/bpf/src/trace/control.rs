@@ -221,7 +221,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     use std::os::fd::OwnedFd;
 
-    /// Makes memory like that of a map.
+    /// Makes memory for a test, like that of a map.
     fn memory() -> OwnedFd {
         let memory = memfd_create("control", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, size_of::<Shared>() as u64).unwrap();

@@ -77,8 +77,8 @@ impl Tracer {
         Tracer::with_ring(name, filter, RING_BYTES)
     }
 
-    /// Does the same with a ring of `bytes`, a power of two of pages: for the tests of this
-    /// workspace.
+    /// Begins to record as [`Tracer::attach`] does, with a ring of `bytes`, a power of two of
+    /// pages. It is for the tests of this workspace.
     #[doc(hidden)]
     pub fn with_ring(name: &str, filter: &TraceFilter, bytes: u32) -> Result<Tracer, Error> {
         let inspect = |source| Error::Inspect { what: "the ring of records", source };
@@ -304,8 +304,8 @@ impl Programs {
 }
 
 /// Finds the operation of each entry point. The kernel knows the program of each operation, and its
-/// types give the program's name. Where a program of bpf.h stands in for `cong_control`, the entry
-/// point that it calls gets that operation.
+/// types give the program's name. A program of bpf.h that stands in for `cong_control` has its own
+/// name here, in place of the entry point that it calls.
 fn operations(
     registered: &Registered,
     btf: &Btf<'_>,
