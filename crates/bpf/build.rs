@@ -1,12 +1,13 @@
-//! Compiles every `algorithms/*.c` and the programs of `programs/` for BPF, and writes tables of the
-//! objects: the folders are the lists. Without clang the tables are empty and all else still works.
+//! Compiles every `algorithms/*.c` and every program of `programs/` for BPF, and writes tables of
+//! the objects. The folders are the lists. Without clang the tables are empty and everything else
+//! still builds.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Shared with the libraries, which compile files of others.
+/// The libraries share this module: they compile files of other people.
 #[allow(unreachable_pub, reason = "it is the library's, where others use it")]
 #[path = "../algo/src/module/clang.rs"]
 mod clang;
@@ -77,7 +78,7 @@ fn main() {
     fs::write(out.join("headers.rs"), headers(&root, &libbpf)).expect("OUT_DIR is writable");
 }
 
-/// What files of others are compiled with beside the contract's own headers.
+/// The table of the headers, beside the contract's own, for compiling files of other people.
 fn headers(root: &Path, libbpf: &Path) -> String {
     let ours =
         ["record.h", "sock.h"].map(|name| (format!("knee/{name}"), root.join("src").join(name)));
@@ -103,7 +104,8 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Objects name their source lines: where the tree lies is nobody's matter, and would make other bytes of the same source.
+/// Removes the tree's path from the source lines that objects name. The path is private, and the
+/// same source would give other bytes in another tree.
 fn without_root() -> String {
     let own = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let root = own.ancestors().nth(2).unwrap_or(&own);

@@ -1,5 +1,5 @@
 //! Every TCP connection of a network namespace, as the kernel has it. `programs/connections.bpf.c`
-//! is the other half.
+//! is the BPF part.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,12 +16,12 @@ use crate::probe::tick_hz;
 use crate::raw_sock::RawSock;
 use crate::{Error, Rights, program};
 
-/// The kernel's number of that address family.
+/// Linux's number of the IPv6 address family.
 const AF_INET6: u16 = 10;
-/// A read of the kernel's never gives more at once.
+/// Bytes of one read; the kernel never returns more at once.
 const READ_BYTES: usize = 1 << 15;
 
-/// State of a TCP socket, in the kernel's order from 1.
+/// The state of a TCP socket, in the kernel's order from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     Established,
@@ -36,7 +36,7 @@ pub enum State {
     Listen,
     Closing,
     NewSynReceived,
-    /// One that newer kernels have.
+    /// A state of a newer kernel, by its number.
     Other(u8),
 }
 
@@ -62,7 +62,7 @@ impl State {
 }
 
 impl fmt::Display for State {
-    /// As `ss` names them.
+    /// Writes the state as `ss` does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             State::Established => "ESTAB",
@@ -82,77 +82,76 @@ impl fmt::Display for State {
     }
 }
 
-/// A TCP socket at one moment. What it holds was read under the socket's lock and so belongs
-/// together.
+/// A TCP socket at one moment. All fields were read under the socket's lock and are consistent.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// The network namespace it is in.
+    /// The socket's network namespace.
     pub netns: Id,
-    /// Tells it from all other sockets for as long as the system runs; `ss -e` shows it as `sk:`, in
-    /// hexadecimal.
+    /// The socket cookie: no other socket has it while the system runs. `ss -e` shows it as `sk:`,
+    /// in hexadecimal.
     pub cookie: u64,
-    /// The inode of its cgroup (version 2), if it has one.
+    /// The inode of the socket's cgroup (version 2), if it has one.
     pub cgroup_id: Option<u64>,
-    /// The user that opened it.
+    /// The user that opened the socket.
     pub uid: u32,
-    /// This side. An IPv4 connection of an IPv6 socket has its IPv4 addresses.
+    /// The local address and port. An IPv4 connection of an IPv6 socket has its IPv4 addresses.
     pub local: SocketAddr,
-    /// The other side; all zeros for a listener.
+    /// The peer's address and port; all zeros for a listener.
     pub remote: SocketAddr,
     pub state: State,
-    /// The name of its congestion control.
+    /// The name of the socket's congestion control.
     pub algorithm: String,
-    /// Whether that asks for ECN.
+    /// Whether that algorithm asks for ECN.
     pub needs_ecn: bool,
-    /// The kernel's number of the BPF map that holds its operations, which tells two algorithms of
-    /// one name apart (a live update leaves old connections with the old one); `None`: it is the
-    /// kernel's own.
+    /// The kernel's number of the BPF map that holds the algorithm's operations; `None` for an
+    /// algorithm of the kernel's own. It tells two algorithms of one name apart: after a live
+    /// update old connections keep the old one.
     pub map_id: Option<u32>,
-    /// What the algorithm sees of it, private state included.
+    /// The fields that the algorithm reads, private state included.
     pub sock: TcpSock,
-    /// Bytes acknowledged since the beginning.
+    /// Bytes acknowledged since the connection began.
     pub bytes_acked: u64,
-    /// Segments retransmitted since the beginning.
+    /// Segments retransmitted since the connection began.
     pub total_retrans: u32,
-    /// The newest delivery rate sample, in bytes of payload per second, as `TCP_INFO` has it.
+    /// The newest delivery rate sample, in payload bytes per second, as in `TCP_INFO`.
     pub delivery_rate_bytes_per_sec: Option<u64>,
-    /// Whether that sample was limited by the application.
+    /// Whether the application limited that sample.
     pub delivery_rate_is_app_limited: bool,
-    /// The kernel's coarse clock at the reading, in ticks of 1/`hz` s.
+    /// The kernel's coarse clock at the time of reading, in ticks of 1/`hz` s.
     pub jiffies: u32,
-    /// Ticks per second.
+    /// Ticks of `jiffies` per second.
     pub hz: u32,
 }
 
 impl Connection {
-    /// Whether it is a listening socket.
+    /// Whether this is a listening socket.
     pub fn is_listener(&self) -> bool {
         self.state == State::Listen
     }
 
-    /// Whether ECN was negotiated.
+    /// Whether the connection negotiated ECN.
     pub fn has_ecn(&self) -> bool {
         self.sock.ecn_flags & ecn_flags::OK != 0
     }
 
-    /// Smoothed RTT, us; `None` before the first sample.
+    /// Smoothed RTT in us; `None` before the first sample.
     pub fn srtt_us(&self) -> Option<u32> {
         Some(self.sock.srtt_us >> 3).filter(|_| self.sock.srtt_us > 0)
     }
 
-    /// Minimum RTT of the kernel's window (five minutes by default), us; `None` before the first
-    /// sample.
+    /// Minimum RTT over the kernel's window (five minutes by default), in us; `None` before the
+    /// first sample.
     pub fn min_rtt_us(&self) -> Option<u32> {
         Some(self.sock.min_rtt_us).filter(|us| self.sock.srtt_us > 0 && *us != u32::MAX)
     }
 
-    /// What it paces at, bytes per second; `None` where there is no limit, or no pacing.
+    /// Pacing rate in bytes per second; `None` without pacing or without a limit.
     pub fn pacing_rate_bytes_per_sec(&self) -> Option<u64> {
         Some(self.sock.sk_pacing_rate).filter(|rate| !matches!(*rate, 0 | u64::MAX))
     }
 
-    /// The share of packets that were acknowledged with ECE, of all delivered, in 1/1000000; `None`
-    /// if none was delivered.
+    /// The share of delivered packets that were acknowledged with ECE, in 1/1000000; `None` if none
+    /// was delivered.
     pub fn ce_ppm(&self) -> Option<u64> {
         (u64::from(self.sock.delivered_ce) * 1_000_000).checked_div(u64::from(self.sock.delivered))
     }
@@ -192,27 +191,28 @@ impl Connection {
     }
 }
 
-/// What a program is run for.
+/// The objects that the kernel runs an iterator program for.
 #[derive(Clone, Copy)]
 pub(crate) enum Over<'a> {
     /// The TCP sockets of a namespace.
     Sockets,
     /// The elements of a map.
     Map(BorrowedFd<'a>),
-    /// The elements of the object's own map of this name.
+    /// The elements of the map of this name in the program's own object.
     Own(&'static str),
 }
 
-/// A program that the kernel runs when somebody reads, for each TCP socket of a namespace or for each
-/// element of a map.
+/// A BPF iterator: a program that the kernel runs during a read, once for each TCP socket of a
+/// namespace or for each element of a map.
 pub(crate) struct Iteration {
-    // Declared first, dropped first.
+    // Declared first, so dropped first.
     link: Link,
     object: Object,
 }
 
 impl Iteration {
-    /// Loads it; `prepare` sets what must be set before. `what` is what it is for.
+    /// Loads the iterator `name` over TCP sockets. `prepare` changes the object before the load;
+    /// `what` names the purpose in error messages.
     pub(crate) fn load(
         name: &str,
         what: &'static str,
@@ -221,7 +221,7 @@ impl Iteration {
         Iteration::load_over(name, what, Over::Sockets, prepare)
     }
 
-    /// The same over others.
+    /// Loads the iterator as [`Iteration::load`] does, over the elements that `over` names.
     pub(crate) fn load_over(
         name: &str,
         what: &'static str,
@@ -261,7 +261,8 @@ impl Iteration {
         &self.object
     }
 
-    /// Runs it (over sockets: in the namespace of the calling thread); what it wrote.
+    /// Runs the program and returns the bytes that it wrote. Over sockets it runs in the namespace
+    /// of the calling thread.
     pub(crate) fn run(&self) -> Result<Vec<u8>, Error> {
         let mut iter = Iter::new(&self.link)
             .map_err(|source| Error::Inspect { what: "the connections", source })?;
@@ -271,7 +272,7 @@ impl Iteration {
             match iter.read(&mut buffer) {
                 Ok(0) => return Ok(bytes),
                 Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-                // The kernel asks to come again after a million sockets that gave nothing.
+                // After a million sockets without output the kernel asks for another read.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -283,7 +284,7 @@ impl Iteration {
     }
 }
 
-/// A reader of connections: the program is loaded once and runs only during a reading.
+/// A reader of connections. The program is loaded once and runs only during a read.
 pub struct Connections(Iteration);
 
 impl Connections {
@@ -296,11 +297,12 @@ impl Connections {
         Iteration::load("connections", "reading connections", |_| Ok(())).map(Connections)
     }
 
-    /// Every TCP socket of the namespace that the calling thread is in, but for those in TIME_WAIT
-    /// and before the handshake's last ACK. In the order of the kernel's tables, listeners first.
+    /// Reads every TCP socket of the calling thread's namespace, except those in TIME_WAIT and
+    /// those before the handshake's last ACK. The order is that of the kernel's tables, listeners
+    /// first.
     ///
-    /// Connections may come and go meanwhile: one that lives throughout is in the answer once.
-    /// (Kernels before 6.17 may miss it if the hash bucket that it is in changes at that moment.)
+    /// Connections may open and close during the read; one that lives throughout appears exactly
+    /// once. (Kernels before 6.17 may miss it if its hash bucket changes at that moment.)
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -312,18 +314,18 @@ impl Connections {
         Ok(connections.filter(|connection| seen.insert(connection.cookie)).collect())
     }
 
-    /// The same for a namespace.
+    /// Reads the connections of `namespace`, as [`Connections::read`] does.
     ///
     /// # Errors
-    /// [`Error::Read`]; to enter takes CAP_SYS_ADMIN.
+    /// [`Error::Read`]; entering a namespace takes CAP_SYS_ADMIN.
     pub fn read_in(&self, namespace: &FoundNamespace) -> Result<Vec<Connection>, Error> {
         namespace.run(|| self.read()).map_err(cannot_read)?
     }
 
-    /// The same for all namespaces that can be found.
+    /// Reads the connections of all namespaces that can be found.
     ///
     /// # Errors
-    /// As [`Connections::read_in`].
+    /// The errors of [`Connections::read_in`].
     pub fn read_all(&self) -> Result<Vec<Connection>, Error> {
         let mut all = Vec::new();
         for namespace in knee_netns::all().map_err(cannot_read)? {
@@ -333,25 +335,25 @@ impl Connections {
     }
 }
 
-/// A look at sockets of this process, in whatever namespaces they are, that does not walk through the kernel's
-/// table of all sockets: it takes microseconds where [`Connections`] takes milliseconds. In return the
-/// kernel does not lock the socket, so that what is read may be from the middle of its work.
+/// A reader of chosen sockets of this process, in any namespace. It does not walk the kernel's
+/// table of all sockets, so a read takes microseconds where [`Connections`] takes milliseconds. The
+/// kernel does not lock the socket, so the values may come from the middle of its work.
 pub struct Watch(Iteration);
 
 impl Watch {
-    /// The map of watch.bpf.c.
+    /// The name of the map in watch.bpf.c.
     const SOCKETS: &'static str = "watched";
 
     /// Loads the program.
     ///
     /// # Errors
-    /// As [`Connections::open`].
+    /// The errors of [`Connections::open`].
     pub fn open() -> Result<Watch, Error> {
         let over = Over::Own(Watch::SOCKETS);
         Iteration::load_over("watch", "watching sockets", over, |_| Ok(())).map(Watch)
     }
 
-    /// Adds a TCP socket; it is watched until it closes or is removed.
+    /// Adds a TCP socket. It is watched until it closes or is removed.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -363,7 +365,7 @@ impl Watch {
     /// Removes a socket that was added.
     ///
     /// # Errors
-    /// [`Error::Inspect`]; for one, if it is not watched.
+    /// [`Error::Inspect`], for example if the socket is not watched.
     pub fn remove(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
         self.sockets(|map| map.delete(&socket.as_raw_fd().to_ne_bytes()))
     }
@@ -374,7 +376,7 @@ impl Watch {
         change(&map).map_err(|source| Error::Inspect { what: "a socket", source })
     }
 
-    /// The sockets, as those of the namespace with this number.
+    /// Reads the watched sockets. Each [`Connection`] gets `netns` as its namespace.
     ///
     /// # Errors
     /// [`Error::Read`], [`Error::Inspect`].
@@ -383,11 +385,12 @@ impl Watch {
     }
 }
 
-/// What a program wrote.
+/// Decodes the records that a program wrote.
 fn connections_of(bytes: &[u8], netns: Id) -> impl Iterator<Item = Connection> {
     let hz = tick_hz();
     bytes.chunks_exact(size_of::<Raw>()).map(move |record| {
-        // SAFETY: as long as a Raw, which any bits make (its socket is bytes).
+        // SAFETY: the record is as long as a `Raw`, and any bits make a `Raw` (its socket is
+        // bytes).
         let raw = unsafe { record.as_ptr().cast::<Raw>().read_unaligned() };
         Connection::of(raw, netns, hz)
     })

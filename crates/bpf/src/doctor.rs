@@ -1,6 +1,6 @@
-//! What this host has of all that the kernel side needs, and how to get the rest. Cheap looks that
-//! change nothing: nothing is loaded, also no module, and queue disciplines are tried in a network
-//! namespace of their own.
+//! Checks what this host offers of everything that the kernel side needs, and how to get the rest.
+//! The checks are cheap and change nothing: they load no program and no module. They try queue
+//! disciplines in a network namespace of their own.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,15 +16,15 @@ const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 const JIT_REMEDY: &str = "sysctl -w net.core.bpf_jit_enable=1";
 const LOCKDOWN_REMEDY: &str = "boot with lockdown=integrity, or without it";
 
-/// One thing looked at.
+/// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// The subject of the check.
     pub what: &'static str,
-    /// Whether it is as knee needs it; `None`: for information.
+    /// Whether knee's need is met; `None` for information only.
     pub ok: Option<bool>,
     pub found: String,
-    /// How to get what is missing, as a command wherever one does it. Empty: nothing is.
+    /// How to get what is missing, as a command where one exists; empty if nothing is missing.
     pub remedy: String,
 }
 
@@ -39,8 +39,8 @@ impl Finding {
     }
 }
 
-/// Whether the algorithms can be loaded into this kernel, what each part of knee can do with it, and
-/// by whom.
+/// Reports whether this kernel can load the algorithms, which parts of knee work with it, and which
+/// users may run them.
 pub fn kernel() -> Vec<Finding> {
     let api = KernelApi::running();
     let mut all = vec![embedded()];
@@ -78,7 +78,7 @@ pub fn kernel() -> Vec<Finding> {
     all
 }
 
-/// What this host's TCP is set to, which loaded algorithms will meet.
+/// Reports the TCP settings of this host that loaded algorithms will meet.
 pub fn network() -> Vec<Finding> {
     let mut all = vec![congestion_controls()];
     all.extend(ecn());
@@ -97,7 +97,8 @@ fn embedded() -> Finding {
     )
 }
 
-/// What the kernel offers beyond what any loading needs, each lack with its consequence.
+/// Reports the kernel features that loading alone does not need, with the consequence of each
+/// missing one.
 fn offers(api: &KernelApi) -> Vec<Finding> {
     let lacks = api.lacks();
     let mut has = vec![format!("cong_control with {} arguments", api.cong_control_args)];
@@ -144,7 +145,7 @@ fn jit(api: &KernelApi) -> Finding {
     match read(JIT).as_deref() {
         Some("0") => Finding::check("JIT", false, "off", JIT_REMEDY),
         Some(_) => Finding::check("JIT", true, "on", ""),
-        // Namespaces other than the first do not show it. With struct_ops it was built in.
+        // Only the first namespace shows it. In kernels with struct_ops it was built in.
         None if api.struct_ops => {
             Finding::info("JIT", "not to be seen from this network namespace")
         }
@@ -181,14 +182,14 @@ fn lockdown() -> Finding {
     Finding::check("lockdown", ok, mode + so, LOCKDOWN_REMEDY)
 }
 
-/// How far the kernel is closed to root; `None` if it is not.
+/// The kernel's lockdown mode, which restricts even root; `None` without lockdown.
 fn lockdown_mode() -> Option<String> {
     let text = read("/sys/kernel/security/lockdown")?;
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// What of this host explains that the kernel refused a program, and the way out.
+/// The setting of this host that explains why the kernel refused a program, and the remedy.
 pub(crate) fn explanation() -> Option<(&'static str, &'static str)> {
     if read(JIT).as_deref() == Some("0") {
         return Some(("the kernel's BPF compiler is off", JIT_REMEDY));
@@ -197,7 +198,8 @@ pub(crate) fn explanation() -> Option<(&'static str, &'static str)> {
         .then_some(("the kernel is locked down (confidentiality)", LOCKDOWN_REMEDY))
 }
 
-/// What is loaded for good is pinned in it. No host has to have one: knee mounts its own.
+/// Reports the BPF file system, in which permanent loads are pinned. It is optional: knee mounts
+/// its own.
 fn bpf_file_system() -> Finding {
     const WHAT: &str = "BPF file system";
     match Host::here().pins() {
@@ -221,7 +223,7 @@ fn bpf_file_system() -> Finding {
     }
 }
 
-/// Where a file system of this type is mounted, the usual place first.
+/// Finds the mount point of a file system of this type. The usual place comes first.
 fn mounted(kind: &str) -> Option<String> {
     let mounts = read("/proc/self/mounts").unwrap_or_default();
     let of_kind = mounts.lines().filter_map(|line| {
@@ -245,8 +247,8 @@ fn congestion_controls() -> Finding {
     )
 }
 
-/// What the settings mean for an algorithm that needs ECN, DCTCP for one: it asks by itself, but an
-/// ordinary listener refuses it whatever they are.
+/// Reports the effect of the ECN settings on an algorithm that needs ECN, such as DCTCP. The
+/// algorithm asks for ECN by itself, but an ordinary listener refuses it under any setting.
 fn ecn() -> Vec<Finding> {
     let Some(mode) = tcp_sysctl("tcp_ecn") else { return Vec::new() };
     let meaning = match mode.as_str() {
@@ -279,7 +281,7 @@ fn plb() -> Finding {
     )
 }
 
-/// Name, kernel option, and arguments with which `tc` makes one.
+/// Queue disciplines: name, kernel option, and the arguments with which `tc` makes one.
 const DISCIPLINES: [(&str, &str, &str); 7] = [
     ("fq", "CONFIG_NET_SCH_FQ", "root fq"),
     ("fq_codel", "CONFIG_NET_SCH_FQ_CODEL", "root fq_codel"),
@@ -294,7 +296,8 @@ const DISCIPLINES: [(&str, &str, &str); 7] = [
     ("clsact", "CONFIG_NET_SCH_INGRESS", "clsact"),
 ];
 
-/// Which there are. One that is a module file is not tried, as that would load it.
+/// Reports the queue disciplines that the kernel has. A discipline in a module file is not tried,
+/// because that would load the module.
 fn queue_disciplines() -> Finding {
     let what = "queue disciplines";
     let modules = module_names();
@@ -330,7 +333,7 @@ fn queue_disciplines() -> Finding {
     }
 }
 
-/// Those that the kernel refuses to make; `None` if it cannot be tried.
+/// The disciplines that the kernel refuses to make; `None` if the trial is impossible.
 fn refused(
     disciplines: &[(&'static str, &'static str, &'static str)],
 ) -> Option<Vec<&'static str>> {
@@ -353,14 +356,14 @@ fn refused(
         tc.stdin.take()?.write_all(batch.as_bytes()).ok()?;
         tc.wait_with_output().ok()
     })?;
-    // After what the kernel said of it: "Command failed -:3".
+    // `tc` prints this line after the kernel's message: "Command failed -:3".
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = errors.lines().filter_map(|line| line.strip_prefix("Command failed -:"));
     let failed = lines.filter_map(|number| number.trim().parse::<usize>().ok());
     Some(failed.filter_map(|number| Some(disciplines.get(number - 1)?.0)).collect())
 }
 
-/// Modules of the running kernel that are files and not loaded. The names have underscores.
+/// The modules of the running kernel that are files and not loaded. The names have underscores.
 fn module_names() -> Vec<String> {
     let release = &KernelApi::running().release;
     let list = read(&format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();

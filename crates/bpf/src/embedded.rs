@@ -1,4 +1,5 @@
-//! The objects that the build script made, one per algorithm file, and those that were made of files of others.
+//! The BPF objects of the algorithms: those that the build script made, one per algorithm file, and
+//! those compiled from files of other people.
 
 use std::fmt;
 
@@ -7,12 +8,12 @@ use knee_algo::Algorithm;
 use crate::Error;
 use crate::source::{Source, Variable};
 
-/// An algorithm, compiled for BPF: one that the binary carries, or one of somebody's own file.
+/// An algorithm compiled for BPF. The binary carries it, or it comes from a user's file.
 pub struct Embedded {
     name: &'static str,
     object: &'static [u8],
     looks_at_flag: bool,
-    /// Of somebody's own file.
+    /// Facts about an algorithm from a user's file; `None` for knee's own.
     outside: Option<Outside>,
 }
 
@@ -22,21 +23,21 @@ impl fmt::Debug for Embedded {
     }
 }
 
-/// What is known of an algorithm that is none of knee's own.
+/// Facts about an algorithm that is not one of knee's own.
 pub(crate) struct Outside {
     pub(crate) algorithm: &'static Algorithm,
     pub(crate) source: Source,
-    /// Of a Linux module: what holds each parameter.
+    /// The variables that hold the parameters of a Linux module.
     pub(crate) variables: Vec<Variable>,
 }
 
-/// Bytes where an ELF header may lie.
+/// Bytes with the alignment that an ELF header needs.
 pub(crate) struct AlignedCopy {
     words: Vec<u64>,
     len: usize,
 }
 
-/// Copies an object to where libelf can read it in place.
+/// Copies an object to aligned memory, where libelf can read it in place.
 pub(crate) fn aligned_copy(bytes: &[u8]) -> AlignedCopy {
     let word = |chunk: &[u8]| {
         let mut word = [0; size_of::<u64>()];
@@ -48,12 +49,13 @@ pub(crate) fn aligned_copy(bytes: &[u8]) -> AlignedCopy {
 
 impl AlignedCopy {
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the words are at least so many bytes, any of which is a u8.
+        // SAFETY: the words hold at least `len` bytes, and any byte is a valid u8.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
     }
 }
 
-/// An object file's bytes where an ELF header may lie: libelf reads them in place.
+/// The bytes of an object file with the alignment that an ELF header needs: libelf reads them in
+/// place.
 #[repr(C, align(8))]
 #[allow(dead_code, reason = "there is nothing to hold where there was no clang")]
 struct Aligned<Bytes: ?Sized>(Bytes);
@@ -68,7 +70,7 @@ macro_rules! aligned {
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// The object of `programs/NAME.bpf.c`.
+/// Returns the object of `programs/NAME.bpf.c`.
 ///
 /// # Errors
 /// [`Error::NotBuilt`] if there was no clang when knee was built.
@@ -83,23 +85,23 @@ fn not_built(name: &str) -> Error {
 }
 
 impl Embedded {
-    /// All of them, by name. Empty if there was no clang when knee was built.
+    /// All algorithms, sorted by name; empty if knee was built without clang.
     pub fn all() -> &'static [Embedded] {
         EMBEDDED
     }
 
-    /// The one of this name.
+    /// Finds the algorithm of this name.
     ///
     /// # Errors
-    /// [`Error::NotBuilt`], which says why there may be none.
+    /// [`Error::NotBuilt`], which tells why the list may be empty.
     pub fn by_name(name: &str) -> Result<&'static Embedded, Error> {
         EMBEDDED.iter().find(|embedded| embedded.name == name).ok_or_else(|| not_built(name))
     }
 
-    /// One that exists for the tests of this workspace.
+    /// Finds an algorithm that exists for the tests of this workspace.
     ///
     /// # Errors
-    /// As [`Embedded::by_name`].
+    /// The errors of [`Embedded::by_name`].
     #[doc(hidden)]
     pub fn for_tests(name: &str) -> Result<&'static Embedded, Error> {
         EMBEDDED_FOR_TESTS
@@ -108,17 +110,19 @@ impl Embedded {
             .ok_or_else(|| not_built(name))
     }
 
-    /// One of somebody's own file. Its bytes live as long as the process, as those of knee's own do.
+    /// Makes the entry of a user's file. Its bytes live as long as the process, like those of
+    /// knee's own.
     pub(crate) fn of_outside(bytes: &[u8], looks_at_flag: bool, outside: Outside) -> Embedded {
         let object: &'static AlignedCopy = Box::leak(Box::new(aligned_copy(bytes)));
         let name = outside.algorithm.name();
         Embedded { name, object: object.bytes(), looks_at_flag, outside: Some(outside) }
     }
 
-    /// The algorithm, with its parameters. That of somebody's own file is known by what its object says, and has no code in this process.
+    /// Returns the algorithm with its parameters. For a user's file the object gives these facts,
+    /// and the process holds no code of it.
     ///
     /// # Panics
-    /// For one that exists for tests.
+    /// If the algorithm exists for tests.
     pub fn algorithm(&self) -> &'static Algorithm {
         match &self.outside {
             Some(outside) => outside.algorithm,
@@ -126,17 +130,18 @@ impl Embedded {
         }
     }
 
-    /// What it was made of, if it is none of knee's own.
+    /// The source of an algorithm that is not one of knee's own; `None` for knee's own.
     pub fn source(&self) -> Option<&Source> {
         self.outside.as_ref().map(|outside| &outside.source)
     }
 
-    /// The variables with the parameters of a Linux module; others have theirs in one section.
+    /// The variables that hold a Linux module's parameters. Other algorithms keep theirs in one
+    /// section.
     pub(crate) fn variables(&self) -> &[Variable] {
         self.outside.as_ref().map_or(&[], |outside| &outside.variables)
     }
 
-    /// Its name: the algorithm file's.
+    /// The algorithm's name, which is that of its file.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -146,7 +151,7 @@ impl Embedded {
         self.object
     }
 
-    /// Whether the algorithm does something with the flag of `cong_control`.
+    /// Whether the algorithm uses the flag argument of `cong_control`.
     pub(crate) fn looks_at_flag(&self) -> bool {
         self.looks_at_flag
     }

@@ -1,55 +1,55 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why something could not be done in the kernel.
+/// The reason why an operation in the kernel failed.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no BPF object of this algorithm.
+    /// No BPF object of this algorithm exists.
     NotBuilt {
-        /// The algorithm asked for.
+        /// The requested algorithm.
         algorithm: String,
-        /// Those that there are; none if there was no clang when knee was built.
+        /// The available algorithms; empty if knee was built without clang.
         known: Vec<&'static str>,
     },
-    /// A file that was named as an algorithm cannot be one.
+    /// A file that the user named as an algorithm cannot be one.
     Outside {
         path: PathBuf,
-        /// Why, in the compiler's words where these say it, and the way out.
+        /// The reason, in the compiler's words where it gives one, and the remedy.
         what: String,
     },
     /// The kernel cannot take this name.
     BadName {
-        /// The name given.
+        /// The given name.
         name: String,
     },
-    /// The parameters are not those of the object.
+    /// The parameters do not match those of the object.
     BadParams {
         algorithm: String,
-        /// How many parameters the object has.
+        /// The number of parameters in the object.
         expected: usize,
         given: usize,
     },
-    /// The algorithm needs what this kernel does not have.
+    /// This kernel lacks a feature that the algorithm needs.
     Lacks {
         algorithm: String,
-        /// What it needs.
+        /// The missing feature.
         what: String,
         /// The first version of Linux that has it.
         since: crate::Version,
         /// The running kernel's release.
         release: String,
     },
-    /// It takes more rights.
+    /// The process lacks a capability.
     NotPermitted {
-        /// What was to be done.
+        /// The operation that failed.
         what: &'static str,
-        /// The capabilities for it.
+        /// The capabilities that it needs.
         needs: &'static str,
     },
-    /// The kernel is set such that it does not take the algorithm.
+    /// A setting of the kernel keeps the algorithm out.
     Closed {
         algorithm: String,
-        /// What is set.
+        /// The setting.
         why: &'static str,
         /// How to change it.
         remedy: &'static str,
@@ -57,154 +57,155 @@ pub enum Error {
     /// The kernel refused the programs.
     Load {
         algorithm: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: libbpf_rs::Error,
-        /// What libbpf and the verifier said.
+        /// The messages of libbpf and the verifier.
         log: String,
     },
-    /// The `module_init` of a Linux module's source cannot be run, or refused to go on.
+    /// The `module_init` of a Linux module's source cannot run, or returned an error.
     Init {
         algorithm: String,
-        /// What came of it.
+        /// The reason.
         why: String,
     },
     /// The kernel refused to register the algorithm.
     Register {
-        /// The name it should have had.
+        /// The name to register.
         name: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: libbpf_rs::Error,
     },
-    /// An algorithm of this name is registered, and it is not for `load` to replace.
+    /// An algorithm of this name is registered, and `load` must not replace it.
     NameTaken {
         name: String,
-        /// A process holds it on trial.
+        /// Whether a trial holds the name.
         on_trial: bool,
     },
-    /// What is to be tried under this name is loaded for good under it.
+    /// A trial wants a name under which an algorithm is loaded permanently.
     LoadedAlready { name: String },
     /// Another algorithm is loaded under this name.
     OtherAlgorithm { name: String, algorithm: String },
-    /// An algorithm of the same name is loaded, of another file.
+    /// An algorithm of the same name is loaded from another file.
     OtherFile {
         name: String,
-        /// That file; `None`: it is knee's own.
+        /// The file of the loaded algorithm; `None` for one of knee's own.
         path: Option<PathBuf>,
     },
-    /// An algorithm that needs ECN would be given to connections that may leave the data center.
+    /// The request would give an algorithm that needs ECN to connections that may leave the data
+    /// center.
     MeetsInternet { algorithm: String },
-    /// A command that worked on this name was cut short.
+    /// A command that worked on this name was interrupted.
     CutShort { name: String },
-    /// Nothing of this name was loaded by knee.
+    /// Knee has loaded nothing under this name.
     NotLoaded {
         name: String,
-        /// There is an algorithm of this name, of somebody else's.
+        /// Whether someone else has registered an algorithm of this name.
         registered: bool,
-        /// Names under which knee has loaded the algorithm that is called so.
+        /// The names under which knee has loaded the algorithm that is called so.
         loaded_as: Vec<String>,
     },
-    /// The kernel still has the name after the last that knee knows of was undone.
+    /// The kernel still has the name after knee undid everything that it knows of.
     StillRegistered { name: String },
-    /// No trial of this name, or none at all, is waiting to be confirmed.
+    /// No trial of this name, or no trial at all, waits for confirmation.
     NoTrial { name: Option<String> },
-    /// More than one trial is waiting to be confirmed.
+    /// More than one trial waits for confirmation.
     WhichTrial { names: Vec<String> },
     /// No BPF file system is mounted.
     NoBpffs,
-    /// What was named as the BPF file system is none.
+    /// The path named as the BPF file system is not one.
     NotBpffs {
         /// The directory.
         path: PathBuf,
     },
-    /// What knee would mount for itself here, nobody outside of this mount namespace would see.
+    /// A BPF file system that knee mounts here would be invisible outside of this mount namespace.
     PrivateMounts,
-    /// Others than root may have a hand in what is pinned or written down.
+    /// Users other than root may be able to change the pins or the journal.
     Untrusted {
-        /// What is theirs.
+        /// The file or directory that they can change.
         path: PathBuf,
-        /// Its user and mode; `None`: it is no directory.
+        /// The path's user and mode; `None` if it is not a directory.
         owner: Option<(u32, u32)>,
     },
-    /// Something cannot be pinned, or what is pinned cannot be opened.
+    /// A pin cannot be made or opened.
     Pin {
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: libbpf_rs::Error,
     },
     /// Another command holds the lock.
     Locked {
-        /// The lock.
+        /// The lock file.
         path: PathBuf,
     },
     /// A file could not be read or written.
     File {
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The journal is not one.
+    /// The journal's content is invalid.
     Journal {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in it.
         what: String,
     },
-    /// The kernel's account of a loaded object could not be read.
+    /// The kernel's information about a loaded object could not be read.
     Inspect {
-        /// What was wanted.
+        /// The requested information.
         what: &'static str,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: libbpf_rs::Error,
     },
     /// The kernel has no congestion control of this name.
     NoSuchAlgorithm {
-        /// The name given.
+        /// The given name.
         name: String,
         known: Vec<String>,
     },
-    /// Something of the host could not be read.
+    /// Some information about the host could not be read.
     Read {
-        /// What was wanted.
+        /// The requested information.
         what: &'static str,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: std::io::Error,
     },
-    /// Rules that cannot be carried out.
+    /// The rules cannot be applied.
     Policy {
-        /// What is wrong, and what to do.
+        /// The fault, and the remedy.
         what: String,
     },
-    /// Labels cannot be written, or taken away, where that was asked for.
+    /// Flow labels cannot be written, or removed, at the requested place.
     Labels {
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         what: String,
     },
-    /// Something of the host could not be read or changed.
+    /// A part of the host's state could not be read or changed.
     Host {
-        /// What was to be done, and the way out where there is one.
+        /// The operation that failed, and the remedy where there is one.
         what: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: std::io::Error,
     },
-    /// Somebody else records the calls of this algorithm.
+    /// Another process records the calls of this algorithm.
     Traced {
         /// The algorithm's name.
         name: String,
         process: u64,
     },
-    /// Another process has taken over a recording, because this one did not report for too long.
+    /// Another process has taken over a recording, because this one was silent for too long.
     TakenOver {
         /// The algorithm's name.
         name: String,
     },
-    /// An object, or a record of it, is not as this library was built to read it.
+    /// An object, or a record of it, does not have the layout that this library was built for.
     BadObject {
-        /// What is wrong with it.
+        /// The difference.
         what: String,
     },
 }
 
 impl Error {
-    /// What libbpf and the verifier said, as they said it; empty: nothing.
+    /// The unchanged messages of libbpf and the verifier; empty if there are none.
     pub fn log(&self) -> &str {
         match self {
             Error::Load { log, .. } => log.trim_end(),

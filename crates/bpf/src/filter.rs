@@ -1,23 +1,23 @@
-//! Which connections somebody wants to see, or to move.
+//! The filter that chooses connections to show or to move.
 
 use crate::Connection;
 use crate::policy::Prefix;
 
-/// Which connections are meant: those that fit all that is given.
+/// Chooses connections: those that match every given field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The name of the congestion control.
     pub algorithm: Option<String>,
-    /// Port on this side.
+    /// The local port.
     pub local_port: Option<u16>,
-    /// Port on the other side; no listener has one.
+    /// The peer's port; no listener matches.
     pub remote_port: Option<u16>,
-    /// Where the other side is; no listener has one.
+    /// The peer's addresses; no listener matches.
     pub remote: Option<Prefix>,
 }
 
 impl Filter {
-    /// Whether this connection fits.
+    /// Whether this connection matches.
     pub fn fits(&self, connection: &Connection) -> bool {
         let remote = Some(connection.remote).filter(|_| !connection.is_listener());
         self.algorithm.as_ref().is_none_or(|name| *name == connection.algorithm)

@@ -1,9 +1,10 @@
-//! Where IPv6 flow labels follow what algorithms ask for (PLB): `programs/label.bpf.c` at the egress of
-//! devices.
+//! Writing IPv6 flow labels on behalf of algorithms (PLB): `programs/label.bpf.c` runs at the
+//! egress of devices.
 //!
-//! All state is in the kernel. What is [kept](Host::keep_labels) is a pinned link, what is
-//! [held](Host::hold_labels) one that goes with its process. Either stands before all programs and
-//! filters of the host's own at that device, and leaves the packet's fate to them.
+//! All state is in the kernel. A device whose labels are [kept](Host::keep_labels) has a pinned
+//! link; one whose labels are [held](Host::hold_labels) has a link that ends with its process.
+//! Either link comes before all other programs and filters of the host at that device, and leaves
+//! the packet's fate to them.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -25,62 +26,61 @@ use crate::{Error, KernelApi, program, shared_maps};
 
 /// The program's name, in the object and in the kernel.
 const PROGRAM: &str = "knee_label";
-/// Below what knee pins, and longer than the name of an algorithm can be.
+/// The directory of the pins, below knee's. Its name is longer than an algorithm's name can be.
 const PINS: &str = "labels_at_devices";
-/// Links of programs at devices (TCX).
+/// The first version of Linux with links of programs at devices (TCX).
 const LINKS_SINCE: crate::Version = (6, 6);
-/// Programs at one device; more than the kernel allows.
+/// The most programs that are read at one device; the kernel allows fewer.
 const PROGRAMS_MAX: usize = 64;
 
 /// A device where labels are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelsAt {
-    /// The network namespace, as people know it.
+    /// The display name of its network namespace.
     pub namespace: String,
     /// The device's name.
     pub device: String,
-    /// Until it is taken away; else a process holds it.
+    /// Whether labels are written until someone removes them; otherwise a process holds them.
     pub kept: bool,
-    /// Of one that is not kept: numbers and names of the processes that hold it, as far as they can be
-    /// seen.
+    /// The visible processes (number and name) that hold it, if it is not kept.
     pub holders: Vec<(u32, String)>,
-    /// `None`: no namespace that can be looked at has the device.
+    /// The cookie of its namespace; `None` if no namespace that can be read has the device.
     netns_cookie: Option<u64>,
     link_id: u32,
 }
 
-/// Where labels are written, as far as that can be seen.
+/// The devices where labels are written, as far as this process can see.
 #[derive(Clone, Debug, Default)]
 pub struct LabelsSeen {
     /// The devices.
     pub at: Vec<LabelsAt>,
-    /// Namespaces that could not be looked at, and why.
+    /// Namespaces that could not be read, and why.
     pub unknown: Vec<(String, String)>,
 }
 
-/// What taking labels away came to.
+/// The result of removing labels.
 #[derive(Debug, Default)]
 pub struct LabelsDropped {
-    /// Left alone now.
+    /// The devices where labels are no longer written.
     pub at: Vec<LabelsAt>,
-    /// Not asked for, because it is not kept: it goes with its process.
+    /// The devices left alone, because a process holds the labels: they end with it.
     pub held: Vec<LabelsAt>,
-    /// What is still there, and why.
+    /// The devices where removal failed, and why.
     pub failed: Vec<(String, Error)>,
 }
 
-/// What keeping labels came to.
+/// The result of keeping labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// They are written now.
+    /// Labels are newly written.
     New,
-    /// What a process held is kept now.
+    /// A process held the labels, which are now kept.
     TakenOver,
-    /// They were kept before.
+    /// Labels were kept before.
     Already,
 }
 
-/// Labels are written at a device until this is dropped, or its process ends in whatever way.
+/// Labels at a device. They are written until this value is dropped or its process ends.
 pub struct Labels {
     _link: OwnedFd,
     _object: Object,
@@ -88,18 +88,19 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Whether somebody has kept them meanwhile, so that the end of this takes nothing away.
+    /// Whether another command has kept the labels meanwhile. Then they stay when this value is
+    /// dropped.
     pub fn are_kept(&self) -> bool {
         self.pin.exists()
     }
 }
 
 impl Host {
-    /// Has labels written at `device` of this namespace until they are [taken away](Host::drop_labels).
+    /// Writes labels at `device` of this namespace until they are [taken away](Host::drop_labels).
     ///
     /// # Errors
-    /// [`Error::Labels`] for a device that is none or has no Ethernet frames, [`Error::Lacks`],
-    /// [`Error::NoBpffs`], [`Error::Locked`], and those of loading and pinning.
+    /// [`Error::Labels`] if there is no such device or it has no Ethernet frames, [`Error::Lacks`],
+    /// [`Error::NoBpffs`], [`Error::Locked`], and the errors of loading and pinning.
     pub fn keep_labels(&self, device: &str) -> Result<Kept, Error> {
         check_rights("writing labels")?;
         let index = ethernet_device(device)?;
@@ -118,11 +119,12 @@ impl Host {
         kept
     }
 
-    /// Has labels written at `device` of this namespace for so long, if the value lives that long.
+    /// Writes labels at `device` of this namespace for at most `time`, and only while the returned
+    /// value lives.
     ///
     /// # Errors
-    /// As [`Host::keep_labels`], but no BPF file system is needed; [`Error::Labels`] where they are
-    /// written already.
+    /// The errors of [`Host::keep_labels`], except that no BPF file system is needed;
+    /// [`Error::Labels`] where labels are written already.
     pub fn hold_labels(&self, device: &str, time: Duration) -> Result<Labels, Error> {
         check_rights("writing labels")?;
         let index = ethernet_device(device)?;
@@ -138,7 +140,8 @@ impl Host {
         Ok(Labels { _link: link, _object: object, pin })
     }
 
-    /// Where labels are written, in all namespaces. One that cannot be looked at hides no other.
+    /// Lists the devices where labels are written, in all namespaces. A namespace that cannot be
+    /// read does not hide the others.
     ///
     /// # Errors
     /// [`Error::Inspect`], [`Error::Read`].
@@ -156,7 +159,7 @@ impl Host {
             }
         }
         for at in &mut all.at {
-            // A device that moved to another namespace has taken its link along.
+            // A device that moved to another namespace takes its link along.
             at.kept = pinned.iter().any(|pin| pin.link_id == at.link_id);
         }
         for pin in pinned.iter().filter(|pin| pin.device != 0) {
@@ -174,12 +177,13 @@ impl Host {
         Ok(all)
     }
 
-    /// Takes away what is written at `device` of this namespace, whoever has it, or all that is kept, in
-    /// whatever namespace its device is by now. The pins of devices that are gone go, too. What cannot be
-    /// taken away does not keep the rest.
+    /// Stops labels at `device` of this namespace, whoever holds them. Without `device` it stops
+    /// all labels that are kept, in whatever namespace the device now is. It also removes the pins
+    /// of devices that no longer exist. A failure at one device does not stop the rest.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::Inspect`], [`Error::Labels`] if nothing is written at `device`.
+    /// [`Error::Locked`], [`Error::Inspect`], [`Error::Labels`] if no labels are written at
+    /// `device`.
     pub fn drop_labels(&self, device: Option<&str>) -> Result<LabelsDropped, Error> {
         check_rights("taking labels away")?;
         let pins = self.label_pins()?;
@@ -187,7 +191,7 @@ impl Host {
             return Ok(LabelsDropped::default());
         }
         let _lock = self.lock()?;
-        // Under the lock: what another command has kept meanwhile is kept.
+        // This read is under the lock, so it sees labels that another command has kept meanwhile.
         let all = self.labels()?;
         let here = cookie_of(&knee_netns::current().map_err(proc)?)?;
         let is_wanted = |at: &LabelsAt| match device {
@@ -225,7 +229,7 @@ impl Host {
         Ok(done)
     }
 
-    /// Where links are pinned; nowhere without a BPF file system.
+    /// The directory of the pinned links; an empty path without a BPF file system.
     fn label_pins(&self) -> Result<PathBuf, Error> {
         match self.pins() {
             Ok(pins) => Ok(pins.join(PINS)),
@@ -239,12 +243,12 @@ impl Host {
 struct Pinned {
     path: PathBuf,
     link_id: u32,
-    /// The number of its device; 0: that is gone, or it was taken away.
+    /// The number of its device; 0 if the device is gone or the link was detached.
     device: u32,
 }
 
 impl Pinned {
-    /// At a device of a namespace that cannot be looked at.
+    /// The entry of a device in a namespace that cannot be read.
     fn out_of_sight(&self) -> LabelsAt {
         LabelsAt {
             namespace: "a namespace out of sight".to_owned(),
@@ -257,7 +261,7 @@ impl Pinned {
     }
 }
 
-/// All that is pinned. What went meanwhile is left out.
+/// All pinned links. Those that disappear meanwhile are left out.
 fn pinned(pins: &Path) -> Result<Vec<Pinned>, Error> {
     let mut all = Vec::new();
     for path in pins_in(pins) {
@@ -291,8 +295,8 @@ fn labels_in(namespace: &FoundNamespace) -> Result<Vec<LabelsAt>, Error> {
     Ok(all)
 }
 
-/// Numbers and names of the processes that have links open, by the links' numbers. Those whose files
-/// are not to be seen are missing.
+/// The processes (number and name) that have links open, by the links' numbers. Processes whose
+/// files are not visible are missing.
 fn holders() -> BTreeMap<u32, Vec<(u32, String)>> {
     let mut all: BTreeMap<u32, Vec<(u32, String)>> = BTreeMap::new();
     for process in entries_of(Path::new("/proc")) {
@@ -307,7 +311,7 @@ fn holders() -> BTreeMap<u32, Vec<(u32, String)>> {
                 info.lines().find_map(|line| line.strip_prefix("link_id:")?.trim().parse().ok());
             let Some(id) = id else { continue };
             let command = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            // Its owner may call it anything.
+            // The process's owner chooses its name, which may hold control characters.
             let holder = (number, command.trim().replace(char::is_control, "?"));
             let of_link = all.entry(id).or_default();
             if !of_link.contains(&holder) {
@@ -318,7 +322,8 @@ fn holders() -> BTreeMap<u32, Vec<(u32, String)>> {
     all
 }
 
-/// Two at one device would undo each other: another one is attached only where there is none.
+/// Attaches and pins the link, or keeps the one that is there. Two links at one device would undo
+/// each other, so a new one is attached only if there is none.
 fn keep(object: &Object, index: u32, there: Option<u32>, pins: &Path) -> Result<Kept, Error> {
     let held = there.map(open_link).transpose()?.flatten();
     let Some(link) = held else {
@@ -330,12 +335,13 @@ fn keep(object: &Object, index: u32, there: Option<u32>, pins: &Path) -> Result<
     Ok(Kept::TakenOver)
 }
 
-/// Pins what a process holds and gives it a program that knows no end, in place of one that does. Only
-/// then it has the name that the process looks for; where anything fails, its time is what it was.
+/// Pins the link that a process holds, and replaces its program by one without a deadline. Only
+/// then does the pin get the name that the process looks for. On any failure the deadline stays as
+/// it was.
 fn take_over(link: &OwnedFd, object: &Object, pins: &Path) -> Result<(), Error> {
     let name = pin_name(seen(link.as_fd())?.id);
     let (unfinished, pin) = (pins.join(format!("{name}-unfinished")), pins.join(name));
-    // Of a command that was cut short.
+    // An interrupted command left it.
     remove(&unfinished)?;
     pin_as(link, &unfinished)?;
     let finished = replace(link, object).and_then(|()| {
@@ -351,7 +357,7 @@ fn pin_as(link: &OwnedFd, pin: &Path) -> Result<(), Error> {
     pin_link(link, pin).map_err(|source| Error::Pin { path: pin.to_owned(), source })
 }
 
-/// The link of this number; `None`: it is gone.
+/// Opens the link of this number; `None` if it is gone.
 fn open_link(id: u32) -> Result<Option<OwnedFd>, Error> {
     match link_of(id) {
         Ok(link) => Ok(Some(link)),
@@ -360,7 +366,7 @@ fn open_link(id: u32) -> Result<Option<OwnedFd>, Error> {
     }
 }
 
-/// One that is gone meanwhile needs nothing.
+/// Detaches the link of this number. A link that is gone needs no work.
 fn detach(id: u32) -> Result<(), Error> {
     let Some(link) = open_link(id)? else { return Ok(()) };
     // SAFETY: the descriptor is open.
@@ -377,7 +383,7 @@ fn refused(source: libbpf_rs::Error, log: String) -> Error {
     Error::Load { algorithm: "the program that writes labels".to_owned(), source, log }
 }
 
-/// Brings the program into the kernel, at no device yet.
+/// Loads the program into the kernel, attached to no device.
 fn load(deadline_boot_ns: u64) -> Result<Object, Error> {
     let api = KernelApi::running();
     if !api.tcx {
@@ -412,7 +418,8 @@ fn not_ours() -> Error {
     Error::BadObject { what: what.into() }
 }
 
-/// Before all that is there: what stands behind a program that lets a packet pass is not asked.
+/// Attaches the program before all others: the kernel skips everything behind a program that lets a
+/// packet pass.
 fn attach(object: &Object, index: u32) -> Result<OwnedFd, Error> {
     let program = object.progs().find(|program| program.name() == PROGRAM).ok_or_else(not_ours)?;
     let options = libbpf_sys::bpf_link_create_opts {
@@ -433,7 +440,7 @@ fn attach(object: &Object, index: u32) -> Result<OwnedFd, Error> {
         let source = libbpf_rs::Error::from_raw_os_error(-fd);
         return Err(Error::Inspect { what: "the device to write labels at", source });
     }
-    // SAFETY: it was opened a moment ago and belongs to nobody else.
+    // SAFETY: the descriptor was just opened, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -451,7 +458,7 @@ fn replace(link: &OwnedFd, object: &Object) -> Result<(), Error> {
     }
 }
 
-/// The numbers of this program's links at a device of this thread's namespace.
+/// The numbers of this program's links at a device of the calling thread's namespace.
 fn links_at(index: u32) -> Result<Vec<u32>, Error> {
     let (mut programs, mut links) = ([0_u32; PROGRAMS_MAX], [0_u32; PROGRAMS_MAX]);
     let mut options = libbpf_sys::bpf_prog_query_opts {
@@ -461,20 +468,20 @@ fn links_at(index: u32) -> Result<Vec<u32>, Error> {
         ..Default::default()
     };
     options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
-    // SAFETY: the options and the arrays, of the length stated, live during the call.
+    // SAFETY: the options and the arrays, whose length they state, live during the call.
     let result = unsafe {
         libbpf_sys::bpf_prog_query_opts(index as i32, libbpf_sys::BPF_TCX_EGRESS, &raw mut options)
     };
     match -result {
         0 => {}
-        // It went away meanwhile, or nothing was ever attached to it.
+        // The device disappeared meanwhile, or never had a program.
         libc::ENODEV | libc::ENOENT => return Ok(Vec::new()),
         error => {
             let source = libbpf_rs::Error::from_raw_os_error(error);
             return Err(Error::Inspect { what: "the programs of a device", source });
         }
     }
-    // SAFETY: whichever field is meant, all of them are the same number.
+    // SAFETY: all fields of the union are the same number.
     let count = unsafe { options.__bindgen_anon_1.count } as usize;
     let ours: Vec<u32> = programs
         .iter()
@@ -491,10 +498,10 @@ fn is_ours(program: u32) -> bool {
     programs.any(|info| info.id == program && info.name.as_bytes() == PROGRAM.as_bytes())
 }
 
-/// What the kernel says of a link at a device.
+/// The kernel's information about a link at a device.
 struct LinkSeen {
     id: u32,
-    /// The device's number; 0: it has gone, or the link was detached.
+    /// The device's number; 0 if the device is gone or the link was detached.
     device: u32,
 }
 
@@ -506,7 +513,7 @@ fn seen(link: BorrowedFd<'_>) -> Result<LinkSeen, Error> {
         libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len)
     };
     match result {
-        // SAFETY: it is a link of a program at a device; the kernel wrote that part.
+        // SAFETY: the link is one of a program at a device, for which the kernel fills this part.
         0 => Ok(LinkSeen { id: info.id, device: unsafe { info.__bindgen_anon_1.tcx.ifindex } }),
         error => Err(Error::Inspect {
             what: "the link of a program at a device",
@@ -515,24 +522,24 @@ fn seen(link: BorrowedFd<'_>) -> Result<LinkSeen, Error> {
     }
 }
 
-/// By the link, which stays the same when its device moves to another namespace, where it may have
-/// another number. No dots: the BPF file system takes none.
+/// The name of a link's pin. It contains the link's number, which stays when the device moves to
+/// another namespace and gets another number. It has no dot: the BPF file system refuses dots.
 fn pin_name(link_id: u32) -> String {
     link_id.to_string()
 }
 
 fn pins_in(pins: &Path) -> Vec<PathBuf> {
-    // Without a BPF file system it is no path at all.
+    // Without a BPF file system the path is empty.
     if pins.as_os_str().is_empty() { Vec::new() } else { entries_of(pins) }
 }
 
-/// What a directory holds; nothing if it is gone by now.
+/// The entries of a directory; empty if it is gone by now.
 fn entries_of(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-/// What is left keeps the directories.
+/// Removes the directories if they are empty.
 fn remove_if_empty(pins: &Path) {
     let _ = fs::remove_dir(pins);
     let _ = pins.parent().map(fs::remove_dir);
@@ -547,10 +554,10 @@ fn remove(pin: &Path) -> Result<(), Error> {
     }
 }
 
-/// Numbers and names of a namespace's devices.
+/// The numbers and names of a namespace's devices.
 fn devices(namespace: &FoundNamespace) -> Result<Vec<(u32, String)>, Error> {
     let read = || {
-        // SAFETY: it only asks; the list is given back below.
+        // SAFETY: the call only reads; the list is freed below.
         let list = unsafe { libc::if_nameindex() };
         if list.is_null() {
             return Err(io::Error::last_os_error());
@@ -572,14 +579,15 @@ fn devices(namespace: &FoundNamespace) -> Result<Vec<(u32, String)>, Error> {
     read.map_err(|source| Error::Read { what: "the devices of a network namespace", source })
 }
 
-/// The number of a device of this thread's namespace whose packets begin with an Ethernet header.
+/// The number of a device of the calling thread's namespace whose packets begin with an Ethernet
+/// header.
 fn ethernet_device(device: &str) -> Result<u32, Error> {
     let refuse = |what: String| Err(Error::Labels { what });
     let shown = device.escape_debug();
     let no_device =
         || format!("there is no device \"{shown}\" in this network namespace: see ip link");
     let Ok(name) = CString::new(device) else { return refuse(no_device()) };
-    // SAFETY: the name is a C string; it only asks.
+    // SAFETY: the name is a C string, and the call only reads.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     if index == 0 || name.as_bytes().len() >= libc::IFNAMSIZ {
         return refuse(no_device());
@@ -587,7 +595,7 @@ fn ethernet_device(device: &str) -> Result<u32, Error> {
     let failed = |source| Error::Read { what: "the kind of a device", source };
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
     let socket = socket.map_err(|errno| failed(errno.into()))?;
-    // SAFETY: all zeros is a request.
+    // SAFETY: all zeros is a valid request.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(OsStr::new(device).as_bytes()) {
         *to = *from as libc::c_char;

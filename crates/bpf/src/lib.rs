@@ -1,9 +1,9 @@
 //! The algorithms of `algorithms/*.c` in the running kernel, as eBPF struct_ops programs.
 //!
-//! The build script compiles each file with clang. [`Loaded`] brings an object into the kernel and
-//! registers it under a name of the caller's choice; when it is dropped the name is gone. Every entry
-//! point can record its calls: a [`Tracer`] switches that on for an algorithm that is registered,
-//! whoever loaded it, and hands over the records, which `knee-flight` writes, reads and replays.
+//! The build script compiles each file with clang. [`Loaded`] loads an object into the kernel and
+//! registers it under a name of the caller's choice; dropping the value removes the name. Every
+//! entry point can record its calls. A [`Tracer`] switches that on for any registered algorithm,
+//! whoever loaded it, and returns the records. `knee-flight` writes, reads and replays them.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Loading an object and registering its algorithm.
+//! Loads an object and registers its algorithm.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -19,30 +19,31 @@ use libbpf_rs::{
 use crate::table::{self, Operation};
 use crate::{Embedded, Error, KernelApi, Rights, doctor, shared_maps};
 
-/// The section, and so the map, that holds the parameters and nothing else (bpf.h).
+/// The section, and so the map, that holds only the parameters (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";
-/// The section that holds the name of the fallback, mostly the host's default, and nothing else
-/// (bpf.h). The kernel keeps 15 bytes of a map's name.
+/// The section that holds only the name of the fallback, usually the host's default (bpf.h). The
+/// kernel keeps 15 bytes of a map's name.
 pub(crate) const FALLBACK_MAP: &str = ".rodata.default";
-/// The section that counts connections handed to it and holds nothing else (bpf.h).
+/// The section that holds only the count of connections handed to the fallback (bpf.h).
 pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
-/// The section that counts what a Linux module's source had to be kept from, indices and loops, and holds nothing else (module_bpf.h).
+/// The section that holds only the counts of stopped accesses and loops of a Linux module's source
+/// (module_bpf.h).
 pub(crate) const STOPPED_MAP: &str = ".data.stopped";
 
-/// Sections that libbpf makes a map of which is not called as they are.
+/// Sections whose maps libbpf does not name after the section alone.
 const USUAL_SECTIONS: [&str; 4] = [".data", ".bss", ".rodata", ".kconfig"];
 
 /// An algorithm's programs in the kernel, not registered yet.
 pub(crate) struct Prepared {
     object: Object,
     name: String,
-    /// Whether it has an `init` that was to be noted.
+    /// Whether the algorithm has an `init` whose calls are to be noted.
     notes_init: bool,
 }
 
 impl Prepared {
-    /// Loads `embedded` with these parameters, to be registered as `name`. Connections that it
-    /// cannot serve go to `fallback` if one is given, else to the algorithm's own choice.
+    /// Loads `embedded` with these parameters, for registration as `name`. Connections that it
+    /// cannot serve go to `fallback` if there is one, otherwise to the algorithm's own choice.
     pub(crate) fn load(
         embedded: &Embedded,
         name: &str,
@@ -69,7 +70,7 @@ impl Prepared {
             if let Some(fallback) = fallback {
                 set_fallback(&mut open, fallback)?;
             }
-            // Last: whatever the object says of its variables, this is its name.
+            // The name is set last, so no variable of the object can change it.
             table::set_name(&mut open, embedded, name)?;
             check(embedded, &operations, api)?;
             table::fit(&mut open, &operations, api)?;
@@ -86,7 +87,7 @@ impl Prepared {
         Ok(Prepared { object, name: name.to_owned(), notes_init })
     }
 
-    /// Registers it.
+    /// Registers the algorithm.
     pub(crate) fn register(mut self) -> Result<Loaded, Error> {
         let mut ops = ops_map(&mut self.object);
         let (link, _) = with_log(|| ops.attach_struct_ops());
@@ -95,16 +96,16 @@ impl Prepared {
         Ok(Loaded { link, object: self.object, name, notes_init: self.notes_init })
     }
 
-    /// Puts it in the place of the algorithm that the pinned `link` registers under the same name.
-    /// Connections that are there keep the old one.
+    /// Replaces the algorithm that the pinned `link` registers under the same name. Existing
+    /// connections keep the old one.
     pub(crate) fn replace(mut self, link: &Link) -> Result<(), Error> {
         let refused = |source| Error::Register { name: self.name.clone(), source };
         let mut ops = ops_map(&mut self.object);
-        // libbpf fills the kernel's table on the way to a link of its own, which the kernel then
-        // refuses, since the name is taken: what is wanted here is the table.
+        // libbpf fills the kernel's table before it makes a link of its own. The kernel then
+        // refuses that link, since the name is taken, but the table is what this function needs.
         let (attached, _) = with_log(|| ops.attach_struct_ops());
         if attached.is_ok() {
-            // The name was free: the link pinned here registers another one.
+            // The name was free, so the pinned link registers another name.
             return Err(Error::BadObject {
                 what: format!("the pinned link does not register \"{}\"", self.name),
             });
@@ -119,7 +120,8 @@ impl Prepared {
     }
 }
 
-/// Runs what a Linux module's source has as `module_init`, which computes what its operations use. Nobody uses them yet.
+/// Runs the `module_init` of a Linux module's source, which computes values that its operations
+/// use. No connection uses the operations yet.
 fn run_init(object: &mut Object, embedded: &Embedded) -> Result<(), Error> {
     let init = object.progs_mut().find(|program| program.name() == INIT_PROGRAM);
     let Some(init) = init else { return Ok(()) };
@@ -140,7 +142,7 @@ fn ops_map(object: &mut Object) -> MapMut<'_> {
         .expect("set_name found it before the load")
 }
 
-/// Whether the kernel could hold this as the name of an algorithm.
+/// Checks that the kernel accepts `name` as the name of an algorithm.
 ///
 /// # Errors
 /// [`Error::BadName`].
@@ -152,10 +154,10 @@ pub fn check_name(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// An algorithm in the kernel, registered until this is dropped (or its process ends). Connections
-/// that have it by then keep it until they close.
+/// An algorithm in the kernel, registered until this value is dropped or its process ends.
+/// Connections that have it by then keep it until they close.
 pub struct Loaded {
-    // Declared first, dropped first: the name goes before the programs.
+    // Declared first, so dropped first: the name goes before the programs.
     link: Link,
     object: Object,
     name: String,
@@ -165,21 +167,22 @@ pub struct Loaded {
 impl Loaded {
     /// Loads `embedded` with these parameters and registers it as `name`.
     ///
-    /// Where the kernel has links ([`KernelApi::links`]) one holds the registration; else the map of
-    /// operations does, and whoever wants to keep it pins that.
+    /// Where the kernel has links ([`KernelApi::links`]), a link holds the registration. Otherwise
+    /// the map of operations does, and a permanent registration pins that map.
     ///
     /// # Errors
-    /// [`Error::BadName`], [`Error::BadParams`], [`Error::Lacks`] if this kernel is too old for it,
-    /// [`Error::NotPermitted`], [`Error::Closed`], [`Error::Load`] with the verifier's words, and
-    /// [`Error::Register`], for one if the name is taken.
+    /// [`Error::BadName`], [`Error::BadParams`], [`Error::Lacks`] if this kernel is too old,
+    /// [`Error::NotPermitted`], [`Error::Closed`], [`Error::Load`] with the verifier's messages,
+    /// and [`Error::Register`], for example if the name is taken.
     pub fn register(embedded: &Embedded, name: &str, params: &Params) -> Result<Loaded, Error> {
         Prepared::load(embedded, name, params, None)?.register()
     }
 
-    /// As [`Loaded::register`], and each connection for which the kernel calls its `init` gets a mark, for [`Loaded::init_called`].
+    /// Registers as [`Loaded::register`] does, and marks each connection for which the kernel calls
+    /// `init`; [`Loaded::init_called`] reads the mark.
     ///
     /// # Errors
-    /// As [`Loaded::register`].
+    /// The errors of [`Loaded::register`].
     pub fn register_noting_init(
         embedded: &Embedded,
         name: &str,
@@ -188,9 +191,10 @@ impl Loaded {
         Prepared::load_with(embedded, name, params, None, true)?.register()
     }
 
-    /// Whether the kernel called `init` for this connection, which must be established and have this algorithm. False: the
-    /// kernel left the call out, and the connection began with a state of zeros. `None`: that is not known,
-    /// because the algorithm has no `init` or was not registered by [`Loaded::register_noting_init`].
+    /// Whether the kernel called `init` for this connection, which must be established and have
+    /// this algorithm. False means that the kernel skipped the call, and the connection began with
+    /// a state of zeros. `None` means not known: the algorithm has no `init`, or was not registered
+    /// by [`Loaded::register_noting_init`].
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -202,19 +206,19 @@ impl Loaded {
         Ok(Some(mark.map_err(inspect)?.is_some()))
     }
 
-    /// The name it is registered under.
+    /// The name under which it is registered.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Keeps it registered beyond this value and its process, for as long as there is the file at
-    /// `path`; on kernels without links, until `Registered::unregister`.
+    /// Keeps it registered beyond this value and its process, while the file at `path` exists. On
+    /// kernels without links it stays until `Registered::unregister`.
     pub(crate) fn pin(&mut self, path: &Path) -> libbpf_rs::Result<()> {
         if KernelApi::running().links {
             return self.link.pin(path);
         }
         ops_map(&mut self.object).pin(path)?;
-        // Dropping it would unregister.
+        // Dropping the link would unregister the algorithm.
         self.link.disconnect();
         Ok(())
     }
@@ -224,7 +228,7 @@ impl Loaded {
         &mut self.link
     }
 
-    /// The kernel's number of its map of operations, as [`crate::Connection::map_id`] has it.
+    /// The kernel's number of its map of operations, equal to [`crate::Connection::map_id`].
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -236,8 +240,9 @@ impl Loaded {
         Ok(info.info.id)
     }
 
-    /// Tells it the base RTT of the connection that this TCP socket will be; those that a listener accepts
-    /// begin with the listener's. False: this algorithm asks for none.
+    /// Tells the algorithm the base RTT of the connection that will use this TCP socket.
+    /// Connections that a listener accepts begin with the listener's value. Returns false if the
+    /// algorithm uses no base RTT.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -255,7 +260,7 @@ impl Loaded {
         Ok(true)
     }
 
-    /// Each program and the number of instructions the verifier walked through for it.
+    /// The name of each program, and the number of instructions that the verifier processed for it.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -271,9 +276,10 @@ impl Loaded {
         Ok(figures)
     }
 
-    /// How often the kernel left out a call of its programs because the same program was at work on that CPU, interrupted: the
-    /// caller then got whatever stood in the answer's place. Since Linux 6.2 none is left out for that. Calls that are left out
-    /// within process 1 ([`KernelApi::spares_process_1`]) no kernel counts.
+    /// How often the kernel skipped a call because the same program was interrupted at work on that
+    /// CPU. The caller then got an undefined answer. Since Linux 6.2 the kernel skips no call for
+    /// that reason. No kernel counts the calls that are skipped within process 1
+    /// ([`KernelApi::spares_process_1`]).
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -296,10 +302,11 @@ impl Loaded {
     }
 }
 
-/// Whether the running kernel has what an algorithm needs, as far as that is seen without loading it.
+/// Checks that the running kernel has what an algorithm needs, as far as that is visible without a
+/// load.
 ///
 /// # Errors
-/// [`Error::Lacks`], which says what is missing and from which version on it is there.
+/// [`Error::Lacks`], which names the missing feature and the first version that has it.
 pub fn check_fits(embedded: &Embedded) -> Result<(), Error> {
     let api = KernelApi::running();
     let open = open(embedded, api)?;
@@ -312,8 +319,8 @@ fn open(embedded: &Embedded, api: &KernelApi) -> Result<OpenObject, Error> {
     opened.map_err(|source| refused(embedded, api, source, log))
 }
 
-/// Opens any object of ours, which may ask for `CONFIG_HZ`. libbpf by itself would look for the
-/// kernel's configuration, which is not there everywhere.
+/// Opens one of knee's objects, which may refer to `CONFIG_HZ`. libbpf alone would look for the
+/// kernel's configuration, which some hosts do not have.
 pub(crate) fn open_object(bytes: &[u8]) -> Result<OpenObject, libbpf_rs::Error> {
     let config = format!("CONFIG_HZ={}\n", KernelApi::running().hz);
     let config = CString::new(config).expect("it has no 0");
@@ -322,7 +329,8 @@ pub(crate) fn open_object(bytes: &[u8]) -> Result<OpenObject, libbpf_rs::Error> 
         kconfig: config.as_ptr(),
         ..Default::default()
     };
-    // SAFETY: the object's bytes and their number; the options are read during the call only.
+    // SAFETY: the pointer is to the object's bytes with their number; libbpf reads the options
+    // during the call only.
     let opened = unsafe {
         libbpf_sys::bpf_object__open_mem(
             bytes.as_ptr().cast(),
@@ -331,11 +339,12 @@ pub(crate) fn open_object(bytes: &[u8]) -> Result<OpenObject, libbpf_rs::Error> 
         )
     };
     let opened = NonNull::new(opened).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: libbpf just made it, and nobody else has it.
+    // SAFETY: libbpf just made the object, and nobody else owns it.
     Ok(unsafe { OpenObject::from_ptr(opened) })
 }
 
-/// Refuses what this kernel cannot do and would not refuse by itself, or not in one sentence.
+/// Refuses requests that this kernel cannot serve and would not refuse by itself, or not in one
+/// sentence.
 fn check(embedded: &Embedded, operations: &[Operation], api: &KernelApi) -> Result<(), Error> {
     let lacks = |what: &str, since| Error::Lacks {
         algorithm: embedded.name().to_owned(),
@@ -358,7 +367,7 @@ fn check(embedded: &Embedded, operations: &[Operation], api: &KernelApi) -> Resu
     Ok(())
 }
 
-/// Why libbpf or the kernel did not take it.
+/// Finds the reason why libbpf or the kernel refused the object.
 fn refused(embedded: &Embedded, api: &KernelApi, source: libbpf_rs::Error, log: String) -> Error {
     let algorithm = embedded.name().to_owned();
     if let Some((what, since)) = api.lack_in(&log) {
@@ -406,22 +415,24 @@ fn set_params(open: &mut OpenObject, embedded: &Embedded, params: &Params) -> Re
     Ok(())
 }
 
-/// The section that libbpf made this map of, if that is one that every object may have: libbpf puts the object's name before it, which has
-/// no dot, and calls all others as the object does.
+/// The usual section that libbpf made this map of, if it is one of [`USUAL_SECTIONS`]. libbpf puts
+/// the object's name, which has no dot, before the names of these maps. It names all other maps as
+/// the object does.
 pub(crate) fn usual_section(map: &OpenMap<'_>) -> Option<&'static str> {
     let (object, section) = map.name().to_str()?.split_once('.')?;
     let section = USUAL_SECTIONS.iter().find(|usual| usual[1..] == *section)?;
     (is_of_section(map) && !object.is_empty()).then_some(section)
 }
 
-/// Whether a section of the object is this map, rather than a declaration.
+/// Whether libbpf made this map of a section, rather than of a declaration.
 pub(crate) fn is_of_section(map: &OpenMap<'_>) -> bool {
-    // SAFETY: the map is of an object that is open.
+    // SAFETY: the map belongs to an object that is open.
     map.map_type() == MapType::Array
         && unsafe { libbpf_sys::bpf_map__is_internal(map.as_libbpf_object().as_ptr()) }
 }
 
-/// Objects of algorithms that never leave a connection have no such section.
+/// Sets the fallback's name. Objects of algorithms that never hand over a connection have no such
+/// section.
 fn set_fallback(open: &mut OpenObject, fallback: &str) -> Result<(), Error> {
     check_name(fallback)?;
     let mut map = open.maps_mut().find(|map| map.name() == FALLBACK_MAP);
@@ -439,10 +450,10 @@ thread_local! {
     static LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs `action` with libbpf's warnings collected instead of printed.
+/// Runs `action`, and collects libbpf's warnings instead of printing them.
 pub(crate) fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
-    // SAFETY: `collect` is what libbpf calls but for the type of its last argument, which is a pointer on every machine
-    // (and of another type on each).
+    // SAFETY: `collect` has the type that libbpf calls, except for its last argument. That one is a
+    // pointer on every machine, of a different type on each.
     unsafe {
         libbpf_sys::libbpf_set_print(
             std::mem::transmute::<*const (), libbpf_sys::libbpf_print_fn_t>(collect as *const ()),
@@ -453,7 +464,8 @@ pub(crate) fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
     (result, LOG.take())
 }
 
-/// Keeps a warning. Names in it may come from a stranger's object: `set_print` of libbpf-rs panics at what is not UTF-8.
+/// Keeps a warning. It may hold names from an untrusted object: `set_print` of libbpf-rs panics if
+/// they are not UTF-8.
 extern "C" fn collect(
     level: libbpf_sys::libbpf_print_level,
     format: *const c_char,

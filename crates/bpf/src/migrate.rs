@@ -1,4 +1,4 @@
-//! Giving live connections another congestion control. `programs/migrate.bpf.c` is the other half.
+//! Moves live connections to another congestion control. `programs/migrate.bpf.c` is the BPF part.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,39 +15,39 @@ use crate::{Connection, Error, Filter, State, check_name, registry};
 /// The section, and so the map, that holds the settings (migrate.bpf.c).
 const SETTINGS_MAP: &str = ".rodata.migrate";
 
-/// What becomes, or became, of a connection.
+/// The planned or actual result for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is to be moved.
+    /// The plan moves it.
     Planned,
     /// It has the new algorithm.
     Moved,
-    /// Left alone: the new algorithm needs ECN, which this connection did not negotiate.
+    /// It was left alone: the new algorithm needs ECN, which this connection did not negotiate.
     NoEcn,
-    /// Left alone: the handshake is not over, so nobody knows about ECN yet.
+    /// It was left alone: the handshake is not complete, so ECN is not negotiated yet.
     Handshake,
-    /// Left alone: it had another algorithm by the time of the move.
+    /// It was left alone: it had another algorithm by the time of the move.
     Changed,
     /// It closed before its move.
     Gone,
-    /// The new algorithm took it and handed it on to another at once.
+    /// The new algorithm accepted it and immediately handed it on to another.
     HandedOn,
-    /// The kernel refused, with this error.
+    /// The kernel refused with this error number.
     Refused(i32),
 }
 
 impl Outcome {
-    /// Whether it was left alone for its own good.
+    /// Whether the connection was skipped, which is no failure.
     pub fn is_skipped(self) -> bool {
         matches!(self, Outcome::NoEcn | Outcome::Handshake | Outcome::Changed | Outcome::Gone)
     }
 
-    /// Whether it should have been moved and was not.
+    /// Whether the move failed.
     pub fn is_failed(self) -> bool {
         matches!(self, Outcome::HandedOn | Outcome::Refused(_))
     }
 
-    /// From what migrate.bpf.c writes.
+    /// Decodes the result that migrate.bpf.c writes.
     fn of(result: i32) -> Outcome {
         match result {
             0 => Outcome::Moved,
@@ -69,7 +69,7 @@ impl fmt::Display for Outcome {
             Outcome::Changed => f.write_str("skipped: its algorithm was changed meanwhile"),
             Outcome::Gone => f.write_str("skipped: it closed meanwhile"),
             Outcome::HandedOn => f.write_str("failed: the algorithm handed it on to another"),
-            // EPERM: the route says so (`congctl lock`).
+            // EPERM: the route locks its algorithm (`congctl lock`).
             Outcome::Refused(1) => f.write_str("failed: its route locks the algorithm"),
             Outcome::Refused(2) => f.write_str("failed: the algorithm is not registered any more"),
             Outcome::Refused(error) => {
@@ -79,12 +79,12 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A connection and what becomes of it.
+/// A connection and its planned or actual result.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The connection, as it was when the plan was made.
     pub connection: Connection,
-    /// What becomes of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
@@ -99,8 +99,9 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Connections of algorithm `from` that fit the filter go to `to`; or, instead of connections,
-    /// listening sockets, with effect for what they accept from then on.
+    /// Makes a migration of the connections of algorithm `from` that match the filter to `to`. If
+    /// `of_listeners` is set, it moves listening sockets instead, which affects the connections
+    /// that they accept from then on.
     ///
     /// # Errors
     /// [`Error::BadName`]; [`Error::NoSuchAlgorithm`] if `to` is not registered;
@@ -124,12 +125,13 @@ impl Migration {
         Ok(Migration { from, to, filter, of_listeners, needs_ecn })
     }
 
-    /// Whether the algorithm that they go to needs ECN.
+    /// Whether the new algorithm needs ECN.
     pub fn needs_ecn(&self) -> bool {
         self.needs_ecn
     }
 
-    /// What would become of these connections; those that are not meant are left out.
+    /// Predicts the result for these connections. Those that the migration does not cover are left
+    /// out.
     pub fn plan(&self, connections: Vec<Connection>) -> Vec<Planned> {
         let is_meant = |one: &Connection| {
             one.algorithm == self.from
@@ -148,7 +150,7 @@ impl Migration {
         plan.collect()
     }
 
-    /// Moves what is planned in these namespaces, and says what became of each.
+    /// Carries out the plan in these namespaces, and returns it with each connection's result.
     ///
     /// # Errors
     /// [`Error::NotBuilt`], [`Error::NotPermitted`], [`Error::Load`], [`Error::Inspect`],
@@ -226,7 +228,7 @@ mod tests {
                 (member.name.unwrap().to_str().unwrap(), offset / 8)
             })
             .collect();
-        // Where `Migration::run` reads them, of the 8 bytes that it writes before.
+        // `Migration::run` reads the members at these offsets; it writes 8 bytes before.
         assert_eq!(members, [("is_known", 0), ("result", 4)]);
         assert_eq!(outcome.size(), 8);
     }

@@ -1,5 +1,5 @@
-//! What the running kernel offers to congestion controls in BPF: from its type information (BTF)
-//! where that tells, else by its version.
+//! The features that the running kernel offers to congestion controls in BPF. They come from its
+//! type information (BTF) where possible, otherwise from its version.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_getres};
 /// A release of Linux: major and minor number.
 pub type Version = (u32, u32);
 
-/// The kernel's functions that algorithms may call (bpf.h); they may since Linux 5.13.
+/// The kernel functions that algorithms may call (bpf.h), since Linux 5.13.
 const KERNEL_FUNCTIONS: [&str; 5] = [
     "tcp_slow_start",
     "tcp_cong_avoid_ai",
@@ -21,7 +21,7 @@ const KERNEL_FUNCTIONS: [&str; 5] = [
 ];
 const KERNEL_FUNCTIONS_SINCE: Version = (5, 13);
 
-/// Fields that not every kernel lets an algorithm write: struct, field, and since when.
+/// Fields that algorithms may write only on newer kernels: struct, field, and first version.
 const WRITABLE_SINCE: [(&str, &str, Version); 4] = [
     ("sock", "sk_pacing_rate", (6, 0)),
     ("sock", "sk_pacing_status", (6, 0)),
@@ -29,55 +29,57 @@ const WRITABLE_SINCE: [(&str, &str, Version); 4] = [
     ("tcp_sock", "snd_cwnd_stamp", (6, 10)),
 ];
 
-/// What a kernel offers to congestion controls in BPF.
+/// The features that a kernel offers to congestion controls in BPF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelApi {
-    /// The kernel's release, as `uname -r` has it.
+    /// The kernel's release, as `uname -r` prints it.
     pub release: String,
-    /// Its first two numbers; (0, 0) if it has none.
+    /// The release's first two numbers; (0, 0) if it has none.
     pub version: Version,
-    /// Ticks per second of its coarse clock (`CONFIG_HZ`).
+    /// Ticks per second of the kernel's coarse clock (`CONFIG_HZ`).
     pub hz: u32,
-    /// It describes its own types, without which no object of ours finds its way.
+    /// Whether the kernel has BTF of its own types, without which none of knee's objects loads.
     pub btf: bool,
-    /// It takes congestion controls in BPF.
+    /// Whether the kernel accepts congestion controls in BPF.
     pub struct_ops: bool,
-    /// A registration may be a link, which can be updated, and pinned by itself. Without: the map of
-    /// operations is the registration, and there is no live update.
+    /// Whether a registration can be a link, which can be updated and pinned by itself. Without
+    /// links the map of operations is the registration, and there is no live update.
     pub links: bool,
-    /// Arguments of `cong_control`: 4, or 2 where `ack` and `flag` are missing.
+    /// The number of arguments of `cong_control`: 4, or 2 where `ack` and `flag` are missing.
     pub cong_control_args: usize,
-    /// The event TX_START is an operation of its own.
+    /// Whether the event TX_START is an operation of its own.
     pub tx_start: bool,
-    /// Functions of the kernel that algorithms call and that it does not let them.
+    /// Kernel functions that algorithms call but this kernel does not allow.
     pub missing_functions: Vec<&'static str>,
-    /// A program can walk the TCP sockets.
+    /// Whether a program can iterate over the TCP sockets.
     pub tcp_iterator: bool,
-    /// Programs at a device are links, which go with who has them, and stand beside others.
+    /// Whether programs at a device are links (TCX), which end with their owner and coexist with
+    /// others.
     pub tcx: bool,
-    /// A program can keep state with a socket.
+    /// Whether a program can store state with a socket.
     pub socket_storage: bool,
-    /// It runs BPF programs nowhere within process 1, also not for packets that come while that process is interrupted. Known of
-    /// a kernel that is built for sandboxes, of none of kernel.org.
+    /// Whether the kernel skips every BPF program within process 1, even for packets that arrive
+    /// while it interrupts that process. A kernel built for sandboxes does so; no kernel of
+    /// kernel.org is known to.
     pub spares_process_1: bool,
-    /// Fields (struct, name) that algorithms may write on newer kernels only, with their offset in
-    /// bytes and the version from which they may, as far as BTF has them.
+    /// Fields (struct, name) that algorithms may write only on newer kernels, as far as BTF has
+    /// them. Each comes with its offset in bytes and the first version that allows it.
     not_writable: Vec<(&'static str, usize, Version)>,
 }
 
-/// Something that this kernel lacks.
+/// A feature that this kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// What, as a noun.
+    /// The feature, as a noun.
     pub what: &'static str,
-    /// What that means for knee.
+    /// The consequence for knee.
     pub so: &'static str,
-    /// The version that has it.
+    /// The first version that has it.
     pub since: Version,
 }
 
 impl KernelApi {
-    /// The running kernel's. It is looked at once.
+    /// The features of the running kernel. They are read once.
     pub fn running() -> &'static KernelApi {
         static RUNNING: OnceLock<KernelApi> = OnceLock::new();
         RUNNING.get_or_init(|| {
@@ -86,7 +88,7 @@ impl KernelApi {
         })
     }
 
-    /// That of the kernel with this release, tick and BTF.
+    /// The features of a kernel with this release, tick and BTF.
     fn of(release: &str, hz: u32, btf: Option<&Btf<'_>>) -> KernelApi {
         let version = version_of(release).unwrap_or((0, 0));
         let mut api =
@@ -122,7 +124,7 @@ impl KernelApi {
         api
     }
 
-    /// What it lacks, most important first. Empty: everything that knee can use is there.
+    /// The missing features, most important first; empty if everything that knee can use is there.
     pub fn lacks(&self) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let mut unless = |has: bool, what, so, since| {
@@ -181,7 +183,8 @@ impl KernelApi {
         lacks
     }
 
-    /// What the verifier or libbpf found missing, if their words `log` say so.
+    /// The feature that the verifier or libbpf found missing, and its first version, if the
+    /// messages `log` name one.
     pub(crate) fn lack_in(&self, log: &str) -> Option<(String, Version)> {
         if let Some(offset) = number_after(log, "no write support to tcp_sock at off ") {
             let field = self.not_writable.iter().find(|(_, known, _)| *known == offset)?;
@@ -197,17 +200,17 @@ impl KernelApi {
     }
 }
 
-/// What verifiers say that do not know the instruction may_goto (module_bpf.h).
+/// Messages of verifiers that do not know the instruction may_goto (module_bpf.h).
 const MAY_GOTO: [&str; 2] = ["unknown opcode e5", "invalid BPF_JMP/JMP32 opcode e0"];
 
-/// `6.18.4-generic` is (6, 18).
+/// Parses a release: `6.18.4-generic` is (6, 18).
 pub(crate) fn version_of(release: &str) -> Option<Version> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// `CONFIG_HZ`, by the tick of the coarse clock: the configuration itself is not always there to read
-/// (Debian's kernels do not show it, and a container does not have the host's /boot).
+/// Measures `CONFIG_HZ` by the tick of the coarse clock. The configuration is not always readable:
+/// Debian's kernels do not show it, and a container does not have the host's /boot.
 pub(crate) fn tick_hz() -> u32 {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let tick_ns = u64::try_from(tick.tv_nsec).unwrap_or(0).max(1);
@@ -215,7 +218,7 @@ pub(crate) fn tick_hz() -> u32 {
     u32::try_from(hz).unwrap_or(u32::MAX)
 }
 
-/// Where a field lies, in bytes.
+/// The offset of a field, in bytes.
 fn offset(btf: &Btf<'_>, of: &str, field: &str) -> Option<usize> {
     let found = btf.type_by_name::<Struct<'_>>(of)?;
     let member = found.iter().find(|member| member.name.is_some_and(|name| name == field))?;
@@ -261,7 +264,7 @@ mod tests {
             words("13: (63)\nno write support to tcp_sock at off 1444\nprocessed 5 insns"),
             Some(("to write snd_cwnd_stamp".to_owned(), (6, 10)))
         );
-        // Nobody may ever write that one.
+        // No kernel version allows writing that field.
         assert_eq!(words("no write support to tcp_sock at off 8\n"), None);
         let missing =
             "libbpf: extern (func ksym) 'tcp_slow_start': not found in kernel or module BTFs\n";

@@ -1,8 +1,8 @@
-//! Sockets as programs hand them over: `struct cc_sock` of sock.h.
+//! Sockets in the form that programs write: `struct cc_sock` of sock.h.
 
 use knee_algo::{Pointer, RECORDED_PARTS, RECORDED_SOCK_BYTES, TcpSock, with_fields};
 
-/// A [`TcpSock`] without what no recording holds.
+/// The recorded part of a [`TcpSock`], as bytes.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(crate) struct RawSock([u8; RECORDED_SOCK_BYTES]);
@@ -14,8 +14,8 @@ impl RawSock {
         for part in RECORDED_PARTS {
             let (bytes, rest) = from.split_at(part.len());
             from = rest;
-            // SAFETY: the bytes are those of this part of a TcpSock, whose fields take any bits (`check_socket`); its pointers are
-            // never followed before knee-algo sets them.
+            // SAFETY: the bytes are those of this part of a TcpSock, whose fields take any bits
+            // (`check_socket`); its pointers are never followed before knee-algo sets them.
             unsafe {
                 let to = (&raw mut sock).cast::<u8>().add(part.start);
                 to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -25,7 +25,7 @@ impl RawSock {
     }
 }
 
-/// A type that any bits make a value of.
+/// A type for which any bits are a valid value.
 #[allow(dead_code, reason = "Rust 1.85 does not see that it is a bound below")]
 trait AnyBits {}
 

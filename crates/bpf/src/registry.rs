@@ -1,4 +1,4 @@
-//! What the kernel says is registered: its own account, whoever loaded it.
+//! The algorithms that the kernel has registered, whoever loaded them.
 
 mod ids;
 
@@ -14,29 +14,30 @@ pub(crate) use self::ids::Program;
 use crate::source::{SOURCE_MAP, source_in_kernel};
 use crate::{Error, Rights, Source};
 
-/// How the table of operations is called in every object: this and the algorithm (bpf.h).
+/// The prefix of the operations table's name in every object; the algorithm's name follows (bpf.h).
 pub(crate) const OPS_PREFIX: &str = "cc_ops_";
-/// The value of such a map.
+/// The type of such a map's value.
 const VALUE: &str = "bpf_struct_ops_tcp_congestion_ops";
-/// Its state while it is registered without a link, which is how kernels before 6.4 do it.
+/// The map's state while it is registered without a link, as on kernels before 6.4.
 const IN_USE: u32 = 1;
 
-/// Algorithms of the kernel's that need ECN, which it does not tell of those that nobody uses.
+/// The kernel's own algorithms that need ECN. The kernel does not report this for algorithms
+/// without connections.
 const KERNEL_NEEDS_ECN: [&str; 2] = ["dctcp", "prague"];
 
-/// An algorithm of knee's that is registered with the kernel.
+/// One of knee's algorithms that is registered with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
-    /// The name that sockets choose it by.
+    /// The name by which sockets choose it.
     pub name: String,
-    /// Which algorithm it is, up to the 8 bytes that the kernel keeps of its name.
+    /// The algorithm's name, up to the 8 bytes that the kernel keeps of it.
     pub algorithm: String,
-    /// Whether it is for connections with ECN only.
+    /// Whether it serves connections with ECN only.
     pub needs_ecn: bool,
     /// The kernel's number of its map of operations.
     pub map_id: u32,
-    /// Its operations (members of `tcp_congestion_ops`) and the kernel's numbers of their programs,
-    /// through which its maps and types can be found.
+    /// The operations (members of `tcp_congestion_ops`) and the kernel's numbers of their programs,
+    /// which lead to the algorithm's maps and types.
     pub programs: Vec<(String, u32)>,
 }
 
@@ -51,7 +52,8 @@ impl Registered {
         map.delete(&0_u32.to_ne_bytes()).map_err(inspect)
     }
 
-    /// The file that it was compiled from; `None`: it is one of knee's own, or the kernel has kept no word of it.
+    /// The file that it was compiled from. `None` if it is one of knee's own, or the kernel has no
+    /// record of the file.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -62,8 +64,8 @@ impl Registered {
         Ok(section.and_then(|section| source_in_kernel(&section)))
     }
 
-    /// The map of this name (a section, for one) that its programs use; `None`: they use none, or
-    /// it has been unloaded and is gone.
+    /// The map of this name (for example a section) that its programs use. `None` if they use none,
+    /// or the algorithm has been unloaded.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -71,7 +73,8 @@ impl Registered {
         self.map_where(|map| map.name() == name)
     }
 
-    /// The map of a section that every object may have (`.data`): libbpf puts the object's name before it, which has no dot.
+    /// The map of a section that every object may have (`.data`). libbpf puts the object's name,
+    /// which has no dot, before the section's.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -98,8 +101,8 @@ impl Registered {
     }
 }
 
-/// All that is registered and came from knee, by name. One that is there throughout is not missed,
-/// whatever else comes and goes.
+/// All of knee's registered algorithms, by name. An algorithm that is registered throughout the
+/// read is never missed, even if others come and go.
 ///
 /// # Errors
 /// [`Error::NotPermitted`] and [`Error::Inspect`].
@@ -118,7 +121,7 @@ pub fn registered() -> Result<Vec<Registered>, Error> {
     for (id, map) in ids::linked_maps().map_err(inspect)? {
         add(id, &map, true)?;
     }
-    // Without a link its state tells.
+    // Without a link, the map's state tells whether it is registered.
     for map in ids::maps() {
         let (id, map) = map.map_err(inspect)?;
         add(id, &map, false)?;
@@ -136,8 +139,8 @@ pub fn registered() -> Result<Vec<Registered>, Error> {
     Ok(all)
 }
 
-/// The algorithm of knee's whose operations this map holds, though it may not be registered any
-/// more: connections keep one that is not. `None`: it is another's, or gone.
+/// The algorithm of knee's whose operations this map holds. It may no longer be registered, since
+/// connections keep such an algorithm. `None` if the map is another's, or gone.
 ///
 /// # Errors
 /// [`Error::Inspect`].
@@ -150,7 +153,7 @@ pub(crate) fn of_map(map_id: u32) -> Result<Option<Registered>, Error> {
     Ok(Some(Layout::of_kernel()?.algorithm(map_id, &table)))
 }
 
-/// Whether the algorithm of this name is for connections with ECN only, whoever it is from.
+/// Whether the algorithm of this name serves connections with ECN only, whoever loaded it.
 ///
 /// # Errors
 /// [`Error::Inspect`], [`Error::NotPermitted`].
@@ -161,8 +164,8 @@ pub(crate) fn needs_ecn(name: &str) -> Result<bool, Error> {
     })
 }
 
-/// The flags of the algorithm that somebody's BPF programs registered under this name (of all, if a
-/// live update left several); `None`: there is none.
+/// The flags of the algorithm that BPF programs of any owner registered under this name; `None` if
+/// there is none. If a live update left several, it combines the flags of all.
 fn flags_of(name: &str) -> Result<Option<u32>, Error> {
     check_rights()?;
     let inspect = |source| Error::Inspect { what: "what is loaded", source };
@@ -182,7 +185,7 @@ fn flags_of(name: &str) -> Result<Option<u32>, Error> {
     Ok(found.reduce(|all, flags| all | flags))
 }
 
-/// Without these the lists of what is loaded would just be empty.
+/// Checks the rights: without them the lists of loaded objects would just be empty.
 fn check_rights() -> Result<(), Error> {
     if Rights::now().see() {
         return Ok(());
@@ -199,7 +202,7 @@ struct Table {
 }
 
 impl Table {
-    /// `None`: the map holds no operations.
+    /// Reads the table; `None` if the map holds no operations.
     fn of(map: &MapHandle) -> libbpf_rs::Result<Option<Table>> {
         if map.map_type() != MapType::StructOps {
             return Ok(None);
@@ -219,14 +222,15 @@ impl Table {
     }
 }
 
-/// Where things lie in the value of such a map, by the running kernel's BTF.
+/// The offsets in the value of such a map, from the running kernel's BTF.
 struct Layout {
     state: usize,
     name: usize,
     flags: usize,
-    /// The number of its type.
+    /// The number of the value's type.
     value: u32,
-    /// Members that are functions; in their place the kernel shows the program's number.
+    /// The members that are functions, with their offsets. The kernel shows a program's number in
+    /// place of each.
     functions: Vec<(String, usize)>,
 }
 
@@ -293,7 +297,7 @@ impl Layout {
     }
 }
 
-/// 0 beyond the end.
+/// Reads a number; 0 beyond the end.
 fn u32_at(value: &[u8], offset: usize) -> u32 {
     let bytes = value.get(offset..offset + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_ne_bytes)

@@ -1,4 +1,4 @@
-//! What the kernel lets this process do.
+//! The rights that the kernel gives this process.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
-/// `/proc/self/uid_map` of a process in the first user namespace: all users, as they are.
+/// The content of `/proc/self/uid_map` in the first user namespace: all users, unchanged.
 const FIRST_USER_NAMESPACE: [&str; 3] = ["0", "0", "4294967295"];
 
-/// Rights of this process, or rather of this thread.
+/// The rights of this process, or more exactly of this thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     effective: u64,
@@ -18,7 +18,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of this thread at present; none if /proc does not tell.
+    /// Reads the present rights of this thread; none if /proc does not show them.
     pub fn now() -> Rights {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         let effective = status
@@ -31,22 +31,25 @@ impl Rights {
         Rights { effective, in_user_namespace }
     }
 
-    /// To load algorithms: CAP_BPF, and CAP_PERFMON because they see sockets.
+    /// Whether it may load algorithms: CAP_BPF, and CAP_PERFMON because they read sockets.
     pub fn load(self) -> bool {
         self.has(CAP_BPF | CAP_PERFMON)
     }
 
-    /// To attach programs to cgroups and devices, and to write sysctls: CAP_BPF and CAP_NET_ADMIN.
+    /// Whether it may attach programs to cgroups and devices, and write sysctls: CAP_BPF and
+    /// CAP_NET_ADMIN.
     pub fn attach(self) -> bool {
         self.has(CAP_BPF | CAP_NET_ADMIN)
     }
 
-    /// To see what others have loaded, and to enter their network namespaces: CAP_SYS_ADMIN.
+    /// Whether it may list what other users have loaded, and enter their network namespaces:
+    /// CAP_SYS_ADMIN.
     pub fn see(self) -> bool {
         self.has(CAP_SYS_ADMIN)
     }
 
-    /// Root of a user namespace only, such as a container's: to BPF that is nobody.
+    /// Whether it is in another user namespace, such as a container's, whose root has no rights to
+    /// BPF.
     pub fn in_user_namespace(self) -> bool {
         self.in_user_namespace
     }

@@ -1,5 +1,5 @@
-//! Maps that objects of different commands have in common: base RTTs, which policies write and
-//! algorithms read, and counts of relabels, which algorithms write and the program at a device reads.
+//! Maps that the objects of several commands share. Policies write base RTTs and algorithms read
+//! them. Algorithms count relabels, and the program at a device reads the counts.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,12 +9,12 @@ use libbpf_rs::{MapCore as _, MapHandle, MapType, Object, OpenObject};
 
 use crate::Error;
 
-/// The one of base RTTs (base_rtt.h).
+/// The map of base RTTs (base_rtt.h).
 pub(crate) const BASE_RTT: &str = "cc_base_rtt";
-/// Their names in the objects and in the kernel (base_rtt.h, label.h).
+/// The names of the shared maps in the objects and in the kernel (base_rtt.h, label.h).
 const NAMES: [&str; 2] = [BASE_RTT, "cc_label"];
 const VALUE_BYTES: u32 = 4;
-/// Loads at the same instant that may each come between the look and the load of another.
+/// The number of simultaneous loads that may each come between the lookup and the load of another.
 const TRIES: usize = 8;
 
 fn is_shared(name: &[u8]) -> bool {
@@ -29,12 +29,12 @@ fn there(name: &[u8]) -> impl Iterator<Item = u32> {
         .map(|map| map.id)
 }
 
-/// Loads what `open` opens, with the shared maps that are in the kernel already in place of those that
-/// it declares. So it does not matter which of their users is loaded first, nor whether any is pinned;
-/// a map goes with its last user.
+/// Loads what `open` opens, with the shared maps that are already in the kernel in place of those
+/// that it declares. So users of a map can load in any order, pinned or not, and the map lives
+/// until its last user ends.
 ///
-/// Two that are loaded at once may each find none and make their own: whoever made the younger one
-/// sees the older one then, and loads again.
+/// Two simultaneous loads may each find no map and make their own. The one with the younger map
+/// then sees the older one, and loads again.
 pub(crate) fn load(
     mut open: impl FnMut() -> Result<OpenObject, Error>,
     mut load: impl FnMut(OpenObject) -> Result<Object, Error>,
@@ -55,7 +55,7 @@ fn share(open: &mut OpenObject) -> Result<(), Error> {
     let inspect = |source| Error::Inspect { what: "the maps that programs share", source };
     for mut ours in open.maps_mut().filter(|map| is_shared(map.name().as_bytes())) {
         let name = ours.name().as_bytes().to_owned();
-        // One that goes away at this moment has no user left.
+        // A map that disappears at this moment has no user left.
         let oldest = there(&name).find_map(|id| MapHandle::from_map_id(id).ok());
         if let Some(map) = oldest {
             ours.reuse_fd(map.as_fd()).map_err(inspect)?;

@@ -1,24 +1,26 @@
-//! What an algorithm of somebody's own was made of, and how its programs tell that in the kernel.
+//! The source of an algorithm from a user's file, and how its programs record the source in the
+//! kernel.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The section, and so the map, that names the file it was made of and holds nothing else (bpf.h). The kernel keeps 15 bytes of a map's
-/// name.
+/// The section, and so the map, that holds only the name of the source file (bpf.h). The kernel
+/// keeps 15 bytes of a map's name.
 pub(crate) const SOURCE_MAP: &str = ".rodata.source";
-/// Bytes of the hash and of the file's name there, each with a zero at its end.
+/// Bytes of the hash and of the file's name in it, each with a final zero.
 const SHA256_BYTES: usize = 65;
 const FILE_BYTES: usize = 64;
 
-/// What an algorithm of somebody's own was made of.
+/// The source of an algorithm from a user's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The name of its C file.
     pub file: String,
-    /// What `sha256sum` says of that.
+    /// The SHA-256 of that file, as `sha256sum` prints it.
     pub sha256: String,
-    /// Where it was loaded from: that file, or an object made of it. Unknown of what is found in a kernel.
+    /// The loaded file: the C file, or an object made of it. `None` for an algorithm found in a
+    /// kernel.
     pub path: Option<PathBuf>,
 }
 
@@ -27,11 +29,11 @@ pub struct Source {
 pub(crate) struct Variable {
     pub(crate) section: String,
     pub(crate) offset: usize,
-    /// Its value at first.
+    /// The initial value.
     pub(crate) value: Vec<u8>,
 }
 
-/// `struct cc_source` of bpf.h.
+/// Decodes `struct cc_source` of bpf.h.
 pub(crate) fn source_of(section: &[u8]) -> Option<(Source, u8)> {
     let sha256 = text_of(section.get(..SHA256_BYTES)?)?;
     let file = text_of(section.get(SHA256_BYTES..SHA256_BYTES + FILE_BYTES)?)?;
@@ -41,7 +43,7 @@ pub(crate) fn source_of(section: &[u8]) -> Option<(Source, u8)> {
     (is_hash && is_plain).then_some((Source { file, sha256, path: None }, kind))
 }
 
-/// What the programs of a kernel say they were made of.
+/// Decodes the source that programs in the kernel record.
 pub(crate) fn source_in_kernel(section: &[u8]) -> Option<Source> {
     source_of(section).map(|(source, _)| source)
 }

@@ -1,5 +1,5 @@
-//! The table of operations of an object that is open and not loaded yet: its name, which program is
-//! which operation, and what takes their place in this kernel.
+//! The table of operations of an object that is open and not loaded yet. This module sets its name,
+//! assigns programs to operations, and replaces those that this kernel calls in another way.
 
 use knee_algo::OPERATIONS;
 use libbpf_rs::{AsRawLibbpf as _, MapType, OpenMapMut, OpenObject};
@@ -7,27 +7,27 @@ use libbpf_rs::{AsRawLibbpf as _, MapType, OpenMapMut, OpenObject};
 use crate::{Embedded, Error, KernelApi};
 
 const POINTER_BYTES: usize = size_of::<u64>();
-/// Where the name lies: behind the operations.
+/// The offset of the name: behind the operations.
 pub(crate) const NAME_OFFSET: usize = OPERATIONS.len() * POINTER_BYTES;
-/// Bytes of that name, the last of them 0.
+/// Bytes of that name, including the final zero.
 pub(crate) const NAME_BYTES: usize = 16;
-/// Where the operation lies that the algorithm does not fill in: behind the name and the flags, with
-/// what aligns it.
+/// The offset of the operation that the algorithm does not fill in: behind the name and the flags,
+/// with padding.
 const TX_START_OFFSET: usize = NAME_OFFSET + NAME_BYTES + POINTER_BYTES;
 
 /// Bytes of the table of bpf.h.
 pub(crate) const TABLE_BYTES: usize = TX_START_OFFSET + POINTER_BYTES;
 
-/// The programs of bpf.h for kernels whose operations are others.
+/// The programs of bpf.h for kernels with other operations.
 const TX_START_PROGRAM: &str = "cc_tx_start_prog";
 const RS_ONLY_PROGRAM: &str = "cc_rs_only_prog";
-/// That which marks a connection and hands on to `init`, and its map.
+/// The program that marks a connection and then calls `init`, and its map.
 const NOTE_INIT_PROGRAM: &str = "cc_note_init_prog";
 pub(crate) const INIT_CALLED_MAP: &str = "cc_init_called";
-/// The kernel's flag of a struct_ops map that is registered by a link.
+/// The kernel's flag of a struct_ops map that a link registers.
 const BPF_F_LINK: u32 = 1 << 13;
 
-/// A program, and the member of `tcp_congestion_ops` that an algorithm file made it.
+/// A program, and the member of `tcp_congestion_ops` that the algorithm file assigned it to.
 pub(crate) type Operation = (String, &'static str);
 
 /// The operations that the algorithm has.
@@ -42,7 +42,7 @@ pub(crate) fn operations(open: &OpenObject) -> Vec<Operation> {
     table.chunks_exact(POINTER_BYTES).zip(&OPERATIONS).filter_map(operation).collect()
 }
 
-/// Whether this is one of them.
+/// Whether `operation` is one of them.
 pub(crate) fn has(operations: &[Operation], operation: &str) -> bool {
     operations.iter().any(|(_, name)| *name == operation)
 }
@@ -55,7 +55,7 @@ pub(crate) fn flags(open: &OpenObject) -> Option<u32> {
     Some(u32::from_ne_bytes(flags.try_into().ok()?))
 }
 
-/// Sets the name that sockets will choose it by.
+/// Sets the name by which sockets choose the algorithm.
 pub(crate) fn set_name(
     open: &mut OpenObject,
     embedded: &Embedded,
@@ -74,8 +74,8 @@ pub(crate) fn set_name(
     Ok(())
 }
 
-/// Puts in what the kernel with this `api` calls in place of some operations, and asks for a link
-/// only where there are links.
+/// Replaces operations by the programs that the kernel with this `api` calls instead. It requests a
+/// link only where the kernel has links.
 pub(crate) fn fit(
     open: &mut OpenObject,
     operations: &[Operation],
@@ -97,7 +97,7 @@ pub(crate) fn fit(
     Ok(())
 }
 
-/// Has `init` mark each connection, if that is to be noted. Without marks there is no map for them.
+/// Makes `init` mark each connection if `is_noted` is set. Without marks it leaves out their map.
 pub(crate) fn note_init(
     open: &mut OpenObject,
     operations: &[Operation],
@@ -113,8 +113,8 @@ pub(crate) fn note_init(
         .map_err(|source| Error::Inspect { what: "the map of marks", source })
 }
 
-/// libbpf takes a program's address in the table as this program, which it then loads; the one that
-/// was there before it does not.
+/// Puts a program into the table at `offset`. libbpf takes the program's address there as this
+/// program, and loads it. It no longer loads the program that was there before.
 fn put(open: &mut OpenObject, program: &str, offset: usize) -> Result<(), Error> {
     let found = open.progs().find(|one| one.name() == program);
     let pointer = found.map(|one| one.as_libbpf_object().as_ptr() as u64);

@@ -1,5 +1,5 @@
-//! Which BPF file system keeps what is loaded: the host's, or where it has none one of knee's own,
-//! that goes with the last thing in it.
+//! Chooses the BPF file system that keeps loaded algorithms: the host's, or one of knee's own where
+//! the host has none. Knee's own disappears with the last file in it.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,30 +13,30 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::{Host, Lock, make_dir};
 use crate::Error;
 
-/// Where hosts have theirs.
+/// The usual mount point.
 pub(crate) const USUAL: &str = "/sys/fs/bpf";
-/// Under the root of the BPF file system.
+/// The directory of knee's pins, below the root of the BPF file system.
 const PINS_DIR: &str = "knee";
-/// The file system of the first process: `ip netns exec` hides the host's `/sys` from its command.
+/// The root directory of process 1. `ip netns exec` hides the host's `/sys` from its command.
 const FIRST: &str = "/proc/1/root";
-/// What `statfs` says of a BPF file system (the kernel's magic.h).
+/// The magic number that `statfs` gives for a BPF file system (the kernel's magic.h).
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
-/// Group and others may write.
+/// The mode bits that let group and others write.
 const OTHERS_WRITE: u32 = 0o022;
-/// Who may write may still take away what is its own only.
+/// The sticky bit: users who may write can remove only their own files.
 const STICKY: u32 = 0o1000;
 
 impl Host {
-    /// The directory of all that knee pins, which may not be there yet.
+    /// The directory of all of knee's pins. It may not exist yet.
     ///
     /// # Errors
-    /// [`Error::NoBpffs`], [`Error::NotBpffs`]; [`Error::Untrusted`] if others may have a hand in it.
+    /// [`Error::NoBpffs`], [`Error::NotBpffs`]; [`Error::Untrusted`] if other users may be able to
+    /// change it.
     pub fn pins(&self) -> Result<PathBuf, Error> {
         let root = self.bpffs()?.ok_or(Error::NoBpffs)?;
         let about = fs::metadata(&root);
         let about = about.map_err(|source| Error::File { path: root.clone(), source })?;
-        // Where others may take away what is not theirs, another directory could be put in the place of
-        // the one that was checked.
+        // Without the sticky bit other users could replace the directory after this check.
         let may_write = about.mode() & STICKY != 0;
         check_owner(&root, &about, if may_write { 0 } else { OTHERS_WRITE })?;
         let pins = root.join(PINS_DIR);
@@ -44,8 +44,8 @@ impl Host {
         Ok(pins)
     }
 
-    /// As [`Host::pins`], with a BPF file system that is mounted for it if there is none; it goes with
-    /// `lock` if it holds nothing by then.
+    /// Returns [`Host::pins`], after mounting a BPF file system if there is none. That one
+    /// disappears with `lock` if it is empty by then.
     pub(crate) fn need_pins(&self, _lock: &Lock) -> Result<PathBuf, Error> {
         if self.bpffs()?.is_none() {
             self.mount_own()?;
@@ -53,19 +53,21 @@ impl Host {
         self.pins()
     }
 
-    /// Makes a directory there, and those above it.
+    /// Makes this directory and its parents.
     pub(crate) fn make_pin_dir(&self, dir: &Path) -> Result<(), Error> {
         make_dir(dir)?;
-        // Others may have been faster.
+        // Another process may have made it first.
         self.pins().map(|_| ())
     }
 
-    /// Where this value has mounted a BPF file system of knee's own; `None`: there was one.
+    /// The mount point of the BPF file system that this value has mounted; `None` if there was one
+    /// before.
     pub fn mounted(&self) -> Option<PathBuf> {
         self.has_mounted.load(Ordering::Relaxed).then(|| own(&self.run_dir))
     }
 
-    /// `None`: none is mounted. Knee's own comes first: what was loaded while there was no other is there.
+    /// Finds the BPF file system; `None` if none is mounted. Knee's own comes first: it holds what
+    /// was loaded while there was no other.
     fn bpffs(&self) -> Result<Option<PathBuf>, Error> {
         if let Some(named) = &self.named_bpffs {
             return match is_bpffs(named) {
@@ -76,7 +78,7 @@ impl Host {
         let own = own(&self.run_dir);
         let mut places = vec![own.clone(), USUAL.into()];
         if is_in_private_mounts() && is_same_as_of_first(&self.run_dir) {
-            // This namespace may be older than what is mounted there.
+            // This mount namespace may be older than the mount.
             places.insert(1, in_first(&own));
             places.push(in_first(Path::new(USUAL)));
         }
@@ -111,28 +113,28 @@ impl Host {
     }
 }
 
-/// Where knee mounts its own.
+/// The mount point of knee's own BPF file system.
 fn own(run_dir: &Path) -> PathBuf {
     run_dir.join("bpf")
 }
 
-/// Takes knee's own away again if it holds nothing. The caller holds the lock.
+/// Unmounts knee's own BPF file system if it is empty. The caller holds the lock.
 pub(super) fn remove_own_if_empty(run_dir: &Path) {
     let own = own(run_dir);
     if !is_bpffs(&own) {
-        // It may be mounted in another mount namespace, where it would go with its directory, and all
-        // that it keeps with it.
+        // It may be mounted in another mount namespace. Removing its directory there would unmount
+        // it with everything that it keeps.
         return;
     }
     let _ = fs::remove_dir(own.join(PINS_DIR));
-    // Names with a dot are the kernel's own files, nobody else may use one.
+    // Names with a dot are the kernel's own files; nobody else may use a dot.
     let is_others = |name: &std::ffi::OsStr| !name.to_string_lossy().contains('.');
     let left = fs::read_dir(&own);
     let is_empty =
         left.is_ok_and(|left| !left.flatten().any(|entry| is_others(&entry.file_name())));
-    // Somebody may be looking into it.
+    // Another process may be reading it.
     if is_empty && unmount(&own, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {
-        // Where it is mounted besides, it is as empty.
+        // In other mount namespaces it is empty as well.
         let _ = fs::remove_dir(own);
     }
 }
@@ -141,8 +143,8 @@ fn is_bpffs(path: &Path) -> bool {
     statfs(path).is_ok_and(|about| about.f_type as u64 == BPF_FS_MAGIC)
 }
 
-/// What is mounted here ends with a mount namespace that is not the host's. Where that cannot be told
-/// it is taken for the host's.
+/// Whether mounts made here end with a mount namespace that is not the host's. If that is unknown,
+/// the answer is no.
 pub(crate) fn is_in_private_mounts() -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
     match (namespace("self"), namespace("1")) {
@@ -155,14 +157,15 @@ fn in_first(path: &Path) -> PathBuf {
     Path::new(FIRST).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Whether the first process has the same journal, so that its pins are those that belong to it.
+/// Whether process 1 sees the same journal, so that its pins are those of this journal.
 fn is_same_as_of_first(run_dir: &Path) -> bool {
     let parent = run_dir.parent().unwrap_or(run_dir);
     let id = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
     id(parent).is_some_and(|here| id(&in_first(parent)) == Some(here))
 }
 
-/// No link, and its owner's alone. One that is not there is made by root.
+/// Checks that the path is no link and that only its owner can change it. A missing directory
+/// passes, as root makes it.
 pub(super) fn check_dir(path: &Path) -> Result<(), Error> {
     match fs::symlink_metadata(path) {
         Ok(about) if about.is_dir() => check_owner(path, &about, OTHERS_WRITE),
@@ -181,7 +184,8 @@ fn check_owner(path: &Path, about: &fs::Metadata, forbidden: u32) -> Result<(), 
     Err(Error::Untrusted { path: path.to_owned(), owner })
 }
 
-/// Opens a file of knee's own to read it: no link, nothing that would keep the reader waiting.
+/// Opens one of knee's own files for reading. It refuses links and anything that would block the
+/// reader.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(open(path, flags, Mode::empty())?);
@@ -191,7 +195,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What is in such a file, up to so many bytes.
+/// Reads such a file, up to `most_bytes`.
 pub(super) fn read_file(path: &Path, most_bytes: u64) -> io::Result<String> {
     let file = open_file(path)?;
     if file.metadata()?.len() > most_bytes {

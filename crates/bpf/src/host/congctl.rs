@@ -1,8 +1,8 @@
-//! Routes that name an algorithm (`ip route ... congctl NAME`), by rtnetlink.
+//! Routes that name an algorithm (`ip route ... congctl NAME`), over rtnetlink.
 //!
-//! The kernel's messages are kept as they came, so that a route that is written back differs in
-//! that attribute only, whatever else it has. Other routes are left alone, also those of the same
-//! destination, and the destination is never without a route.
+//! The kernel's messages are kept unchanged, so a route that is written back differs only in that
+//! attribute. Other routes stay as they are, including those of the same destination, and the
+//! destination always has a route.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -40,28 +40,28 @@ const RTA_NH_ID: u16 = 30;
 const RTAX_LOCK: u16 = 1;
 const RTAX_CC_ALGO: u16 = 16;
 const RTM_F_CLONED: u32 = 0x200;
-/// The one flag of a next hop that a request may carry; the others tell its state.
+/// The only flag of a next hop that a request may carry; the others report its state.
 const RTNH_F_ONLINK: u32 = 4;
 /// `rta_expires` counts in hundredths of a second, `RTA_EXPIRES` in seconds.
 const TICKS_PER_SECOND: u32 = 100;
 
-/// `struct rtmsg`.
+/// Bytes of `struct rtmsg`.
 const ROUTE_BYTES: usize = 12;
-/// `struct rtnexthop`.
+/// Bytes of `struct rtnexthop`.
 const HOP_BYTES: usize = 8;
 
 /// A route of some namespace that names an algorithm.
 pub struct Route {
-    /// `struct rtmsg` and the attributes behind it.
+    /// A `struct rtmsg` and the attributes behind it.
     body: Vec<u8>,
-    /// Its destination, as `ip route` shows it.
+    /// The destination, as `ip route` shows it.
     pub to: String,
 }
 
-/// The routes of a namespace that name an algorithm, with its name.
+/// Lists the routes of a namespace that name an algorithm, each with that name.
 ///
 /// # Errors
-/// [`Error::File`]: what the kernel answers.
+/// [`Error::File`] with the kernel's answer.
 pub(super) fn routes_with_algorithms(
     namespace: &FoundNamespace,
 ) -> Result<Vec<(String, Route)>, Error> {
@@ -74,21 +74,21 @@ pub(super) fn routes_with_algorithms(
     Ok(all.into_iter().filter_map(with_name).collect())
 }
 
-/// Those that name `algorithm`.
+/// Lists the routes that name `algorithm`.
 ///
 /// # Errors
-/// [`Error::File`]: what the kernel answers.
+/// [`Error::File`] with the kernel's answer.
 pub fn routes_naming(namespace: &FoundNamespace, algorithm: &str) -> Result<Vec<Route>, Error> {
     let all = routes_with_algorithms(namespace)?.into_iter();
     Ok(all.filter(|(name, _)| name == algorithm).map(|(_, route)| route).collect())
 }
 
-/// Writes the route back without the algorithm. Those of one destination have to be given in the
-/// order of [`routes_naming`]. A route that is gone by now is no failure.
+/// Writes the route back without the algorithm. The caller passes the routes of one destination in
+/// the order of [`routes_naming`]. A route that no longer exists is no failure.
 ///
 /// # Errors
-/// [`Error::Host`]: the route is as it was, since the kernel does not take it any more (a next hop's
-/// device is down), or could not tell it from another one.
+/// [`Error::Host`]: the route is unchanged. The kernel no longer accepts it (a next hop's device is
+/// down), or could not tell it from another one.
 pub fn forget(namespace: &FoundNamespace, route: &Route) -> Result<(), Error> {
     let done = namespace.run(|| write_back(&Request::of(&route.body)));
     done.and_then(|done| done).map_err(|source| Error::Host {
@@ -105,10 +105,10 @@ fn failed(source: io::Error) -> Error {
     Error::File { path: "the routing tables".into(), source }
 }
 
-/// In the thread's namespace.
+/// Writes the route back in the calling thread's namespace.
 fn write_back(old: &Request) -> io::Result<()> {
     let all: Vec<Request> = dump()?.iter().map(|body| Request::of(body)).collect();
-    // The kernel tries those of one key in this order.
+    // The kernel tries the routes of one key in this order.
     let peers: Vec<&Request> = all.iter().filter(|other| other.key() == old.key()).collect();
     let Some(place) = peers.iter().position(|peer| peer.is(old)) else { return Ok(()) };
     if peers[..place].iter().any(|peer| old.deletion_hits(peer)) {
@@ -116,11 +116,12 @@ fn write_back(old: &Request) -> io::Result<()> {
     }
     let new = old.without_algorithm();
     match (old.is_ipv4(), place) {
-        // The first one is what IPv6 replaces.
+        // IPv6 replaces the first one.
         (false, 0) => unless(Errno::NOENT, change(NLM_F_REPLACE, &new)),
         (false, _) => swap_by_detour(old, &new, &all),
-        // IPv4 would, too, but has routes that differ in their metrics only side by side: the new one
-        // goes in, at the same end, before the old one goes out, whatever others do meanwhile.
+        // IPv4 would replace it, too, but keeps routes side by side if they differ only in their
+        // metrics. The new route is added at the same end before the old one is deleted, whatever
+        // other processes do meanwhile.
         (true, _) => {
             let end = if place == 0 { 0 } else { NLM_F_APPEND };
             if !peers.iter().any(|peer| peer.is(&new)) {
@@ -131,7 +132,7 @@ fn write_back(old: &Request) -> io::Result<()> {
     }
 }
 
-/// By a route of another priority, so that the destination has one all the time.
+/// Swaps the route by way of a route of another priority, so that the destination always has one.
 fn swap_by_detour(old: &Request, new: &Request, all: &[Request]) -> io::Result<()> {
     let is_free = |priority: &u32| {
         let detour = old.at_priority(*priority);
@@ -146,7 +147,7 @@ fn swap_by_detour(old: &Request, new: &Request, all: &[Request]) -> io::Result<(
         delete(&detour)?;
         return unless(Errno::SRCH, Err(error));
     }
-    // Should this fail, the detour stays.
+    // If this fails, the detour stays.
     change(NLM_F_CREATE | NLM_F_APPEND, new)?;
     delete(&detour)
 }
@@ -174,7 +175,7 @@ fn unless(harmless: Errno, done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// All routes of the thread's namespace, of both families and all tables.
+/// Dumps all routes of the thread's namespace, of both families and all tables.
 fn dump() -> io::Result<Vec<Vec<u8>>> {
     let all = Message::new(RTM_GETROUTE, NLM_F_DUMP, &[0; ROUTE_BYTES], &Attributes::default());
     let mut routes = Netlink::open()?.list(&all)?;
@@ -185,16 +186,16 @@ fn dump() -> io::Result<Vec<Vec<u8>>> {
     Ok(routes.into_iter().map(|answer| answer.body).collect())
 }
 
-/// A route as a request says it: of what a dump says, without what only tells its state.
+/// A route in the form of a request: a dump's content without the parts that only report state.
 #[derive(Clone)]
 struct Request {
-    /// `struct rtmsg`.
+    /// The `struct rtmsg`.
     head: [u8; ROUTE_BYTES],
     attributes: Vec<(u16, Vec<u8>)>,
 }
 
 impl Request {
-    /// Of `struct rtmsg` and what follows it in a dump.
+    /// Makes a request from a dump's `struct rtmsg` and the attributes behind it.
     fn of(body: &[u8]) -> Request {
         let mut head = [0; ROUTE_BYTES];
         head.copy_from_slice(&body[..ROUTE_BYTES]);
@@ -205,12 +206,12 @@ impl Request {
         let mut kept = Vec::new();
         for (kind, value) in dumped() {
             match kind {
-                // Shown along with the nexthop object that has them.
+                // The dump shows these along with the nexthop object that they belong to.
                 RTA_OIF | RTA_GATEWAY | RTA_VIA | RTA_MULTIPATH | RTA_ENCAP | RTA_ENCAP_TYPE
                     if has_object => {}
                 RTA_MULTIPATH => kept.push((kind, stateless_hops(value))),
                 RTA_CACHEINFO if value.len() >= 12 => {
-                    // What has expired is negative until it is collected.
+                    // The time of an expired route is negative until the kernel collects the route.
                     let ticks = u32_at(value, 8) as i32;
                     if ticks != 0 {
                         let seconds = (ticks.max(1) as u32).div_ceil(TICKS_PER_SECOND);
@@ -233,20 +234,20 @@ impl Request {
         self.head[0] == AddressFamily::INET.as_raw() as u8
     }
 
-    /// What routes may share: family, lengths of the prefixes, type of service, table, destination,
-    /// source and priority.
+    /// The fields that several routes may share: family, lengths of the prefixes, type of service,
+    /// table, destination, source and priority.
     fn key(&self) -> ([u8; 4], [Option<&[u8]>; 3], u32) {
         let [family, to_len, from_len, tos, ..] = self.head;
         let prefixes = [RTA_TABLE, RTA_DST, RTA_SRC].map(|kind| self.get(kind));
         ([family, to_len, from_len, tos], prefixes, self.priority())
     }
 
-    /// The one that `ip route` calls metric.
+    /// The priority, which `ip route` calls metric.
     fn priority(&self) -> u32 {
         self.get(RTA_PRIORITY).filter(|value| value.len() == 4).map_or(0, |value| u32_at(value, 0))
     }
 
-    /// Apart from the time that it has left.
+    /// Whether both requests are equal apart from the remaining lifetime.
     fn is(&self, other: &Request) -> bool {
         let lasting = |route: &Request| {
             let mut all = route.attributes.clone();
@@ -256,15 +257,15 @@ impl Request {
         self.head == other.head && lasting(self) == lasting(other)
     }
 
-    /// The algorithm that it names.
+    /// The algorithm that the route names.
     fn algorithm(&self) -> Option<&[u8]> {
         let (_, name) =
             attributes(self.get(RTA_METRICS)?).find(|(kind, _)| *kind == RTAX_CC_ALGO)?;
         name.split(|byte| *byte == 0).next()
     }
 
-    /// Metrics stay, if need be without any: a request that has none for a nexthop object gets what
-    /// another route with that object has.
+    /// The request without the algorithm. The metrics attribute stays, even if empty: without it, a
+    /// route with a nexthop object gets the metrics of another route with that object.
     fn without_algorithm(&self) -> Request {
         let mut new = self.clone();
         for (_, metrics) in new.attributes.iter_mut().filter(|(kind, _)| *kind == RTA_METRICS) {
@@ -289,11 +290,12 @@ impl Request {
         new
     }
 
-    /// Whether the request to delete this route would hit `other`, of the same key and before it: the
-    /// kernel takes the first that has all that the request says.
+    /// Whether a request to delete this route would delete `other`, which has the same key and
+    /// comes before it. The kernel takes the first route that has everything in the request.
     fn deletion_hits(&self, other: &Request) -> bool {
         if self.is_ipv4() {
-            // It compares metrics. Without any doubt only those that name another algorithm.
+            // The kernel compares metrics. Only routes that name another algorithm differ for
+            // certain.
             return self.algorithm() == other.algorithm();
         }
         match (self.get(RTA_NH_ID), other.get(RTA_NH_ID)) {
@@ -309,7 +311,7 @@ impl Request {
         }
     }
 
-    /// Device and gateway of each next hop.
+    /// The device and gateway of each next hop.
     fn hops(&self) -> Vec<(u32, Option<Vec<u8>>)> {
         let device = self.get(RTA_OIF).filter(|value| value.len() == 4);
         let single = device.map(|value| (u32_at(value, 0), self.get(RTA_GATEWAY)));
@@ -322,7 +324,7 @@ impl Request {
     }
 }
 
-/// Place and bytes of each `struct rtnexthop` with its attributes.
+/// The offset and bytes of each `struct rtnexthop` with its attributes.
 fn hops(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {

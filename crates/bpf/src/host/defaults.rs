@@ -1,4 +1,4 @@
-//! The default of a network namespace, `net.ipv4.tcp_congestion_control`.
+//! The default algorithm of a network namespace, `net.ipv4.tcp_congestion_control`.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,7 +15,7 @@ const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// The default of the namespace that this thread is in.
+/// The default of the calling thread's namespace.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -23,7 +23,7 @@ pub fn default_algorithm() -> Result<String, Error> {
     read(DEFAULT)
 }
 
-/// Names of all algorithms that are registered, the kernel's own and others.
+/// The names of all registered algorithms, the kernel's own and others.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -35,9 +35,10 @@ pub(super) fn default_of(namespace: &FoundNamespace) -> Result<String, Error> {
     namespace.run(|| read(DEFAULT)).unwrap_or_else(entering_failed)
 }
 
-/// Sets it, and nothing else. What becomes a default the kernel puts on the list of algorithms that
-/// everybody may choose; and only what is on that list may be the default of a namespace that is not
-/// the host's own. So what was not on it is put there, and taken off again; the journal knows meanwhile.
+/// Sets the default of `namespace`, and nothing else. The kernel adds a new default to the list of
+/// algorithms that every user may choose. A namespace other than the host's accepts only a default
+/// on that list. So this function adds a missing name and removes it again; the journal records the
+/// change meanwhile.
 pub(super) fn set_default(
     namespace: &FoundNamespace,
     algorithm: &str,
@@ -61,7 +62,7 @@ pub(super) fn set_default(
     outcome
 }
 
-/// Undoes what [`set_default`] did for a moment, also after a crash in that moment.
+/// Undoes the temporary change of [`set_default`], also after a crash in between.
 pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(), Error> {
     if let Some(before) = &journal.allowed_before {
         let available = read(AVAILABLE)?;
@@ -74,14 +75,15 @@ pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(
     Ok(())
 }
 
-/// Tells a namespace from all others since the kernel was booted, also to programs.
+/// The cookie of a namespace (`SO_NETNS_COOKIE`): no other namespace has it since boot. Programs
+/// see the same cookie.
 pub(crate) fn cookie_of(namespace: &FoundNamespace) -> Result<u64, Error> {
     namespace.run(netns_cookie).unwrap_or_else(entering_failed)
 }
 
 fn netns_cookie() -> Result<u64, Error> {
     let failed = |source| Error::Read { what: "the network namespace's cookie", source };
-    // It takes a socket, and no address.
+    // Reading the cookie takes a socket, but no address.
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
     let socket = socket.map_err(|errno| failed(errno.into()))?;
     let (mut cookie, mut len) = (0_u64, size_of::<u64>() as libc::socklen_t);
@@ -101,8 +103,8 @@ fn netns_cookie() -> Result<u64, Error> {
     }
 }
 
-/// The list is one for all namespaces and can be written in the host's own only: that is mostly this
-/// one, and the first process's, which not everybody may look at.
+/// Writes the list of allowed algorithms. All namespaces share it, and only the host's own can
+/// write it. That is usually this one and that of process 1, which not every user may inspect.
 fn write_allowed(list: &str) -> Result<(), Error> {
     write(ALLOWED, list).or_else(|_| {
         let host = knee_netns::of_process(1);

@@ -1,4 +1,4 @@
-//! What was changed and how it was before, in a file that outlives a crash.
+//! The journal: every change and the state before it, in a file that survives a crash.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -9,44 +9,45 @@ use serde::{Deserialize, Serialize};
 use super::bpffs::read_file;
 use crate::{Error, Source};
 
-/// Of the file; a reader takes no other.
+/// The version of the file's format; a reader accepts no other.
 const VERSION: u32 = 1;
-/// An entry has some 500, of which a path may add 4000, and a name 15 characters.
+/// The largest file that is read. An entry has about 500 bytes; a path may add 4000, and a name has
+/// 15 characters.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// The algorithm that every kernel has.
 pub(super) const LAST_RESORT: &str = "reno";
 
-/// An algorithm that is loaded for longer than a command runs.
+/// An algorithm that stays loaded after its command ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The name it is registered under.
+    /// The name under which it is registered.
     pub name: String,
-    /// The algorithm file it comes from.
+    /// The algorithm file that it comes from.
     pub algorithm: String,
-    /// The file that it was compiled from, if it is none of knee's own.
+    /// The user's file that it was compiled from; `None` for one of knee's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// Its parameters, by name, all of them.
+    /// All of its parameters, by name.
     pub params: Vec<(String, u32)>,
-    /// Whom connections without ECN are handed to, if it says so.
+    /// The algorithm that gets connections without ECN, if it names one.
     pub fallback: Option<String>,
-    /// When, in seconds since 1970.
+    /// The time of the load, in seconds since 1970.
     pub loaded_at_unix_s: u64,
-    /// Tells one build of the algorithm from another.
+    /// A hash that tells one build of the algorithm from another.
     pub object: u64,
-    /// Set when all that was asked for is done: an entry without it is what a crash left.
+    /// Whether every requested step is done. An entry without it is the remains of a crash.
     pub complete: bool,
-    /// Defaults of network namespaces that knee has replaced by it.
+    /// The defaults of network namespaces that knee has replaced by this algorithm.
     pub defaults: Vec<OldDefault>,
-    /// The cgroup whose connections are given it.
+    /// The cgroup whose connections get the algorithm.
     pub cgroup: Option<PathBuf>,
 }
 
-/// What a namespace's default was.
+/// The earlier default of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldDefault {
-    /// Tells the namespace from all others since the kernel was booted (`SO_NETNS_COOKIE`).
+    /// The namespace's cookie, unique since boot (`SO_NETNS_COOKIE`).
     pub netns_cookie: u64,
     pub algorithm: String,
 }
@@ -55,9 +56,9 @@ pub struct OldDefault {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// After a reboot nothing is loaded, whatever this file says.
+    /// The boot that the file belongs to: after a reboot nothing is loaded.
     boot: String,
-    /// `tcp_allowed_congestion_control`, while it is changed for a moment.
+    /// The earlier value of `tcp_allowed_congestion_control`, while it is changed temporarily.
     pub(super) allowed_before: Option<String>,
     pub(super) entries: Vec<Entry>,
 }
@@ -90,7 +91,7 @@ impl Journal {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// Puts this entry in the place of one of its name, and writes.
+    /// Adds this entry, or replaces the one of the same name, and writes the file.
     pub(super) fn put(&mut self, run_dir: &Path, entry: Entry) -> Result<(), Error> {
         self.entries.retain(|old| old.name != entry.name);
         self.entries.push(entry);
@@ -98,7 +99,8 @@ impl Journal {
         self.write(run_dir)
     }
 
-    /// Other entries that remember this one as the default before them remember what was before it.
+    /// Corrects the entries that hold `gone` as their earlier default: they get the default before
+    /// it.
     pub(super) fn forget_default(&mut self, gone: &Entry) {
         let others = self.entries.iter_mut().flat_map(|entry| &mut entry.defaults);
         for old in others.filter(|old| old.algorithm == gone.name) {
@@ -109,13 +111,13 @@ impl Journal {
         }
     }
 
-    /// Takes the entry of this name out, and writes.
+    /// Removes the entry of this name and writes the file.
     pub(super) fn remove(&mut self, run_dir: &Path, name: &str) -> Result<(), Error> {
         self.entries.retain(|old| old.name != name);
         self.write(run_dir)
     }
 
-    /// Removes the file if nothing is in it (any more).
+    /// Removes the file if it has no content left.
     pub(super) fn remove_if_empty(run_dir: &Path) -> bool {
         let empty =
             |journal: Journal| journal.entries.is_empty() && journal.allowed_before.is_none();
@@ -127,13 +129,15 @@ impl Journal {
         true
     }
 
-    /// Whole or not at all, whenever the process or the machine stops.
+    /// Writes the file atomically: a crash of the process or the machine leaves the old or the new
+    /// one.
     pub(super) fn write(&self, run_dir: &Path) -> Result<(), Error> {
         let path = path(run_dir);
         let failed = |source| Error::File { path: path.clone(), source };
         let new = path.with_extension("new");
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
-        // What is there was left by a command that was killed. It is not written into, lest it be a link.
+        // A killed command left this file. It is removed, not overwritten, because it may be a
+        // link.
         let _ = fs::remove_file(&new);
         let mut file = File::create_new(&new).map_err(failed)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
@@ -145,7 +149,7 @@ fn path(run_dir: &Path) -> PathBuf {
     run_dir.join("journal.json")
 }
 
-/// Tells one boot from another.
+/// The kernel's identifier of this boot.
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Loading for good: registered, pinned, written down.
+//! Permanent loading: the algorithm is registered, pinned and written to the journal.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -17,45 +17,45 @@ use crate::load::{Prepared, check_name};
 use crate::policy::{self, Policy, Rule, Scope};
 use crate::{Embedded, Error, KernelApi};
 
-/// The parameter by which a person says whom connections without ECN go to.
+/// The parameter with which a user names the algorithm for connections without ECN.
 const FALLBACK_PARAM: &str = "fallback";
 
-/// What is to be loaded, and what for.
+/// A request to load: the algorithm, its name, and the sockets that get it.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub program: &'static Embedded,
-    /// The name to register it under.
+    /// The name to register.
     pub name: String,
     pub params: Params,
-    /// Leave the parameter `fallback` as it is, because somebody set it. Otherwise connections
-    /// without ECN go to the host's default.
+    /// Keeps the parameter `fallback`, because the user set it. Otherwise connections without ECN
+    /// get the host's default.
     pub fallback_chosen: bool,
-    /// Make it the default of the namespace of this thread.
+    /// Makes the algorithm the default of the calling thread's namespace.
     pub default: bool,
-    /// The cgroup whose connections are to be given it; `None`: as it was.
+    /// The cgroup whose connections get the algorithm; `None` leaves it as it is.
     pub cgroup: Option<PathBuf>,
-    /// Somebody knows what it means to give an algorithm that needs ECN to connections that may leave
-    /// the data center.
+    /// The user accepts that connections which may leave the data center get an algorithm that
+    /// needs ECN.
     pub i_know: bool,
 }
 
-/// What loading came to.
+/// The result of loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is registered now.
+    /// The algorithm is newly registered.
     Loaded,
-    /// It is in the place of another one of that name, which old connections keep.
+    /// It replaces another one of that name, which old connections keep.
     Updated,
-    /// It was there already, with the same parameters.
+    /// It was already loaded with the same parameters.
     Already,
 }
 
 impl Host {
-    /// Loads for good. Until this returns, and whatever ends it, either all of it is done or
-    /// [`Host::unload`] undoes what is.
+    /// Loads permanently. If this fails or is interrupted at any point, [`Host::unload`] undoes the
+    /// steps done so far.
     ///
     /// # Errors
-    /// All that [`crate::Loaded::register`] has; [`Error::NameTaken`], [`Error::NoBpffs`],
+    /// All errors of [`crate::Loaded::register`]; [`Error::NameTaken`], [`Error::NoBpffs`],
     /// [`Error::Locked`], [`Error::File`] and [`Error::Journal`].
     pub fn load(&self, request: &Request) -> Result<(Done, Entry), Error> {
         check_rights("loading an algorithm")?;
@@ -81,12 +81,12 @@ impl Host {
         let pinned = self.link_path(&request.name)?.exists();
         let registered = available_algorithms()?.contains(&request.name);
         let done = match &before {
-            // Where there are no links, registering comes before pinning.
+            // On kernels without links, registering comes before pinning.
             Some(before) if registered && !pinned => {
                 return Err(Error::CutShort { name: before.name.clone() });
             }
             None if registered && !pinned => return Err(self.name_taken(&request.name)),
-            // One that is not complete may or may not have come to its program.
+            // The program of an incomplete entry may or may not be loaded.
             Some(before) if pinned && before.complete && before.is_same_program(&entry) => {
                 entry.loaded_at_unix_s = before.loaded_at_unix_s;
                 Done::Already
@@ -101,7 +101,7 @@ impl Host {
             Done::Loaded => self.register(request, embedded, &entry),
         };
         if let (Err(_), Some(before)) = (&outcome, &before) {
-            // Nothing was changed.
+            // Nothing has changed.
             journal.put(&self.run_dir, before.clone())?;
             return outcome.map(|()| (done, entry));
         }
@@ -111,7 +111,7 @@ impl Host {
             .and_then(|()| self.select(&mut journal, &mut entry, request.default.then_some(&here)));
         match (outcome, before) {
             (Ok(()), _) => Ok((done, entry)),
-            // The entry stays as not complete: the next load or unload goes on from there.
+            // The entry stays incomplete: the next load or unload continues from there.
             (Err(error), Some(_)) => Err(error),
             (Err(error), None) => {
                 self.undo(&mut journal, &request.name)?;
@@ -121,7 +121,8 @@ impl Host {
         }
     }
 
-    /// A default goes on naming the program that was registered when it was set, so it is set again.
+    /// Sets the defaults again: a default keeps naming the program that was registered when it was
+    /// set.
     fn renew_defaults(&self, done: Done, journal: &mut Journal, name: &str) -> Result<(), Error> {
         if done != Done::Updated {
             return Ok(());
@@ -134,7 +135,8 @@ impl Host {
         Ok(())
     }
 
-    /// What follows registration: sockets get it as asked, and the journal its last word.
+    /// Does the steps after registration: gives the algorithm to the requested sockets and
+    /// completes the journal's entry.
     pub(super) fn select(
         &self,
         journal: &mut Journal,
@@ -151,7 +153,7 @@ impl Host {
         journal.put(&self.run_dir, entry.clone())
     }
 
-    /// Gives it to the sockets of this cgroup and no other.
+    /// Gives the algorithm to the sockets of this cgroup only.
     fn give_to_cgroup(&self, name: &str, cgroup: &Path) -> Result<(), Error> {
         let path = self.cgroup_link_path(name)?;
         let there = self.policy_of(name);
@@ -159,14 +161,14 @@ impl Host {
             return Ok(());
         }
         let policy = Policy::attach(&[Rule::everything(name)], cgroup, Scope::default())?;
-        // One that is there was for another cgroup, or for one that was removed.
+        // An existing pin is that of another cgroup, or of a removed one.
         if path.exists() {
             fs::remove_file(&path).map_err(|source| Error::File { path: path.clone(), source })?;
         }
         self.pin(&path, |path| policy.pin(path))
     }
 
-    /// Of two on one cgroup only the older one would have a say.
+    /// Refuses a second algorithm on a cgroup: only the older one would take effect.
     pub(super) fn check_cgroup_is_free(
         &self,
         request: &Request,
@@ -190,7 +192,7 @@ impl Host {
         }
     }
 
-    /// What will be written down of it, as not complete.
+    /// The journal's entry of this request, marked incomplete.
     pub(super) fn new_entry(
         &self,
         request: &Request,
@@ -221,11 +223,11 @@ impl Host {
         })
     }
 
-    /// The default of this namespace, or what it was before knee replaced it.
+    /// The default of this namespace, or the one that knee replaced.
     fn hosts_own_default(&self, journal: &Journal) -> Result<String, Error> {
         let here = cookie_of(&knee_netns::current().map_err(proc)?)?;
         let mut name = default_algorithm()?;
-        // One step for each algorithm of ours that replaced another one of ours.
+        // One step for each of knee's algorithms that replaced another of knee's.
         for _ in 0..journal.entries.len() {
             let Some(entry) = journal.entry(&name) else { break };
             match entry.defaults.iter().find(|old| old.netns_cookie == here) {
@@ -253,7 +255,7 @@ impl Host {
         prepared.replace(&link)
     }
 
-    /// Pins at `path`, or leaves nothing there.
+    /// Pins at `path`. On failure no file is left there.
     pub(super) fn pin(
         &self,
         path: &PathBuf,
@@ -266,15 +268,15 @@ impl Host {
         })
     }
 
-    /// Removes the two directories of pins above `path` if they hold nothing (any more).
+    /// Removes the two pin directories above `path` if they are empty.
     pub(super) fn remove_empty_dirs(&self, path: &Path) {
         for dir in path.ancestors().skip(1).take(2) {
-            // One that is not empty stays: that is what rmdir does.
+            // `rmdir` fails for a directory that is not empty, which then stays.
             let _ = fs::remove_dir(dir);
         }
     }
 
-    /// Writes down what the default was, then replaces it.
+    /// Writes the current default to the journal, then replaces it.
     pub(super) fn make_default(
         &self,
         journal: &mut Journal,
@@ -303,7 +305,7 @@ impl Request {
         self.program.algorithm()
     }
 
-    /// Refuses what can be refused by itself.
+    /// Refuses a request that is invalid in itself.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.cgroup.as_deref().map_or(Ok(()), check_cgroup)?;
         let given = self.default || self.cgroup.is_some();
@@ -315,7 +317,7 @@ impl Request {
 }
 
 impl Entry {
-    /// Whether loading this would change nothing of `other` in the kernel.
+    /// Whether loading this entry would change nothing that the kernel has of `other`.
     fn is_same_program(&self, other: &Entry) -> bool {
         let key = |entry: &Entry| {
             (entry.object, entry.algorithm.clone(), entry.params.clone(), entry.fallback.clone())
@@ -324,7 +326,8 @@ impl Entry {
     }
 }
 
-/// Whether what is loaded is of another file, that only has the same name in it. The same file may have been changed, or moved.
+/// Whether the loaded algorithm comes from another file that has the same name. A changed or moved
+/// file counts as the same.
 fn is_other_file(before: &Entry, now: &Embedded) -> bool {
     match (&before.source, now.source()) {
         (Some(before), Some(now)) => before.path != now.path && before.sha256 != now.sha256,
@@ -341,7 +344,7 @@ pub(super) fn prepare(
     Prepared::load(embedded, &request.name, &request.params, fallback)
 }
 
-/// Refuses on kernels without struct_ops links what takes one.
+/// Refuses `what`, which needs struct_ops links, on kernels without them.
 pub(super) fn need_links(algorithm: &str, what: &str) -> Result<(), Error> {
     let api = KernelApi::running();
     if api.links {
@@ -351,7 +354,7 @@ pub(super) fn need_links(algorithm: &str, what: &str) -> Result<(), Error> {
     Err(Error::Lacks { algorithm, what, since: (6, 4), release })
 }
 
-/// Refuses what is no cgroup before anything is done.
+/// Refuses a path that is no cgroup before any change.
 pub(crate) fn check_cgroup(cgroup: &Path) -> Result<(), Error> {
     if cgroup.join("cgroup.procs").exists() && cgroup.join("cgroup.type").exists()
         || mount_point("cgroup2").is_some_and(|root| root == cgroup)
@@ -365,7 +368,7 @@ pub(crate) fn check_cgroup(cgroup: &Path) -> Result<(), Error> {
     Err(Error::Policy { what: format!("{}: {what}", cgroup.display()) })
 }
 
-/// /proc could not be read.
+/// Makes the error of a failed read of /proc.
 pub(crate) fn proc(source: std::io::Error) -> Error {
     Error::File { path: "/proc/self/ns/net".into(), source }
 }

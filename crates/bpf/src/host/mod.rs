@@ -1,8 +1,8 @@
-//! What knee changes on a host, and how it is undone.
+//! The changes that knee makes on a host, and how it undoes them.
 //!
-//! [`Host`] is where knee keeps track: a directory that a reboot empties, as it empties the kernel of
-//! what was loaded, with a lock and a journal; and a directory of the BPF file system whose files
-//! keep algorithms registered. Every change is written to the journal before it is made.
+//! [`Host`] names two directories. The first holds a lock and a journal; a reboot empties it, as it
+//! empties the kernel. The second is in the BPF file system, and its files keep algorithms
+//! registered. Every change is written to the journal before it is made.
 
 mod bpffs;
 pub mod congctl;
@@ -37,34 +37,36 @@ pub use unload::{Left, Unloaded};
 use crate::{Error, Rights};
 use journal::Journal;
 
-/// Environment variable that names another directory than [`RUN_DIR`].
+/// The environment variable that replaces [`RUN_DIR`].
 const RUN_DIR_VARIABLE: &str = "KNEE_RUN_DIR";
-/// Environment variable that names another BPF file system than the host's or knee's own.
+/// The environment variable that names another BPF file system than the host's or knee's own.
 const BPFFS_VARIABLE: &str = "KNEE_BPFFS";
-/// Lock, journal and trials.
+/// The directory of the lock, the journal and the trials.
 const RUN_DIR: &str = "/run/knee";
-/// How long a command waits for another one to finish.
+/// The longest time that a command waits for another one to finish.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a directory may come and go under a command's hands, before it is another error.
+/// The longest time that a command tolerates a directory that disappears under it, before it
+/// reports an error.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Where knee keeps track of what it changes.
+/// The places where knee records its changes.
 pub struct Host {
     run_dir: PathBuf,
     named_bpffs: Option<PathBuf>,
     has_mounted: AtomicBool,
 }
 
-/// No other command changes the host while this lives. The kernel frees it with its process.
+/// The lock: while it lives no other command changes the host. The kernel releases it with its
+/// process.
 pub(crate) struct Lock {
     run_dir: PathBuf,
     _file: File,
 }
 
 impl Drop for Lock {
-    /// Removes what holds nothing any more: the journal, and the directory with the lock itself,
-    /// which others that wait for it notice.
+    /// Removes whatever is empty: the journal, and the directory with the lock itself. Commands
+    /// that wait for the lock notice that.
     fn drop(&mut self) {
         bpffs::remove_own_if_empty(&self.run_dir);
         trial::remove_dead_notes(&self.run_dir);
@@ -77,7 +79,7 @@ impl Drop for Lock {
 }
 
 impl Host {
-    /// This host, or the places that `KNEE_RUN_DIR` and `KNEE_BPFFS` name. Nothing is made yet.
+    /// This host, or the places that `KNEE_RUN_DIR` and `KNEE_BPFFS` name. It creates nothing yet.
     pub fn here() -> Host {
         let named = |variable| std::env::var_os(variable).map(PathBuf::from);
         Host {
@@ -87,7 +89,7 @@ impl Host {
         }
     }
 
-    /// What is written down of the algorithms loaded here, by name.
+    /// The journal's entries of the algorithms loaded here, by name.
     ///
     /// # Errors
     /// [`Error::File`] if the journal cannot be read.
@@ -95,7 +97,7 @@ impl Host {
         Ok(Journal::read(&self.run_dir)?.entries)
     }
 
-    /// Names that have pins, whether or not the journal knows them.
+    /// The names that have pins, whether or not the journal has them.
     fn pinned_names(&self) -> Vec<String> {
         let Ok(pins) = self.pins() else { return Vec::new() };
         let Ok(dirs) = fs::read_dir(pins) else { return Vec::new() };
@@ -107,7 +109,7 @@ impl Host {
         names
     }
 
-    /// Where the link of the program is pinned that gives it to a cgroup.
+    /// The pin of the link whose program gives the algorithm to a cgroup.
     fn cgroup_link_path(&self, name: &str) -> Result<PathBuf, Error> {
         Ok(self.pins()?.join(name).join("cgroup"))
     }
@@ -116,7 +118,7 @@ impl Host {
         Ok(self.pins()?.join(name).join("link"))
     }
 
-    /// Waits for other commands and keeps them out.
+    /// Waits for other commands to finish and keeps new ones out.
     pub(crate) fn lock(&self) -> Result<Lock, Error> {
         self.lock_within(PATIENCE)
     }
@@ -129,17 +131,17 @@ impl Host {
             bpffs::check_dir(&self.run_dir)?;
             let file = match open_lock(&self.run_dir, &path) {
                 Ok(file) => file,
-                // Whoever had the lock has removed the directory meanwhile.
+                // The earlier holder of the lock has removed the directory meanwhile.
                 Err(error) if is_gone(&error) && started.elapsed() < GONE_WITHIN => {
                     std::thread::sleep(Duration::from_millis(1));
                     continue;
                 }
                 Err(error) => return Err(failed(error)),
             };
-            // Between the look and the opening somebody may have made it.
+            // Another process may have made it between the check and the open.
             bpffs::check_dir(&self.run_dir)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // Whoever had it may have removed the file: then others lock another one.
+                // The earlier holder may have removed the file, and others then lock a new one.
                 Ok(()) if is_at(&file, &path) => {
                     return Ok(Lock { run_dir: self.run_dir.clone(), _file: file });
                 }
@@ -160,7 +162,7 @@ fn open_lock(run_dir: &Path, path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// Between finding a directory and using it.
+/// Whether the directory disappeared between its lookup and its use.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
@@ -173,7 +175,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Refuses early what would fail halfway: knee's work on a host takes all three rights.
+/// Refuses early what would fail halfway: knee's changes to a host take all three rights.
 pub(crate) fn check_rights(what: &'static str) -> Result<(), Error> {
     let rights = Rights::now();
     if rights.load() && rights.attach() && rights.see() {
@@ -185,13 +187,13 @@ pub(crate) fn check_rights(what: &'static str) -> Result<(), Error> {
     })
 }
 
-/// Makes a directory that is its owner's only, and those above it.
+/// Makes a directory that only its owner can use, and its parents.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|source| Error::File { path: dir.to_owned(), source })
 }
 
-/// Where a file system of this type is mounted first.
+/// The first mount point of a file system of this type.
 pub(crate) fn mount_point(kind: &str) -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/mounts").ok()?;
     text.lines().find_map(|line| {

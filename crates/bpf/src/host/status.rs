@@ -1,4 +1,4 @@
-//! What is loaded and who uses it, by the kernel's own account; the journal adds why.
+//! The status: the kernel reports what is loaded and who uses it; the journal adds why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,78 +14,84 @@ use super::{Entry, Host, Note, check_rights};
 use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, STOPPED_MAP, with_log};
 use crate::{Connection, Connections, Error, Registered, Source, policy, registered};
 
-/// What keeps an algorithm registered.
+/// The reason why an algorithm stays registered.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// `knee load`.
+    /// `knee load` loaded it.
     Loaded(Entry),
-    /// `knee load --confirm-within`, not confirmed yet.
+    /// `knee load --confirm-within` loaded it, and nobody has confirmed it yet.
     Trial(Note),
-    /// A link is pinned, but the journal does not know it.
+    /// A link is pinned, but the journal does not have it.
     Pinned,
-    /// Some process of knee's, for as long as it runs.
+    /// A process of knee's keeps it registered while it runs.
     Process,
 }
 
-/// A registered algorithm of knee's.
+/// One of knee's algorithms that is registered.
 #[derive(Clone, Debug)]
 pub struct InUse {
-    /// The name that sockets choose it by.
+    /// The name by which sockets choose it.
     pub name: String,
-    /// The algorithm file it comes from.
+    /// The algorithm file that it comes from.
     pub algorithm: String,
-    /// The file that it was compiled from, if it is none of knee's own.
+    /// The user's file that it was compiled from; `None` for one of knee's own.
     pub source: Option<Source>,
-    /// What keeps it registered.
+    /// The reason why it stays registered.
     pub origin: Origin,
-    /// Its parameters, as the kernel has them; without names if this knee does not know it.
+    /// The parameters, as the kernel has them; without names if this knee does not know the
+    /// algorithm.
     pub params: Vec<(String, u32)>,
-    /// Whom connections without ECN are handed to in place of the algorithm's own choice.
+    /// The algorithm that gets connections without ECN, in place of the algorithm's own choice.
     pub fallback: Option<String>,
-    /// The cgroup that it was given to was removed.
+    /// Whether the cgroup that was given the algorithm has been removed.
     pub cgroup_is_gone: bool,
-    /// Connections that were handed to the fallback, since it was loaded or updated; `None`: it hands
+    /// Connections handed to the fallback since the load or update; `None` if the algorithm hands
     /// over none.
     pub fallbacks: Option<u64>,
-    /// Of a Linux module's source: indices beyond their arrays and loops without end that were stopped; `None`: it has neither.
+    /// For a Linux module's source: stopped accesses beyond an array, and stopped endless loops;
+    /// `None` if the source has neither arrays nor loops.
     pub stopped: Option<(u64, u64)>,
-    /// Connections that the program which gives it to a cgroup, or for a trial to its namespace, left at
-    /// their default, because they have no ECN; `None`: there is no such program.
+    /// Connections without ECN that kept their default. The program that gives the algorithm to a
+    /// cgroup, or during a trial to its namespace, counts them; `None` without such a program.
     pub without_ecn: Option<u64>,
-    /// Namespaces that have it as default.
+    /// The namespaces that have it as default.
     pub defaults: Vec<String>,
-    /// Routes that name it: namespace and destination.
+    /// The routes that name it: namespace and destination.
     pub routes: Vec<(String, String)>,
-    /// Sockets that listen under it.
+    /// The number of listeners that have it.
     pub listeners: usize,
-    /// Listeners of its name whose program an update has replaced; their connections inherit that.
+    /// The number of listeners of its name whose program an update has replaced. Their connections
+    /// inherit the old program.
     pub old_listeners: usize,
-    /// Connections under it.
+    /// The number of connections that have it.
     pub connections: usize,
-    /// Connections of its name whose program an update has replaced.
+    /// The number of connections of its name whose program an update has replaced.
     pub old_connections: usize,
-    /// It needs ECN, and is the default of namespaces with these listeners, which refuse ECN to those
-    /// that ask with ECT on the SYN: they were opened before, or chose another one.
+    /// Listeners that refuse ECN to peers that ask with ECT on the SYN, though the default of their
+    /// namespace is this algorithm, which needs ECN. They were opened earlier, or chose another
+    /// algorithm.
     pub refusing: Vec<(String, SocketAddr)>,
 }
 
-/// What [`Host::status`] found.
+/// The result of [`Host::status`].
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// What is registered, by name.
+    /// The registered algorithms, by name.
     pub registered: Vec<InUse>,
-    /// Sockets (connections and listeners), by name, whose algorithm is knee's and not registered any more.
+    /// The number of sockets (connections and listeners) whose algorithm is knee's and no longer
+    /// registered, by name.
     pub lingering: BTreeMap<String, usize>,
-    /// What the journal does not have as done: a command was killed.
+    /// The journal's incomplete entries: a command was killed.
     pub interrupted: Vec<Entry>,
-    /// What the journal has as loaded and the kernel has not: its pin is gone.
+    /// Algorithms that the journal has as loaded but the kernel does not have: their pins are gone.
     pub vanished: Vec<Entry>,
-    /// Namespaces that could not be looked at, and why: their sockets, routes and defaults are missing.
+    /// Namespaces that could not be read, and why. Their sockets, routes and defaults are missing
+    /// from the status.
     pub unknown: Vec<(String, String)>,
 }
 
 impl Host {
-    /// What knee has loaded into this kernel, and who uses it, in all namespaces.
+    /// Reports what knee has loaded into this kernel, and who uses it, in all namespaces.
     ///
     /// # Errors
     /// [`Error::Inspect`], [`Error::Read`], [`Error::Load`]: it takes root.
@@ -123,7 +129,7 @@ impl Host {
                 found.without_ecn = Some(without_ecn(&policy.rules));
             } else if let Origin::Trial(Note { policy_program: Some(program), .. }) = &found.origin
             {
-                // It may end at this moment.
+                // The program may end at this moment.
                 found.without_ecn = policy::rules_of(*program).ok().map(|all| without_ecn(&all));
             }
             status.registered.push(found);
@@ -143,7 +149,7 @@ impl Host {
         Ok(status)
     }
 
-    /// The program that gives it to its cgroup.
+    /// The policy whose program gives the algorithm to its cgroup.
     pub(super) fn policy_of(&self, name: &str) -> Option<policy::Attached> {
         let path = self.cgroup_link_path(name).ok()?;
         let (link, _) = with_log(|| Link::open(path));
@@ -155,7 +161,7 @@ fn without_ecn(rules: &[(policy::Rule, policy::Hits)]) -> u64 {
     rules.iter().map(|(_, hits)| hits.without_ecn).sum()
 }
 
-/// What of a namespace matters to algorithms.
+/// The state of a namespace that concerns algorithms.
 struct Seen {
     label: String,
     default: String,
@@ -195,7 +201,7 @@ fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Erro
     };
     let mut found = InUse {
         name: one.name.clone(),
-        // Those of a Linux module lie where only its object says.
+        // Only the object tells where a Linux module keeps its parameters.
         params: params(one, &names, entry.map_or(&[], |entry| &entry.params))?,
         source,
         without_ecn: None,
@@ -245,7 +251,7 @@ fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Erro
     Ok(found)
 }
 
-/// The parameters that its programs read.
+/// Reads the parameters that the algorithm's programs use.
 fn params(
     one: &Registered,
     names: &[String],
@@ -263,21 +269,21 @@ fn params(
     Ok(values.enumerate().map(|(index, value)| (name(index), value)).collect())
 }
 
-/// One of the numbers of 64 bits in it.
+/// Reads the 64-bit number at `index` of the map's value.
 fn number(map: &MapHandle, index: usize) -> Result<u64, Error> {
     let value = first_value(map)?;
     let bytes = value.chunks_exact(8).nth(index).and_then(|bytes| bytes.try_into().ok());
     Ok(bytes.map_or(0, u64::from_ne_bytes))
 }
 
-/// A name that ends with zeros; `None`: it is empty.
+/// Reads a name that is padded with zeros; `None` if it is empty.
 fn text(map: &MapHandle) -> Result<Option<String>, Error> {
     let value = first_value(map)?;
     let name = String::from_utf8_lossy(value.split(|byte| *byte == 0).next().unwrap_or_default());
     Ok(Some(name.into_owned()).filter(|name| !name.is_empty()))
 }
 
-/// A section's map has one value.
+/// Reads the map's value: the map of a section has exactly one.
 fn first_value(map: &MapHandle) -> Result<Vec<u8>, Error> {
     let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::empty());
     let inspect = |source| Error::Inspect { what: "a section of a loaded algorithm", source };

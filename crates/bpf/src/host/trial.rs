@@ -1,5 +1,5 @@
-//! Loading on trial: nothing pinned, no sysctl written, all of it owned by one process, so that the
-//! kernel undoes it when that process ends, in whatever way.
+//! Loading on trial: one process owns everything, pins nothing and writes no sysctl. The kernel
+//! undoes the trial when that process ends for any reason.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -23,80 +23,81 @@ use crate::load::check_name;
 use crate::policy::{Policy, Rule, Scope};
 use crate::{Error, Loaded};
 
-/// How often a trial looks whether it was confirmed or is over.
+/// The interval at which a trial checks for its confirmation or its end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a trial that was told to end may take.
+/// The longest time that a trial may take to end once it is told to.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// A note has some 700.
+/// The largest note that is read; a note has about 700 bytes.
 const NOTE_BYTES: u64 = 1 << 16;
 
-/// What is tried, and for how long.
+/// A request for a trial.
 #[derive(Clone, Debug)]
 pub struct TrialRequest {
     pub request: Request,
-    /// How long.
+    /// The time that the user has to confirm the trial.
     pub confirm_within: Duration,
 }
 
-/// What others see of a trial: a file that its process keeps locked.
+/// The public record of a trial: a file that the trial's process keeps locked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Note {
-    /// The process that owns it.
+    /// The process that owns the trial.
     pub pid: u32,
-    /// What will be written down if it is confirmed.
+    /// The journal's entry after a confirmation.
     pub entry: Entry,
-    /// Whether it is to become the default of the process's namespace.
+    /// Whether it becomes the default of the process's namespace.
     pub default: bool,
-    /// When it ends, on the clock that runs since boot.
+    /// The end of the trial on the clock since boot (CLOCK_BOOTTIME), in ns.
     pub deadline_boot_ns: u64,
     link_id: u32,
-    /// The number of the program that gives it to sockets; `None`: nobody is given it.
+    /// The kernel's number of the program that gives the algorithm to sockets; `None` without one.
     pub(super) policy_program: Option<u32>,
 }
 
-/// An algorithm on trial. Dropping it undoes it.
+/// An algorithm on trial. Dropping the value undoes the trial.
 pub struct Trial {
-    // Declared first, dropped first: nobody is given it any more, then the name goes.
+    // Declared first, so dropped first: no more sockets get the algorithm, then the name goes.
     _policy: Option<Policy>,
     _loaded: Loaded,
     note: Note,
     path: PathBuf,
-    /// Locked.
+    /// The locked note.
     _file: File,
 }
 
-/// How a trial ended.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It is loaded for good.
+    /// The user confirmed it: the algorithm is loaded permanently.
     Confirmed,
-    /// Nobody confirmed it in time: it is undone.
+    /// Nobody confirmed it in time, and it is undone.
     TimedOut,
-    /// It was told to end: it is undone.
+    /// It was told to end, and it is undone.
     Stopped,
 }
 
 impl Note {
-    /// Seconds until it ends; 0: it is over.
+    /// Seconds until the trial ends; 0 if it is over.
     pub fn seconds_left(&self) -> u64 {
         self.deadline_boot_ns.saturating_sub(boot_ns()) / 1_000_000_000
     }
 }
 
 impl Trial {
-    /// What others see of it.
+    /// The trial's public record.
     pub fn note(&self) -> &Note {
         &self.note
     }
 
-    /// Waits until it is confirmed, over, or `stop` is set, and undoes it unless it was confirmed.
+    /// Waits until the trial is confirmed, its time is over, or `stop` is set. It undoes the trial
+    /// unless it was confirmed.
     ///
     /// # Errors
-    /// [`Error::Journal`] and [`Error::File`]; it is undone then.
+    /// [`Error::Journal`] and [`Error::File`]; the trial is undone in both cases.
     pub fn wait(self, host: &Host, stop: &AtomicBool) -> Result<Ended, Error> {
         let name = self.note.entry.name.clone();
         loop {
-            // Whoever confirms it removes the note, and so does whoever wants it to end.
+            // A command that confirms or ends the trial removes the note.
             if !is_note_of(&self.path, &self.note) {
                 return Ok(match host.is_complete(&name)? {
                     true => Ended::Confirmed,
@@ -105,19 +106,21 @@ impl Trial {
             }
             let stopped = stop.load(Ordering::Relaxed);
             if stopped || boot_ns() >= self.note.deadline_boot_ns {
-                // Whoever is confirming right now has the lock and will be done soon; who holds it
-                // for longer does not keep this from ending.
+                // A command that is confirming has the lock and soon releases it. A longer holder
+                // does not keep the trial from ending.
                 let lock = host.lock_within(ENDS_WITHIN);
                 if !is_note_of(&self.path, &self.note) && host.is_complete(&name)? {
                     return Ok(Ended::Confirmed);
                 }
                 drop(self);
-                // Whoever looks through the kernel's links at this moment keeps this one a little.
+                // A process that walks the kernel's links at this moment keeps this one for a
+                // little longer.
                 if wait_until_gone(&name).is_ok() {
-                    // Those that were opened meanwhile. The trial is over even where they cannot be moved.
+                    // Returns the listeners opened meanwhile. The trial is over even if they cannot
+                    // be moved.
                     return_listeners(&name);
                 }
-                // A confirmation that was cut short.
+                // The journal has an entry if a confirmation was interrupted.
                 if lock.is_ok() && host.entries()?.iter().any(|entry| entry.name == name) {
                     host.unload_locked(&name)?;
                 }
@@ -137,16 +140,16 @@ impl Drop for Trial {
 }
 
 impl Host {
-    /// Begins a trial. [`Trial::wait`] then has to be called, in this process.
+    /// Begins a trial. The same process then has to call [`Trial::wait`].
     ///
     /// # Errors
-    /// As [`Host::load`], but no BPF file system is needed.
+    /// The errors of [`Host::load`], except that no BPF file system is needed.
     pub fn trial(&self, request: &TrialRequest) -> Result<Trial, Error> {
         check_rights("loading an algorithm")?;
         let TrialRequest { request, confirm_within } = request;
         check_name(&request.name)?;
         let embedded = request.program;
-        // Without links the kernel keeps what is registered when its process ends.
+        // Without links the kernel keeps a registration after its process ends.
         need_links(embedded.name(), "a trial that ends with its process")?;
         request.check()?;
         let cgroup = match (&request.cgroup, request.default) {
@@ -170,8 +173,8 @@ impl Host {
         let info = info.map_err(|source| Error::Inspect { what: "a link", source })?;
         let within_ns = u64::try_from(confirm_within.as_nanos()).unwrap_or(u64::MAX);
         let deadline_boot_ns = boot_ns().saturating_add(within_ns);
-        // What will be a namespace's default is tried in that namespace only. The program looks at
-        // the deadline itself, so that it ends even if this process is held up.
+        // The trial of a namespace's default affects that namespace only. The program checks the
+        // deadline itself, so it stops even if this process is delayed.
         let here = knee_netns::current().map_err(proc)?;
         let netns_cookie = if request.default { cookie_of(&here)? } else { 0 };
         let scope = Scope { deadline_boot_ns, netns_cookie };
@@ -193,10 +196,10 @@ impl Host {
         Ok(Trial { _policy: policy, _loaded: loaded, note, path, _file: file })
     }
 
-    /// Makes a trial permanent: of this name, or the only one there is.
+    /// Makes a trial permanent: the one of this name, or the only one.
     ///
     /// # Errors
-    /// [`Error::NoTrial`]; else as [`Host::load`], and the trial goes on.
+    /// [`Error::NoTrial`]; otherwise the errors of [`Host::load`], after which the trial continues.
     pub fn confirm(&self, name: Option<&str>) -> Result<Entry, Error> {
         check_rights("confirming a trial")?;
         let lock = self.lock()?;
@@ -211,7 +214,7 @@ impl Host {
         };
         let no_trial = || Error::NoTrial { name: name.map(str::to_owned) };
         let trial = chosen.filter(|trial| trial.seconds_left() > 0).ok_or_else(no_trial)?;
-        // From here on the link lives as long as this process, whatever the other one does.
+        // From here on the link lives as long as this process, even if the trial's process ends.
         let link = link_of(trial.link_id).map_err(|_| no_trial())?;
         let namespace = knee_netns::of_process(trial.pid).map_err(proc)?;
         self.need_pins(&lock)?;
@@ -220,18 +223,19 @@ impl Host {
         let mut entry = trial.entry.clone();
         journal.put(&self.run_dir, entry.clone())?;
         let path = self.link_path(&entry.name)?;
-        // A confirmation that was cut short may have left it.
+        // An interrupted confirmation may have left it.
         let _ = fs::remove_file(&path);
         let confirmed = self.pin(&path, |path| pin_link(&link, path)).and_then(|()| {
             self.select(&mut journal, &mut entry, trial.default.then_some(&namespace))
         });
         if let Err(error) = confirmed {
-            // The trial keeps it registered: only what was added here goes.
+            // The trial keeps the algorithm registered: only the additions of this function are
+            // undone.
             let undone = self.undo(&mut journal, &entry.name);
             journal.remove(&self.run_dir, &entry.name)?;
             return undone.and(Err(error));
         }
-        // If it is gone, the trial's process ended meanwhile, too late.
+        // If the note is gone, the trial's process ended meanwhile, too late to undo anything.
         let _ = fs::remove_file(dir(&self.run_dir).join(&entry.name));
         Ok(entry)
     }
@@ -245,7 +249,7 @@ impl Host {
         Ok(self.entries()?.iter().any(|entry| entry.name == name && entry.complete))
     }
 
-    /// Ends the trial of this name, if there is one, and waits until its process is gone. The caller
+    /// Ends the trial of this name, if there is one, and waits for its process to end. The caller
     /// holds the lock.
     pub(super) fn end_trial(&self, name: &str) -> Result<bool, Error> {
         let trials = self.trials();
@@ -254,13 +258,13 @@ impl Host {
         };
         let path = dir(&self.run_dir).join(name);
         let failed = |source: std::io::Error| Error::File { path: path.clone(), source };
-        // The process sees that the note is gone, and keeps the file locked while it lives.
+        // The process notices that the note is gone. It keeps the file locked while it lives.
         let note = open_file(&path).map_err(failed)?;
         fs::remove_file(&path).map_err(failed)?;
         let started = Instant::now();
         let mut killed = false;
         while flock(&note, FlockOperation::NonBlockingLockShared).is_err() {
-            // One that is stopped does not look.
+            // A stopped process does not check the note.
             if !killed && started.elapsed() > ENDS_WITHIN / 2 {
                 killed = true;
                 let pid = i32::try_from(trial.pid).ok().and_then(Pid::from_raw);
@@ -280,7 +284,7 @@ pub(super) fn dir(run_dir: &Path) -> PathBuf {
     run_dir.join("trials")
 }
 
-/// The notes of processes that live. Nothing is removed: that takes the lock.
+/// The notes of processes that live. It removes none, because that takes the lock.
 pub(super) fn notes(run_dir: &Path) -> Vec<Note> {
     let mut notes: Vec<Note> =
         files(run_dir).iter().filter(|path| is_locked(path)).filter_map(|p| read_note(p)).collect();
@@ -288,15 +292,14 @@ pub(super) fn notes(run_dir: &Path) -> Vec<Note> {
     notes
 }
 
-/// Removes the notes of processes that were killed. The caller holds the lock, so nobody is writing
-/// one.
+/// Removes the notes of killed processes. The caller holds the lock, so nobody is writing a note.
 pub(super) fn remove_dead_notes(run_dir: &Path) {
     for path in files(run_dir).iter().filter(|path| !is_locked(path)) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Without those that are being written.
+/// The files of all notes, except those that are being written.
 fn files(run_dir: &Path) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(dir(run_dir)) else { return Vec::new() };
     let paths = files.filter_map(|file| Some(file.ok()?.path()));
@@ -316,9 +319,9 @@ fn is_note_of(path: &Path, note: &Note) -> bool {
 
 fn write_note(path: &Path, note: &Note) -> std::io::Result<File> {
     let text = serde_json::to_string(note)?;
-    // Locked before it has a name that others look at.
+    // The file is locked before it has a name that other commands look for.
     let new = path.with_extension(format!("{}", note.pid));
-    // What is there was left by a command that was killed. It is not written into, lest it be a link.
+    // A killed command left this file. It is removed, not overwritten, because it may be a link.
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().create_new(true).write(true).open(&new)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -332,12 +335,12 @@ fn read_note(path: &Path) -> Option<Note> {
 }
 
 pub(crate) fn link_of(id: u32) -> std::io::Result<OwnedFd> {
-    // SAFETY: it only asks.
+    // SAFETY: the call only looks up a number.
     let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
     if fd < 0 {
         return Err(std::io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: it was opened a moment ago and belongs to nobody else.
+    // SAFETY: the descriptor was just opened, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -362,7 +365,8 @@ fn no_cgroup2() -> Error {
     }
 }
 
-/// Now, on the clock that counts sleep too, as the programs in the kernel read it.
+/// The present time on the clock that includes suspend (CLOCK_BOOTTIME), which the programs in the
+/// kernel read as well.
 pub(crate) fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

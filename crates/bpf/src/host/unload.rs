@@ -1,4 +1,4 @@
-//! Undoing.
+//! Unloading: undoes what a load or a trial changed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,50 +19,54 @@ use crate::{
     Connection, Connections, Error, Filter, KernelApi, Migration, Outcome, policy, registered,
 };
 
-/// How long the kernel may take to drop a name whose last link is closed.
+/// The longest time that the kernel may take to drop a name after its last link is closed.
 const VANISHES_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often namespaces are looked for that name it, before somebody must be setting it all the time.
+/// The number of searches for namespaces that name the algorithm. If more turn up after that,
+/// something sets it all the time.
 const ROUNDS: usize = 10;
 
-/// What was undone.
+/// The changes that were undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unloaded {
-    /// Namespaces whose default it was, with the default that they have now.
+    /// The namespaces whose default it was, each with its present default.
     pub defaults: Vec<(String, String)>,
-    /// Routes that named it and name no algorithm any more: namespace and destination.
+    /// The routes that named it and now name no algorithm: namespace and destination.
     pub routes: Vec<(String, String)>,
-    /// Routes that could not be changed and name it still: namespace, destination, and why.
+    /// The routes that still name it because they could not be changed: namespace, destination and
+    /// reason.
     pub routes_left: Vec<(String, String, String)>,
-    /// Listeners that had it and now have the default of their namespace: namespace, address, and that.
+    /// The listeners that had it and now have the default of their namespace: namespace, address
+    /// and that default.
     pub listeners: Vec<(String, SocketAddr, String)>,
-    /// A trial was ended.
+    /// Whether a trial was ended.
     pub trial: bool,
-    /// Who still has it; `None`: that could not be read.
+    /// The sockets that still have it; `None` if they could not be read.
     pub left: Option<Left>,
-    /// Why not all listeners, or who still has it, could be looked at or moved.
+    /// The reason why some listeners could not be moved, or the remaining sockets could not be
+    /// read.
     pub unread: Option<String>,
 }
 
 impl Unloaded {
-    /// Whether nothing is known, or has to be feared, to give the algorithm to new connections.
+    /// Whether nothing known or suspected still gives the algorithm to new connections.
     pub fn is_all(&self) -> bool {
         let moved = self.left.as_ref().is_some_and(|left| left.listeners.is_empty());
         moved && self.routes_left.is_empty()
     }
 }
 
-/// Who still has an algorithm that is not registered any more.
+/// The sockets that still have an algorithm after its registration ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Listeners, whose connections inherit it: namespace and address.
+    /// The listeners, whose connections inherit it: namespace and address.
     pub listeners: Vec<(String, SocketAddr)>,
-    /// Connections, which keep it until they close.
+    /// The number of connections, which keep it until they close.
     pub connections: usize,
 }
 
 impl Host {
-    /// Everything that [`Host::unload`] could undo: what is written down, pinned or on trial.
+    /// The names that [`Host::unload`] accepts: those in the journal, pinned, or on trial.
     ///
     /// # Errors
     /// [`Error::Journal`], [`Error::Locked`] and [`Error::File`].
@@ -77,20 +81,21 @@ impl Host {
         Ok(names)
     }
 
-    /// Undoes what [`Host::load`] or [`Host::confirm`] did, also if it was cut short: defaults and
-    /// routes of every namespace first, since what they name goes on being used, then the name.
-    /// Listeners get the default of their namespace; connections that have the algorithm keep it until
-    /// they close.
+    /// Undoes [`Host::load`] or [`Host::confirm`], also after an interruption. The defaults and
+    /// routes of every namespace come first, because the algorithms that they name stay in use;
+    /// then the name goes. Listeners get the default of their namespace; connections keep the
+    /// algorithm until they close.
     ///
     /// # Errors
-    /// [`Error::NotLoaded`]; [`Error::Policy`] if a policy names it; [`Error::StillRegistered`]; [`Error::File`], [`Error::Journal`],
-    /// [`Error::Locked`].
+    /// [`Error::NotLoaded`]; [`Error::Policy`] if a policy names it; [`Error::StillRegistered`];
+    /// [`Error::File`], [`Error::Journal`], [`Error::Locked`].
     pub fn unload(&self, name: &str) -> Result<Unloaded, Error> {
         check_rights("unloading an algorithm")?;
         let _lock = self.lock()?;
         self.check_policies(name)?;
         let trial = self.end_trial(name)?;
-        // A confirmation that was cut short leaves more than the trial's process takes along.
+        // An interrupted confirmation leaves more behind than the end of the trial's process
+        // undoes.
         let mut undone = match trial && !self.knows(name)? {
             true => {
                 wait_until_gone(name)?;
@@ -109,16 +114,17 @@ impl Host {
         Ok(undone)
     }
 
-    /// Whether something of this name was loaded for good, or half so.
+    /// Whether a permanent load of this name was done or begun.
     fn knows(&self, name: &str) -> Result<bool, Error> {
         let pinned = self.link_path(name).is_ok_and(|path| path.exists());
         Ok(pinned || self.entries()?.iter().any(|entry| entry.name == name))
     }
 
-    /// A policy would go on giving it to sockets, in vain.
+    /// Refuses to unload an algorithm that a policy names: the policy would go on giving it to
+    /// sockets, without effect.
     fn check_policies(&self, name: &str) -> Result<(), Error> {
         let policies = match policy::show(self) {
-            // They went with the BPF file system, as what is to be unloaded did.
+            // The policies disappeared with the BPF file system, and so did the algorithm's pins.
             Err(Error::NoBpffs | Error::NotBpffs { .. }) => Vec::new(),
             shown => shown?,
         };
@@ -157,11 +163,11 @@ impl Host {
         Ok(undone)
     }
 
-    /// Undoes all but what a trial's process holds. The journal keeps its entry.
+    /// Undoes everything except what a trial's process holds. The journal keeps the entry.
     pub(super) fn undo(&self, journal: &mut Journal, name: &str) -> Result<Unloaded, Error> {
         let entry = journal.entry(name).cloned();
         let mut undone = Unloaded::default();
-        // The host's own comes first, and one made meanwhile has its default from that.
+        // The host's namespace comes first: a namespace made meanwhile copies its default.
         for _ in 0..ROUNDS {
             let mut found = false;
             for namespace in knee_netns::all().map_err(proc)? {
@@ -174,7 +180,7 @@ impl Host {
         }
         for namespace in knee_netns::all().map_err(proc)? {
             for route in routes_naming(&namespace, name)? {
-                // One that cannot be written back is no reason to leave the rest.
+                // A route that cannot be written back does not stop the rest.
                 match forget(&namespace, &route) {
                     Ok(()) => undone.routes.push((namespace.label(), route.to)),
                     Err(error) => {
@@ -183,8 +189,9 @@ impl Host {
                 }
             }
         }
-        // Whoever would give it to new sockets goes before it, at once: others may have that link open
-        // at this moment. Its own link may be a trial's, too, and goes with the last who has it.
+        // The link that gives the algorithm to new sockets goes first and is detached at once,
+        // because other processes may have it open. The algorithm's own link may belong to a trial,
+        // too, and goes with its last holder.
         if let Ok(pin) = self.cgroup_link_path(name) {
             if pin.exists() {
                 let (link, _) = with_log(|| Link::open(&pin));
@@ -196,7 +203,7 @@ impl Host {
             if pin.exists() {
                 unpin(&pin)?;
             }
-            // Also those that were made for a pin that never came.
+            // This includes directories made for a pin that never came.
             self.remove_empty_dirs(&pin);
         }
         if !KernelApi::running().links {
@@ -225,11 +232,12 @@ impl Host {
         let old = entry.map_or(&[][..], |entry| &entry.defaults);
         let own = old.iter().find(|old| old.netns_cookie == cookie).or(old.first());
         let fallback = entry.and_then(|entry| entry.fallback.as_deref());
-        // A namespace made meanwhile has it from the host's, whose old default is the best there is.
+        // A namespace made meanwhile copied its default from the host's, whose earlier default is
+        // the best choice.
         let known = own.map(|old| old.algorithm.as_str()).or(fallback);
         let known = known.filter(|known| *known != name).unwrap_or(LAST_RESORT);
         let restored = match set_default(namespace, known, journal, &self.run_dir) {
-            // It was another's, which is gone as well.
+            // The earlier default is an algorithm that is gone as well.
             Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 set_default(namespace, LAST_RESORT, journal, &self.run_dir)?;
                 LAST_RESORT
@@ -245,9 +253,9 @@ fn unpin(pin: &Path) -> Result<(), Error> {
     fs::remove_file(pin).map_err(|source| Error::File { path: pin.to_owned(), source })
 }
 
-/// Gives listeners that have an algorithm which is gone the default of their namespace: everything that
-/// they accept would have it, too, as long as they live. Those that were moved, and the first reason why
-/// others may not have been.
+/// Gives the default of their namespace to listeners whose algorithm is gone. Otherwise the
+/// connections that they accept would have it, too, for the listeners' whole lives. Returns the
+/// moved listeners, and the first reason why others may not have been moved.
 pub(super) fn return_listeners(name: &str) -> (Vec<Returned>, Option<Error>) {
     let mut returned = Vec::new();
     let opened =
@@ -258,7 +266,7 @@ pub(super) fn return_listeners(name: &str) -> (Vec<Returned>, Option<Error>) {
     };
     let mut failed = None;
     for namespace in &namespaces {
-        // One namespace that cannot be looked at is no reason to leave the others.
+        // A namespace that cannot be read does not stop the others.
         match return_listeners_in(namespace, name, &reader) {
             Ok(more) => returned.extend(more),
             Err(error) => failed = failed.or(Some(error)),
@@ -267,7 +275,7 @@ pub(super) fn return_listeners(name: &str) -> (Vec<Returned>, Option<Error>) {
     (returned, failed)
 }
 
-/// A listener that was given back: namespace, address, and the algorithm that it has now.
+/// A listener that was given back: namespace, address and present algorithm.
 type Returned = (String, SocketAddr, String);
 
 fn return_listeners_in(

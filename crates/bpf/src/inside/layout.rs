@@ -1,25 +1,25 @@
-//! The fields of a struct, by the type information of whoever has it.
+//! The fields of a struct, from its type information (BTF).
 
 use knee_algo::{Field, FieldKind};
 use libbpf_rs::btf::types::{Array, Composite, Int, IntEncoding, MemberAttr, Struct, Var};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, ReferencesType as _, TypeId};
 
-/// The variable of bpf.h that keeps the state's type in an object.
+/// The variable of bpf.h that keeps the type of the state in an object.
 const STATE_VARIABLE: &str = "cc_state_layout";
-/// Structs deeper than that are left out; no state is.
+/// The deepest nesting of structs that is read; no state is deeper.
 const DEPTH: u32 = 8;
-/// Elements of a longer array are left out.
+/// The longest array that is read, in elements.
 const ELEMENTS: usize = 16;
 
-/// The fields of the state of the algorithm whose object or program this is the information of;
-/// empty if it has none, or an older knee left none.
+/// The state's fields of the algorithm whose object or program has this type information. Empty if
+/// the algorithm has no state, or an older knee left no type.
 pub(crate) fn of_state(btf: &Btf<'_>) -> Vec<Field> {
     let variable: Option<Var<'_>> = btf.type_by_name(STATE_VARIABLE);
     variable.map_or_else(Vec::new, |variable| of_type(btf, variable.referenced_type()))
 }
 
-/// The fields of the struct of this name; empty if there is none. Of several it is the last, which is
-/// a module's rather than the kernel's own.
+/// The fields of the struct of this name; empty if there is none. Of several structs it takes the
+/// last, which is a module's rather than the kernel's own.
 pub(super) fn of_struct(btf: &Btf<'_>, name: &str) -> Vec<Field> {
     let found = (1..btf.len() as u32).rev().find_map(|id| {
         let found: Struct<'_> = btf.type_by_id(TypeId::from(id))?;
@@ -35,7 +35,7 @@ fn of_type(btf: &Btf<'_>, of: BtfType<'_>) -> Vec<Field> {
     fields
 }
 
-/// Adds the numbers inside a type that lies at `bit_offset`.
+/// Adds the numbers inside a type that begins at `bit_offset`.
 fn collect(
     btf: &Btf<'_>,
     of: BtfType<'_>,
@@ -90,7 +90,7 @@ fn collect(
                 collect(btf, array.contained_type(), name, at, depth, fields);
             }
         }
-        // A pointer says nothing to people.
+        // The value of a pointer tells a reader nothing.
         _ => {}
     }
 }

@@ -1,4 +1,5 @@
-//! What a connection's algorithm holds inside, read from its private state or its socket storage.
+//! The values that a connection's algorithm holds, read from its private state or its socket
+//! storage.
 
 mod layout;
 mod module;
@@ -17,13 +18,13 @@ use crate::load::{PARAMS_MAP, with_log};
 use crate::registry::{self, Registered};
 use crate::{Connection, Embedded, Error, Loaded};
 
-/// Bytes of private state that a socket has room for.
+/// Bytes of private state in a socket.
 const PRIVATE_BYTES: u32 = 104;
-/// Letters that the kernel keeps of an algorithm's name in that of its map (15, of which `cc_ops_`
-/// takes 7).
+/// Letters of an algorithm's name that remain in the name of its map: the kernel keeps 15, and
+/// `cc_ops_` takes 7.
 const ALGORITHM_LETTERS: usize = 8;
 
-/// The kernel's own algorithms: name, struct of the private state, and the fields that say most.
+/// The kernel's own algorithms: name, struct of the private state, and the most important fields.
 const KERNEL: &[(&str, &str, &[&str])] = &[
     ("bbr", "bbr", &["mode", "pacing_gain", "cwnd_gain", "full_bw", "min_rtt_us"]),
     ("bic", "bictcp", &["last_max_cwnd", "cnt", "delayed_ack"]),
@@ -42,22 +43,22 @@ const KERNEL: &[(&str, &str, &[&str])] = &[
     ("yeah", "yeah", &["lastQ", "reno_count", "fast_count"]),
 ];
 
-/// A number inside an algorithm.
+/// A number that an algorithm holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// What it is called: a view of the algorithm, or a field of its state.
+    /// The name of an algorithm's view, or of a field of its state.
     pub name: String,
-    /// Its unit; empty: none, or not known. `1/1024` is a share in fixed point; `A|B` are the names of
-    /// 0 and 1.
+    /// The unit; empty if there is none or it is not known. `1/1024` is a share in fixed point;
+    /// `A|B` names the values 0 and 1.
     pub unit: &'static str,
     /// The number in that unit.
     pub number: i128,
-    /// Whether it is among those that say most, which a table has room for.
+    /// Whether it is one of the most important values, which a table has room for.
     pub is_main: bool,
 }
 
 impl fmt::Display for Value {
-    /// As people write it, with its unit: `0.158`, `1.25 ms`, `29.0 kB`, `42`.
+    /// Writes the number with its unit: `0.158`, `1.25 ms`, `29.0 kB`, `42`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.number;
         match self.unit {
@@ -92,43 +93,43 @@ impl fmt::Display for Value {
     }
 }
 
-/// How to look into the connections of one algorithm.
+/// The way to read the connections of one algorithm.
 enum View {
-    /// The algorithm's own views. They are this binary's, and so is the layout of the state.
+    /// The algorithm's own views. This binary has both the views and the layout of the state.
     Own { algorithm: &'static Algorithm, params: Params },
-    /// The fields of its state, and which of them say most (empty: all).
+    /// The fields of the state, and the most important ones of them (empty means all).
     Fields { fields: Vec<Field>, main: &'static [&'static str] },
 }
 
-/// A program of knee's that is loaded.
+/// One of knee's programs that is loaded.
 struct Program {
     view: View,
-    /// Where its states lie if they pass the private area.
+    /// The socket storage, for states larger than the private area.
     storage: Option<Storage>,
 }
 
-/// A look into states; it remembers what it found out about each algorithm.
+/// A reader of algorithms' states. It remembers what it learns about each algorithm.
 #[derive(Default)]
 pub struct Inside {
-    /// Of programs, by the map of their operations; `None`: they are not knee's.
+    /// Programs by the number of their map of operations; `None` for those that are not knee's.
     programs: HashMap<u32, Option<Program>>,
-    /// Of the kernel's own, by name.
+    /// The kernel's own algorithms, by name.
     kernel: HashMap<String, View>,
 }
 
 impl Inside {
-    /// One that has not looked yet.
+    /// Makes a reader that has read nothing yet.
     pub fn new() -> Inside {
         Inside::default()
     }
 
-    /// What the algorithm of this connection holds. For an algorithm of knee's that was loaded by
-    /// this version: the values that `knee algorithms NAME` lists. If another version loaded it, and
-    /// for the kernel's own: the fields of its state. Empty for a listener, and where nothing is
-    /// known of the algorithm.
+    /// Reads the values that the algorithm of this connection holds. If this version of knee loaded
+    /// it, they are the values that `knee algorithms NAME` lists. If another version did, and for
+    /// the kernel's own algorithms, they are the fields of the state. The list is empty for a
+    /// listener and for an unknown algorithm.
     ///
     /// # Errors
-    /// [`Error::Inspect`], [`Error::BadObject`]; where states lie in socket storage, as
+    /// [`Error::Inspect`], [`Error::BadObject`]; for states in socket storage, also the errors of
     /// [`crate::Connections::open`] and [`crate::Connections::read`].
     pub fn of(&mut self, connection: &Connection) -> Result<Vec<Value>, Error> {
         if connection.is_listener() {
@@ -151,19 +152,19 @@ impl Inside {
         Ok(state.map_or_else(Vec::new, |state| view.read(connection, state)))
     }
 
-    /// Finds out now what it needs to know of this algorithm, so that the first look into a connection
-    /// takes no longer than others.
+    /// Collects the facts about this algorithm in advance, so that the first read of a connection
+    /// is as fast as the others.
     ///
     /// # Errors
-    /// As [`Inside::of`].
+    /// The errors of [`Inside::of`].
     pub fn prepare(&mut self, loaded: &Loaded) -> Result<(), Error> {
         self.program(loaded.map_id()?).map(|_| ())
     }
 
-    /// Whether its algorithm is one of knee's (whoever loaded it).
+    /// Whether the connection's algorithm is one of knee's, whoever loaded it.
     ///
     /// # Errors
-    /// As [`Inside::of`].
+    /// The errors of [`Inside::of`].
     pub fn is_knees(&mut self, connection: &Connection) -> Result<bool, Error> {
         let map_id = connection.map_id;
         map_id.map_or(Ok(false), |map_id| self.program(map_id).map(|view| view.is_some()))
@@ -181,7 +182,7 @@ impl Inside {
 impl View {
     const NOTHING: View = View::Fields { fields: Vec::new(), main: &[] };
 
-    /// What it shows of a connection whose algorithm is in this state.
+    /// The values of a connection whose algorithm is in this state.
     fn read(&self, connection: &Connection, state: &[u64]) -> Vec<Value> {
         match self {
             View::Own { algorithm, params } => {
@@ -217,8 +218,8 @@ impl View {
     }
 }
 
-/// What can be seen of the algorithm whose operations are in this map; `None`: it is not knee's, or
-/// the last connection that had it is closed and it is gone.
+/// The view of the algorithm whose operations are in this map. `None` if it is not knee's, or if it
+/// disappeared with its last connection.
 fn of_map(map_id: u32) -> Result<Option<Program>, Error> {
     let inspect = |source| Error::Inspect { what: "the types of a loaded program", source };
     let Some(loaded) = registry::of_map(map_id)? else { return Ok(None) };
@@ -245,16 +246,16 @@ fn of_map(map_id: u32) -> Result<Option<Program>, Error> {
     Ok(Some(Program { view: View::Fields { fields, main: &[] }, storage }))
 }
 
-/// The fields of the state as this binary has it.
+/// The fields of the state in this binary.
 fn ours(algorithm: &Algorithm) -> Result<Vec<Field>, Error> {
     let inspect = |source| Error::Inspect { what: "the types of an object", source };
     let object = Embedded::by_name(algorithm.name())?.object();
-    // libbpf says something of each section that it does not know.
+    // libbpf prints a message for each section that it does not know.
     let btf = with_log(|| Btf::from_raw("knee", object)).0.map_err(inspect)?;
     Ok(btf.map_or_else(Vec::new, |btf| layout::of_state(&btf)))
 }
 
-/// The parameters that it was loaded with; `None`: they are not those that this binary knows.
+/// The parameters that it was loaded with; `None` if they differ from those that this binary knows.
 fn params(algorithm: &Algorithm, loaded: &Registered) -> Result<Option<Params>, Error> {
     let inspect = |source| Error::Inspect { what: "the parameters of an algorithm", source };
     let mut params = algorithm.default_params();
@@ -276,7 +277,7 @@ fn params(algorithm: &Algorithm, loaded: &Registered) -> Result<Option<Params>, 
     Ok(Some(params))
 }
 
-/// What can be seen of one of the kernel's own.
+/// The view of one of the kernel's own algorithms.
 fn of_kernel(name: &str) -> Result<View, Error> {
     let Some((_, state, main)) = KERNEL.iter().find(|(known, ..)| *known == name) else {
         return Ok(View::NOTHING);

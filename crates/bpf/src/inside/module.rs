@@ -1,8 +1,8 @@
-//! The types of an algorithm of the kernel's, which may be a module.
+//! The types of one of the kernel's own algorithms, which may be a module.
 //!
-//! A module's type information goes on where the kernel's own ends: its types are numbered from
-//! there, and its strings lie behind the kernel's. Put together they are one whole, which libbpf
-//! reads as such.
+//! A module's type information continues the kernel's own: its types are numbered from the end of
+//! the kernel's, and its strings lie behind the kernel's. Joined, they are one BTF that libbpf can
+//! read.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -14,11 +14,11 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::Error;
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
-/// Of the header: magic, version, flags, its own length, then offset and length of the types and of
-/// the strings, both from its end.
+/// Bytes of the header: magic, version, flags and its own length, then offset and length of the
+/// types and of the strings. Both offsets count from the header's end.
 const HEADER_BYTES: usize = 24;
 
-/// The kernel's types, with those of the module of this algorithm if it is one.
+/// The kernel's types, joined with those of this algorithm's module if it is one.
 pub(super) fn types(algorithm: &str) -> Result<Btf<'static>, Error> {
     let inspect = |source| Error::Inspect { what: "the kernel's BTF", source };
     let unreadable = |source| Error::Read { what: "the types of a kernel module", source };
@@ -32,7 +32,7 @@ pub(super) fn types(algorithm: &str) -> Result<Btf<'static>, Error> {
     let kernel = fs::read(KERNEL).map_err(unreadable)?;
     let whole = joined(&kernel, &module)
         .ok_or_else(|| Error::BadObject { what: format!("the types of tcp_{algorithm}") })?;
-    // libbpf reads files only.
+    // libbpf reads BTF from files only.
     let file =
         memfd_create("btf", MemfdFlags::CLOEXEC).map_err(|error| unreadable(error.into()))?;
     let mut file = File::from(file);
@@ -40,14 +40,14 @@ pub(super) fn types(algorithm: &str) -> Result<Btf<'static>, Error> {
     Btf::from_path(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(inspect)
 }
 
-/// Both as one; `None` if one of them is not as the format has it.
+/// Joins both; `None` if one of them does not follow the format.
 fn joined(kernel: &[u8], module: &[u8]) -> Option<Vec<u8>> {
     let (kernel_types, kernel_strings) = parts(kernel)?;
     let (module_types, module_strings) = parts(module)?;
     let types = u32::try_from(kernel_types.len() + module_types.len()).ok()?;
     let strings = u32::try_from(kernel_strings.len() + module_strings.len()).ok()?;
     let mut whole = kernel[..4].to_vec();
-    // The types lie at the beginning, the strings behind them.
+    // The types come first, the strings behind them.
     for number in [HEADER_BYTES as u32, 0, types, types, strings] {
         whole.extend(number.to_ne_bytes());
     }
@@ -57,7 +57,7 @@ fn joined(kernel: &[u8], module: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// The types and the strings.
+/// Splits BTF into the types and the strings.
 fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
     let number = |at: usize| {
         let bytes = btf.get(at..at + 4)?.try_into().ok()?;
@@ -75,7 +75,8 @@ fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A header of 28 bytes, as a later version may have it, with strings before types.
+    /// Makes BTF with a header of 28 bytes, as a later version may have it, and with strings before
+    /// types.
     fn btf(types: &[u8], strings: &[u8]) -> Vec<u8> {
         let mut btf = vec![0x9f, 0xeb, 1, 0];
         let lens = [types.len() as u32, strings.len() as u32];

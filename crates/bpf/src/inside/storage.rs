@@ -1,5 +1,5 @@
-//! States that lie in socket storage because they pass the private area. `programs/storage.bpf.c` is
-//! the other half.
+//! States that are larger than the private area and lie in socket storage. `programs/storage.bpf.c`
+//! is the BPF part.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
@@ -10,29 +10,29 @@ use crate::connections::{Iteration, Over};
 use crate::registry::Registered;
 use crate::{Connection, Error};
 
-/// The section, and so the map, of what is set before the load, and nothing else.
+/// The section, and so the map, that holds only the settings made before the load.
 const SETTINGS_MAP: &str = ".rodata.storage";
-/// How the storage is called in every object: this and the algorithm (bpf.h).
+/// The prefix of the storage's name in every object; the algorithm's name follows (bpf.h).
 const PREFIX: &str = "cc_storage_";
-/// Letters that the kernel keeps of a map's name.
+/// Letters of a map's name that the kernel keeps.
 const MAP_LETTERS: usize = 15;
-/// `struct owner` of the program: cookie and clock.
+/// Bytes of `struct owner` in the program: cookie and clock.
 const OWNER_BYTES: usize = 16;
 
-/// The states of all sockets that have one, as of the last look.
+/// The states of all sockets that have one, as of the last read.
 pub(super) struct Storage {
     iteration: Iteration,
     state_bytes: usize,
     states: HashMap<u64, Vec<u64>>,
-    /// The kernel's coarse clock at that look; `None`: nothing was seen yet.
+    /// The kernel's coarse clock at the last read; `None` before the first.
     seen_at: Option<u32>,
 }
 
 impl Storage {
-    /// That of an algorithm; `None`: it keeps nothing there.
+    /// Opens the storage of an algorithm; `None` if it uses none.
     ///
     /// # Errors
-    /// [`Error::Inspect`], and as [`crate::Connections::open`].
+    /// [`Error::Inspect`], and the errors of [`crate::Connections::open`].
     pub(super) fn of(loaded: &Registered) -> Result<Option<Storage>, Error> {
         let mut name = format!("{PREFIX}{}", loaded.algorithm);
         name.truncate(MAP_LETTERS);
@@ -54,14 +54,15 @@ impl Storage {
         Ok(Some(Storage { iteration, state_bytes: state_bytes as usize, states, seen_at }))
     }
 
-    /// The state of this connection, not older than what else is known of it; `None`: it has none.
+    /// The state of this connection, at least as new as the connection's other values; `None` if it
+    /// has none.
     ///
     /// # Errors
     /// [`Error::Read`], [`Error::Inspect`].
     pub(super) fn state(&mut self, connection: &Connection) -> Result<Option<&[u64]>, Error> {
         let is_older =
             |seen_at: u32| (seen_at.wrapping_sub(connection.jiffies) as i32).is_negative();
-        // One look is for all connections of a reading.
+        // One read of the storage serves all connections of one reading.
         if self.seen_at.is_none_or(is_older) {
             self.look()?;
         }

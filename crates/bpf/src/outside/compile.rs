@@ -1,4 +1,5 @@
-//! From C on the contract to an object for BPF, as the build script does with knee's own, kept by everything that went into it.
+//! Compiles C on the contract to an object for BPF, as the build script does for knee's own files.
+//! A cache keeps the object under a hash of all its inputs.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,7 +17,8 @@ use super::{MOST_OBJECT_BYTES, OBJECT, flag, hash};
 
 include!(concat!(env!("OUT_DIR"), "/headers.rs"));
 
-/// As in `build.rs`; warnings are shown by nobody, so what would be a wrong program is an error.
+/// The flags of `build.rs`. Nobody would see a warning, so the warnings that mean a wrong program
+/// are errors.
 const FLAGS: &[&str] = &[
     "-target",
     "bpf",
@@ -33,7 +35,7 @@ const FLAGS: &[&str] = &[
     "-Werror=incompatible-pointer-types",
     "-Werror=return-type",
 ];
-/// What Linux modules rely on, as the kernel is built.
+/// The flags of the kernel's own build that Linux modules rely on.
 const MODULE_FLAGS: &[&str] = &[
     "-fwrapv",
     "-fno-strict-aliasing",
@@ -42,20 +44,22 @@ const MODULE_FLAGS: &[&str] = &[
     "-DMODULE",
     "-DKNEE_MODULE",
 ];
-/// Divisions of signed values take the second, and that Linux 6.6; knee's own algorithms have none.
+/// Divisions of signed values need the second one, which needs Linux 6.6. Knee's own algorithms
+/// have none.
 const CPUS: [&str; 2] = ["-mcpu=v3", "-mcpu=v4"];
-/// Bytes of a file's name in its object, with the zero at its end (bpf.h).
+/// Bytes of a file's name in its object, including the final zero (bpf.h).
 const FILE_BYTES: usize = 64;
-/// Preprocesses, and says which headers it reads: all of them, those of system headers, too.
+/// The options to preprocess and list all headers that a file reads, including system headers.
 const LISTING: &[&str] = &["-E", "-H", "-Xclang", "-sys-header-deps"];
 
-/// What is compiled: a file on the contract as it is, or a Linux module with what stands around it.
+/// The kind of file to compile: a file on the contract as it is, or a Linux module with knee's code
+/// around it.
 pub(super) enum Kind {
     Contract,
     Module(ForBpf),
 }
 
-/// Compiles a file, or finds it compiled.
+/// Compiles a file, or finds its object in the cache.
 pub(super) fn compile(
     path: &Path,
     text: &str,
@@ -88,12 +92,12 @@ pub(super) fn compile(
             Err(why) => refusals.push((way, why)),
         }
     }
-    // What no way mends is said at once.
+    // No other way repairs a fault that knee itself found, so that fault is reported.
     if let Some(at) = refusals.iter().position(|(_, why)| matches!(why, Refusal::Says(_))) {
         let (_, Refusal::Says(why) | Refusal::Compiler(why)) = refusals.swap_remove(at);
         return Err(why);
     }
-    // Of several ways the one with fewest complaints is the one that was meant.
+    // If every way fails, the one with the fewest complaints is the intended one.
     let said =
         refusals.into_iter().map(|(way, Refusal::Says(why) | Refusal::Compiler(why))| (way, why));
     let fewest = said.min_by_key(|(_, said)| said.matches("error:").count());
@@ -106,22 +110,22 @@ pub(super) fn compile(
     Err(why)
 }
 
-/// Why there is no object.
+/// The reason why there is no object.
 enum Refusal {
-    /// A sentence.
+    /// A sentence of knee's.
     Says(String),
-    /// What the compiler said.
+    /// The compiler's messages.
     Compiler(String),
 }
 
-/// A row of arguments with which the file may compile.
+/// One set of compiler arguments with which the file may compile.
 type Way = Vec<String>;
 
-/// What is known of a file from its preprocessor.
+/// The facts about a file that its preprocessor gives.
 struct Key {
-    /// What its object is kept under.
+    /// The hash under which the cache keeps its object.
     hash: String,
-    /// The option that tells what a Linux module has in the private area.
+    /// The compiler option that names the type of a Linux module's private state.
     state: Option<String>,
 }
 
@@ -141,16 +145,16 @@ fn ways(kind: &Kind) -> Vec<Way> {
     CPUS.iter().flat_map(|cpu| module::CONTROL_FORMS.map(|form| way(cpu, form))).collect()
 }
 
-/// One file to be compiled.
+/// One file to compile.
 struct Job<'a> {
     program: PathBuf,
     include: PathBuf,
-    /// Where headers of its own are, if nobody else can have put some there.
+    /// The folder of the file's own headers, if only trusted users can write to it.
     folder: Option<PathBuf>,
-    /// Why there is no such folder.
+    /// The reason why there is no such folder.
     no_folder: Option<String>,
     path: &'a Path,
-    /// The file's name as its object has it.
+    /// The file's name in its object.
     file: String,
     text: &'a str,
     kind: &'a Kind,
@@ -172,7 +176,7 @@ impl Job<'_> {
         let trusted = folder.as_ref().map_or(Ok(()), |folder| knee_files::trust::check(folder));
         let no_folder = trusted.err().map(|why| why.to_string());
         let folder = folder.filter(|_| no_folder.is_none());
-        // It runs in another directory.
+        // The compiler runs in another directory.
         let program = match program.contains('/') {
             true => std::path::absolute(program).map_err(|why| why.to_string())?,
             false => program.into(),
@@ -180,13 +184,13 @@ impl Job<'_> {
         Ok(Job { program, include, folder, no_folder, path, file: file_name(path), text, kind })
     }
 
-    /// The compiler with what all its runs have in common. It runs among our headers, so that no header of the directory where knee was
-    /// called stands in for one of them.
+    /// The compiler with the arguments that all runs have in common. It runs in the folder of
+    /// knee's headers, so no header of the user's current directory can replace one of them.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env("LC_ALL", "C").current_dir(&self.include).args(FLAGS);
         command.arg("-I").arg(self.include.join("knee")).arg("-I").arg(&self.include);
-        // Ours first, whatever stands beside the file.
+        // Knee's headers come first, before those beside the file.
         command.arg("-iquote").arg(self.include.join("knee"));
         if let Some(folder) = &self.folder {
             command.arg("-iquote").arg(folder);
@@ -205,7 +209,7 @@ impl Job<'_> {
         command
     }
 
-    /// What is known of it from its preprocessor, whose the error is.
+    /// Collects the file's facts from the preprocessor. An error is the preprocessor's.
     fn key(&self, way: &Way, more: &[&str]) -> Result<Key, Refusal> {
         let mut all = self.run(way, LISTING, bounded::MOST_PREPROCESSED)?.stdout;
         let state = match self.kind {
@@ -236,12 +240,12 @@ impl Job<'_> {
         Ok(self.run(way, &more, MOST_OBJECT_BYTES)?.stdout)
     }
 
-    /// Runs it for at most so many bytes.
+    /// Runs the compiler, and reads at most `limit` bytes of its output.
     fn run(&self, way: &Way, more: &[&str], limit: u64) -> Result<Ran, Refusal> {
         self.run_with(way, more, limit, None)
     }
 
-    /// The same with another folder of headers.
+    /// Runs the compiler as `run` does, with another folder of headers.
     fn run_with(
         &self,
         way: &Way,
@@ -263,7 +267,7 @@ impl Job<'_> {
             Refusal::Says(format!("{} cannot be run: {why}", self.program.display()))
         })?;
         let shown = self.path.display();
-        // Before anything that it says is shown.
+        // This comes before any of its output is shown.
         let includes =
             Includes::new(&self.include, self.folder.as_deref().into_iter().chain(stubs));
         includes.check(&ran.stderr, &self.include).map_err(Refusal::Says)?;
@@ -274,7 +278,7 @@ impl Job<'_> {
             return Ok(ran);
         }
         let said = bounded::without_list(&ran.stderr);
-        // As the file was named.
+        // Messages show the name that the user gave.
         let (name, shown) = (format!("{}:", self.file), format!("{shown}:"));
         let lines = said.lines().map(|line| match line.strip_prefix(&name) {
             Some(rest) => format!("{shown}{rest}\n"),
@@ -283,7 +287,8 @@ impl Job<'_> {
         Err(Refusal::Compiler(lines.collect()))
     }
 
-    /// What the compiler says of the file where no header is missing: such a one ends it before it has seen the rest.
+    /// The compiler's messages about the file with substitutes for missing headers. A missing
+    /// header would end the compiler before it reads the rest.
     fn with_all_headers(&self, cache: &Cache, way: &Way, said: String) -> String {
         let mut missing = module::missing_headers(&said);
         if missing.is_empty() {
@@ -310,10 +315,12 @@ impl Job<'_> {
     }
 }
 
-/// Types in a private area among which the largest is looked for: each one more doubles the expression.
+/// The largest number of private-area types that are compared for size: each further one doubles
+/// the expression.
 const MOST_PRIVATE_TYPES: usize = 8;
 
-/// The option that says which of these types is in the private area: the largest. `None`: there is none, or no telling among so many.
+/// The option that names the type in the private area: the largest of `types`. `None` if there are
+/// none or too many.
 fn state_type(types: &BTreeSet<String>) -> Option<String> {
     if types.len() > MOST_PRIVATE_TYPES {
         return None;
@@ -328,7 +335,7 @@ fn state_type(types: &BTreeSet<String>) -> Option<String> {
     Some(format!("-D{}=__typeof__(*{largest})", module::STATE_TYPE))
 }
 
-/// Without what a C string or a terminal would take for something else.
+/// The file's name without the characters that a C string or a terminal would interpret.
 fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |c: char| if c.is_ascii_graphic() && !"\"\\?".contains(c) { c } else { '_' };

@@ -1,26 +1,27 @@
-//! The sections of an object file, as far as its own numbers can be believed.
+//! Reads the sections of an untrusted object file, and checks every number in it.
 
 use crate::source::Variable;
 
-/// Section headers of an object of ours are some 60.
+/// The largest number of section headers; an object of knee's has about 60.
 const MOST_SECTIONS: usize = 1000;
 const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
-/// A relocatable file, and the machine that is BPF.
+/// The ELF type of a relocatable file, and the machine number of BPF.
 const RELOCATABLE: u16 = 1;
 const BPF: u16 = 247;
-/// A section that has no bytes in the file.
+/// The type of a section without bytes in the file.
 const NO_BITS: u32 = 8;
-/// A section of bytes, and the flag of one that has instructions.
+/// The type of a section with bytes, and the flag of one with instructions.
 const PROGRAM_BITS: u32 = 1;
 const INSTRUCTIONS: u32 = 4;
-/// The section of symbols, an entry of it, and the kind of one that is a variable.
+/// The type of the symbol section, the bytes of one symbol, and the kind of a symbol that is a
+/// variable.
 const SYMBOLS: u32 = 2;
 const SYMBOL_BYTES: usize = 24;
 const OBJECT: u8 = 1;
-/// The section of a symbol that the object does not have.
+/// The section number of a symbol that the object does not define.
 const UNDEFINED: u16 = 0;
-/// The sections whose variables a file's own parameters are.
+/// The sections that hold the variables for a file's own parameters.
 const OF_VARIABLES: [&[u8]; 3] = [b".data", b".bss", b".rodata"];
 
 /// An object file.
@@ -32,15 +33,17 @@ struct Section<'a> {
     name: &'a [u8],
     kind: u32,
     flags: u32,
-    /// In the file.
+    /// The section's bytes in the file.
     bytes: &'a [u8],
-    /// Number of the section that belongs to it.
+    /// The number of the section that belongs to this one.
     link: usize,
 }
 
 impl<'a> Elf<'a> {
+    /// Reads an object file.
+    ///
     /// # Errors
-    /// If it is no object for BPF, or broken.
+    /// If it is no object for BPF, or is broken.
     pub(super) fn read(object: &'a [u8]) -> Result<Elf<'a>, String> {
         let is_elf = object.starts_with(b"\x7fELF\x02\x01") && object.len() >= HEADER_BYTES;
         let (kind, machine) = (u16_at(object, 16), u16_at(object, 18));
@@ -84,7 +87,7 @@ impl<'a> Elf<'a> {
         Some(Elf { sections: (0..count).map(section).collect::<Option<_>>()? })
     }
 
-    /// The bytes of the section of this name; `None`: there is none.
+    /// The bytes of the section of this name; `None` if there is none.
     pub(super) fn section(&self, name: &str) -> Option<&'a [u8]> {
         let mut found = self.sections.iter().filter(|section| section.name == name.as_bytes());
         found.next().map(|section| section.bytes)
@@ -98,7 +101,7 @@ impl<'a> Elf<'a> {
         self.sections.iter().filter(has_code).map(|section| section.bytes)
     }
 
-    /// The names of what the object uses and does not have; `None`: one cannot be read.
+    /// The names that the object uses but does not define; `None` if one cannot be read.
     pub(super) fn undefined(&self) -> Option<Vec<&'a [u8]>> {
         let mut all = Vec::new();
         for symbols in self.sections.iter().filter(|section| section.kind == SYMBOLS) {
@@ -113,7 +116,7 @@ impl<'a> Elf<'a> {
         Some(all)
     }
 
-    /// The variable of this name, of at most 8 bytes; `None`: there is none.
+    /// The variable of this name, if it has at most 8 bytes; `None` if there is none.
     pub(super) fn variable(&self, name: &str) -> Option<Variable> {
         let symbols = self.sections.iter().find(|section| section.kind == SYMBOLS)?;
         let names = self.sections.get(symbols.link)?.bytes;
@@ -139,7 +142,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// The name that begins there, without its zero.
+/// The name that begins at this offset, without its final zero.
 fn name_at(names: &[u8], at: u32) -> Option<&[u8]> {
     names.get(at as usize..)?.split(|byte| *byte == 0).next()
 }
@@ -152,7 +155,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// As an offset in memory.
+/// Reads a number that is an offset or a size in the file.
 fn usize_at(bytes: &[u8], at: usize) -> Option<usize> {
     let number = u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
     usize::try_from(number).ok()
@@ -173,13 +176,13 @@ mod tests {
         let elf = Elf::read(object).unwrap();
         assert_eq!(elf.section("license").unwrap(), b"Dual BSD/GPL\0");
         assert_eq!(elf.section("no such"), None);
-        // One that is larger than a number is none of a module's parameters.
+        // A variable larger than a number is not a parameter of a module.
         assert_eq!((elf.variable("cc_trace"), elf.variable("none")), (None, None));
-        // What libbpf makes another map of is none, either.
+        // A variable in a section that libbpf makes another map of is not one either.
         let is_there = object.windows(12).any(|bytes| bytes == b"cc_fallbacks");
         assert_eq!((is_there, elf.variable("cc_fallbacks")), (true, None));
         assert!(Elf::read(b"").is_err() && Elf::read(&object[..63]).is_err());
-        // Whatever a number of the header says, it is an error or a section that is in the file.
+        // For any number in the header, the result is an error or a section inside the file.
         for at in (0..HEADER_BYTES).chain(object.len() - 2 * SECTION_BYTES..object.len()) {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = object.to_vec();

@@ -1,7 +1,8 @@
-//! Whether an algorithm looks at the flag of `cong_control`, seen in the build of it that is only looked at.
+//! Finds out whether an algorithm uses the flag of `cong_control`, from a build that is made for
+//! this check only.
 
-/// Whether the number that bpf.h has for the flag of `cong_control` (CC_NO_FLAG) is loaded anywhere.
-/// Instructions begin at multiples of their size in every section of code.
+/// Whether any instruction loads the number that bpf.h uses for the flag of `cong_control`
+/// (CC_NO_FLAG). In every section of code, instructions begin at multiples of their size.
 pub(crate) fn is_in(bare: &[u8]) -> bool {
     const LOAD_64_BITS: u8 = 0x18;
     let no_flag: u64 = 0x6761_6c66_5f6f_6e20;

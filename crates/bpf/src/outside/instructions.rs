@@ -1,15 +1,16 @@
-//! What the programs of an object call: nothing but what those of knee's own do.
+//! Checks the calls in an object's programs: only those that knee's own programs make are allowed.
 //!
-//! The verifier lets a congestion control of root call every base helper, as that which reads any memory of the kernel; knee's headers
-//! call few of them.
+//! The verifier lets root's congestion control call every base helper, even the one that reads any
+//! kernel memory. Knee's headers call few of them.
 
 use super::elf::Elf;
 
 const BYTES: usize = 8;
-/// A call, and a load of 64 bits.
+/// The opcodes of a call and of a 64-bit load.
 const CALL: u8 = 0x85;
 const LOAD_64_BITS: u8 = 0x18;
-/// What a call's source says that it is of: a helper of the kernel's, or a function of the object.
+/// The source register of a call gives its target: a helper of the kernel, or a function of the
+/// object.
 const OF_HELPER: u8 = 0;
 const OF_OBJECT: u8 = 1;
 /// The numbers of the helpers that knee's headers call (`bpf.h`, `record.h`).
@@ -24,7 +25,8 @@ const HELPERS: [i32; 9] = [
     118, // jiffies64
     130, // ringbuf_output
 ];
-/// What an object may take from the kernel: functions of TCP, of which the kernel says which, and how it was built.
+/// The kernel symbols that an object may use: functions of TCP, which the kernel limits further,
+/// and the kernel's build configuration.
 const FUNCTIONS: &str = "tcp_";
 const CONFIG: &str = "CONFIG_HZ";
 
@@ -44,7 +46,7 @@ pub(super) fn check(elf: &Elf<'_>) -> Result<(), String> {
                 ));
             }
             (CALL, ..) => return Err("calls the kernel by a number of its own".to_owned()),
-            // What is loaded is a number, or a map of this object that libbpf puts in.
+            // The load is of a number, or of a map of this object that libbpf inserts.
             (LOAD_64_BITS, 1.., _) => {
                 return Err("names things of the kernel by numbers of its own".to_owned());
             }

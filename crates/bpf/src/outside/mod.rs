@@ -1,8 +1,9 @@
-//! Algorithms of somebody's own: a file on the contract or the source of a Linux module, compiled when it is loaded, or an object that was
-//! compiled from one elsewhere.
+//! Algorithms from a user's file: C on the contract or the source of a Linux module, compiled at
+//! the load, or an object compiled from one elsewhere.
 //!
-//! Both become an [`Embedded`] like those that the binary carries. What is known of such an algorithm (its name, parameters, flags) is
-//! read from the object; code of the file runs in the kernel alone, behind the verifier, and never in this process.
+//! Both become an [`Embedded`], like those in the binary. The object gives the facts about the
+//! algorithm (name, parameters, flags). The file's code runs in the kernel only, after the
+//! verifier, and never in this process.
 
 mod compile;
 mod elf;
@@ -19,17 +20,17 @@ use knee_algo::{Algorithm, module, sha256};
 use crate::{Embedded, Error};
 use compile::Kind;
 
-/// No object is longer: those of knee's own have some 200 kB.
+/// The largest object that is read; knee's own have about 200 kB.
 const MOST_OBJECT_BYTES: u64 = 4 << 20;
-/// What it is.
+/// The name of this kind of file in messages.
 const OBJECT: &str = "object for BPF";
 
 impl Embedded {
-    /// The algorithm of a file: C on the contract, which is compiled by `clang` if one is named, or an object that
-    /// [`Embedded::object`] gave elsewhere.
+    /// Makes an algorithm of a file. The file is C on the contract, compiled by `clang` if one is
+    /// named, or an object that [`Embedded::object`] gave elsewhere.
     ///
     /// # Errors
-    /// [`Error::Outside`]: as root, also where somebody else could have written the file.
+    /// [`Error::Outside`]; as root also if another user could have written the file.
     pub fn of_file(path: &Path, clang: Option<&str>) -> Result<Embedded, Error> {
         let is_object = path.extension().is_some_and(|extension| extension == "o");
         let (limit, what) = match is_object {
@@ -37,7 +38,7 @@ impl Embedded {
             false => (module::MAX_SOURCE_BYTES, module::WHAT),
         };
         let refused = |why: String| outside(path, why);
-        // Where it was loaded from is kept as text.
+        // The path must be text, because knee stores it as text.
         if std::fs::canonicalize(path).is_ok_and(|whole| whole.to_str().is_none()) {
             return Err(refused("has a path that is not text in UTF-8: copy it to another".into()));
         }
@@ -52,7 +53,7 @@ impl Embedded {
         Embedded::of_source(path, &text, clang)
     }
 
-    /// The algorithm of a C file that has been read.
+    /// Makes an algorithm of a C file whose text has been read.
     ///
     /// # Errors
     /// [`Error::Outside`].
@@ -72,7 +73,7 @@ impl Embedded {
         Ok(made.into_embedded(&bytes, path))
     }
 
-    /// The algorithm of an object that was made of such a file.
+    /// Makes an algorithm of an object that was compiled from such a file.
     ///
     /// # Errors
     /// [`Error::Outside`].
@@ -81,17 +82,17 @@ impl Embedded {
         Ok(made.into_embedded(bytes, path))
     }
 
-    /// Whether [`Embedded::of_object`] takes these bytes.
+    /// Checks that [`Embedded::of_object`] accepts these bytes.
     ///
     /// # Errors
-    /// Why not, in one line.
+    /// The reason for refusal, in one line.
     #[doc(hidden)]
     pub fn check_object(bytes: &[u8]) -> Result<(), String> {
         object::read(bytes).map(drop)
     }
 
-    /// That of an algorithm as experiments name it: one that the binary carries, or of a file, which is compiled once in the life of the
-    /// process.
+    /// Finds the object of an algorithm that an experiment names. It is in the binary, or comes
+    /// from a file that is compiled once per process.
     ///
     /// # Errors
     /// [`Error::NotBuilt`] and [`Error::Outside`].
@@ -117,7 +118,7 @@ fn outside(path: &Path, what: String) -> Error {
     Error::Outside { path: path.to_owned(), what }
 }
 
-/// Root loads only what nobody else can have written.
+/// Refuses, as root, a file that another user could have written.
 fn check_owner(file: &File, path: &Path) -> Result<(), Error> {
     knee_files::trust::check_file(file, path).map_err(|why| {
         let way_out = "chown root and chmod go-w it, or copy it where nobody else can write";
@@ -128,7 +129,7 @@ fn check_owner(file: &File, path: &Path) -> Result<(), Error> {
     })
 }
 
-/// The content of a text, as [`Source::sha256`] has it.
+/// The hash of a text, in the form of [`Source::sha256`].
 fn hash(text: &str) -> String {
     sha256::hex(text.as_bytes())
 }

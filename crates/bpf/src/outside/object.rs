@@ -1,5 +1,5 @@
-//! What an object says of the algorithm in it, held to what the headers of `algorithms/include` make of a file: an object may come from a
-//! stranger, or from another version of knee.
+//! Reads an object's description of its algorithm, and checks it against what the headers of
+//! `algorithms/include` produce. The object may be untrusted, or come from another version of knee.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -18,27 +18,28 @@ use crate::table::{self, NAME_BYTES, NAME_OFFSET, TABLE_BYTES};
 use crate::trace::control;
 use crate::{Embedded, load};
 
-/// The section that tells the parameters (bpf.h).
+/// The section that describes the parameters (bpf.h).
 const PARAMS_TOLD: &str = "cc_params";
-/// The section that tells those of a Linux module (`for_bpf.rs` of knee-algo).
+/// The section that describes the parameters of a Linux module (`for_bpf.rs` of knee-algo).
 const MODULE_PARAMS_TOLD: &str = "knee_told";
 /// Bits of `kind` in `struct cc_source`.
 pub(super) const LOOKS_AT_FLAG: u8 = 1;
 pub(super) const IS_MODULE: u8 = 2;
 const MOST_PARAMS: usize = 64;
 const MOST_TEXT: usize = 1000;
-/// Bytes of a map's value: a record of the recorder has some 2500.
+/// The largest value of a map, in bytes; a record of the recorder has about 2500.
 const MOST_VALUE: u32 = 1 << 16;
 const MOST_PROGRAMS: usize = 64;
-/// The type of the table, before what the headers put behind it for types of theirs.
+/// The type of the table; the headers append a suffix to the names of their own types.
 const TABLE_TYPE: &str = "tcp_congestion_ops";
-/// The map that the tracer puts its ring into, and bytes of the ring that says what kind that is (record.h).
+/// The map that receives the tracer's ring, and the bytes of the ring that declares its kind
+/// (record.h).
 const RING_MAP: &str = "cc_ring_slot";
 const MOST_RING_BYTES: u32 = 1 << 12;
-/// What the calls of a Linux module are given, by CPU (record.h).
+/// The map of the arguments of a Linux module's calls, per CPU (record.h).
 const GIVEN_MAP: &str = "cc_module_given";
 
-/// An object that passed.
+/// An object that passed the checks.
 pub(super) struct Made {
     description: Description,
     source: Source,
@@ -60,7 +61,7 @@ impl Made {
     }
 }
 
-/// Refuses a name that one of knee's own has, or that the kernel does not take.
+/// Refuses the name of one of knee's own algorithms, and a name that the kernel does not accept.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     if Algorithm::by_name(name).is_ok() {
         return Err(format!(
@@ -70,7 +71,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     load::check_name(name).map_err(|why| why.to_string())
 }
 
-/// Reads an object.
+/// Reads and checks an object.
 pub(super) fn read(bytes: &[u8]) -> Result<Made, String> {
     let elf = Elf::read(bytes)?;
     let source =
@@ -122,7 +123,7 @@ fn not_ours(what: &str) -> String {
     )
 }
 
-/// The algorithm's name: that in its table, which is that of `CC_ALGORITHM`.
+/// The algorithm's name from its table, which `CC_ALGORITHM` wrote.
 fn name_of(open: &OpenObject) -> Result<String, String> {
     let mut tables = open.maps().filter(|map| map.map_type() == MapType::StructOps);
     let (Some(table), None) = (tables.next(), tables.next()) else {
@@ -150,8 +151,8 @@ fn name_of(open: &OpenObject) -> Result<String, String> {
 
 /// The name of the type of a map's value; empty if it has none.
 fn type_of(open: &OpenObject, map: &libbpf_rs::OpenMap<'_>) -> String {
-    // SAFETY: the map is of the object, which is open. libbpf gives null where there is nothing, and a text that lives as long as
-    // the object.
+    // SAFETY: the map belongs to the object, which is open. libbpf returns null if there is no
+    // name, or a text that lives as long as the object.
     unsafe {
         let types = libbpf_sys::bpf_object__btf(open.as_libbpf_object().as_ptr());
         let id = libbpf_sys::bpf_map__btf_value_type_id(map.as_libbpf_object().as_ptr());
@@ -170,8 +171,8 @@ fn type_of(open: &OpenObject, map: &libbpf_rs::OpenMap<'_>) -> String {
     }
 }
 
-/// Nothing but the maps that the headers declare, none of them pinned and each of a size that such a map has. A Linux module has its
-/// variables, too.
+/// Allows only the maps that the headers declare, each of its proper size and none pinned. A Linux
+/// module has its variables, too.
 fn check_maps(
     open: &OpenObject,
     algorithm: &str,
@@ -223,9 +224,9 @@ fn check_maps(
     Ok(())
 }
 
-/// Whether the map in this one, which the kernel makes to know its kind, is that of record.h.
+/// Whether the inner map, from which the kernel learns the kind, is that of record.h.
 fn has_ring_of_ours(map: &libbpf_rs::OpenMap<'_>) -> bool {
-    // SAFETY: the map is of an object that is open; libbpf gives null or a map that lives as long.
+    // SAFETY: the map belongs to an open object; libbpf returns null or a map that lives as long.
     unsafe {
         let inner = libbpf_sys::bpf_map__inner_map(map.as_libbpf_object().as_ptr());
         !inner.is_null()
@@ -238,13 +239,14 @@ fn has_ring_of_ours(map: &libbpf_rs::OpenMap<'_>) -> bool {
     }
 }
 
-/// Whether loading the map would pin it.
+/// Whether a load would pin the map.
 fn is_pinned(map: &libbpf_rs::OpenMap<'_>) -> bool {
-    // SAFETY: the map is of an object that is open; libbpf gives null or a text of its own.
+    // SAFETY: the map belongs to an open object; libbpf returns null or a text of its own.
     unsafe { !libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()).is_null() }
 }
 
-/// Operations of congestion control, which the kernel lets do what such an algorithm may, and nothing else but a module's `module_init`.
+/// Allows only operations of congestion control, which the kernel limits to what such an algorithm
+/// may do, and a module's `module_init`.
 fn check_programs(open: &OpenObject, is_module: bool) -> Result<(), String> {
     if open.progs().count() > MOST_PROGRAMS {
         return Err(not_ours("too many programs"));
@@ -261,7 +263,8 @@ fn check_programs(open: &OpenObject, is_module: bool) -> Result<(), String> {
     })
 }
 
-/// Those of a Linux module, and the variables that hold them: kind, bounds of its own or two zeros, three texts each.
+/// The parameters of a Linux module and the variables that hold them. Each entry has the kind, the
+/// bounds (two zeros if it has none of its own) and three texts.
 fn module_params_of(mut told: &[u8], elf: &Elf<'_>) -> Option<(Vec<ParamInfo>, Vec<Variable>)> {
     let (mut params, mut variables): (Vec<ParamInfo>, Vec<Variable>) = (Vec::new(), Vec::new());
     while !told.is_empty() {
@@ -301,7 +304,8 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 32 && name.bytes().all(is_word)
 }
 
-/// The parameters, one after the other: three numbers, three texts. `None`: that is not what there is.
+/// The parameters, one after the other: three numbers and three texts each. `None` if the bytes
+/// have another form.
 fn params_of(mut told: &[u8]) -> Option<Vec<ParamInfo>> {
     let mut params: Vec<ParamInfo> = Vec::new();
     while !told.is_empty() {
@@ -331,7 +335,7 @@ fn number(told: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(number.try_into().ok()?))
 }
 
-/// It lives as long as the process, as those of knee's own do.
+/// Takes a text. It lives as long as the process, like those of knee's own algorithms.
 fn text(told: &mut &[u8]) -> Option<&'static str> {
     let end = told.iter().take(MOST_TEXT).position(|byte| *byte == 0)?;
     let text = std::str::from_utf8(&told[..end]).ok()?;

@@ -1,4 +1,4 @@
-//! Rules as the program of `programs/policy.bpf.c` reads them, and the program on a cgroup.
+//! Encodes rules for the program of `programs/policy.bpf.c`, and attaches the program to a cgroup.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,11 +13,11 @@ use crate::load::{open_object, with_log};
 use crate::table::NAME_BYTES;
 use crate::{Error, program, registry, shared_maps};
 
-/// Bytes of a rule's name, the last of them 0.
+/// Bytes of a rule's name, including the final zero.
 pub(super) const RULE_NAME_BYTES: usize = 32;
-/// Bits that a peer's key has before its address: family and port.
+/// Bits of a peer's key before its address: family and port.
 const BITS_BEFORE_ADDRESS: u32 = 32;
-/// Prefixes times ports: some megabytes of kernel memory.
+/// The largest number of prefixes times ports; they take a few megabytes of kernel memory.
 const MOST_ENTRIES: usize = 1 << 16;
 
 const ECN_CONNECT: u32 = 1;
@@ -25,36 +25,37 @@ const ECN_ACCEPT: u32 = 2;
 const NEEDS_ECN: u32 = 4;
 const YIELDS: u32 = 8;
 
-/// When and where a policy acts.
+/// The time and place where a policy acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// It stops acting at this time of CLOCK_BOOTTIME, ns; 0: never.
+    /// The end of the policy on CLOCK_BOOTTIME, in ns; 0 for no end.
     pub deadline_boot_ns: u64,
-    /// It acts in the network namespace with this cookie (SO_NETNS_COOKIE) only; 0: in all.
+    /// The cookie (SO_NETNS_COOKIE) of the only network namespace where it acts; 0 for all.
     pub netns_cookie: u64,
 }
 
-/// How often a rule decided.
+/// The number of times that a rule decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// Connections opened from here that it gave the algorithm.
+    /// Connections opened from here that got the algorithm.
     pub connected: u64,
-    /// Connections accepted.
+    /// Accepted connections that got the algorithm.
     pub accepted: u64,
-    /// Listeners.
+    /// Listeners that got the algorithm.
     pub listened: u64,
-    /// Connections it left as they were: the algorithm needs ECN and they have none.
+    /// Connections left as they were: the algorithm needs ECN and they have none.
     pub without_ecn: u64,
-    /// Sockets it left to the choice of their program.
+    /// Sockets whose program has chosen an algorithm, which the rule left to that choice.
     pub yielded: u64,
-    /// Sockets for which the kernel refused the algorithm: it is not there, or a route locks another.
+    /// Sockets for which the kernel refused the algorithm: it is not registered, or a route locks
+    /// another.
     pub failed: u64,
 }
 
-/// Rules that act on the sockets of one cgroup, and of those below it, until this is dropped or its
-/// process ends. Connections keep what they were given.
+/// Rules for the sockets of one cgroup and the cgroups below it. They act until this value is
+/// dropped or its process ends. Connections keep what they were given.
 pub struct Policy {
-    // Declared first, dropped first.
+    // Declared first, so dropped first.
     link: Link,
     object: Object,
 }
@@ -62,25 +63,25 @@ pub struct Policy {
 impl Policy {
     /// Loads `rules` and attaches them to `cgroup`, a directory of the cgroup2 file system.
     ///
-    /// Where cgroups are nested, the rules of the innermost decide; where several policies are
-    /// attached to one cgroup, those of the oldest. A socket that none of their rules names is left
-    /// to the next.
+    /// In nested cgroups the rules of the innermost decide. Of several policies on one cgroup, the
+    /// oldest decides. A socket that none of its rules names is left to the next policy.
     ///
     /// # Errors
-    /// [`Error::Policy`] for rules that contradict each other or do not fit, [`Error::Host`] for the
-    /// cgroup, [`Error::Load`], and [`Error::Inspect`] where the kernel refuses to attach.
+    /// [`Error::Policy`] for rules that contradict each other or are too many, [`Error::Host`] for
+    /// the cgroup, [`Error::Load`], and [`Error::Inspect`] if the kernel refuses to attach.
     pub fn attach(rules: &[Rule], cgroup: &Path, scope: Scope) -> Result<Policy, Error> {
         let object = load(rules, scope)?;
         let link = attach(&object, cgroup)?;
         Ok(Policy { link, object })
     }
 
-    /// Keeps them attached beyond the end of this process, until the file at `path` is removed.
+    /// Keeps the rules attached beyond the end of this process, until the file at `path` is
+    /// removed.
     pub(crate) fn pin(mut self, path: &Path) -> libbpf_rs::Result<()> {
         self.link.pin(path)
     }
 
-    /// The kernel's number of its program.
+    /// The kernel's number of the policy's program.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -91,7 +92,7 @@ impl Policy {
             .prog_id)
     }
 
-    /// How often each rule decided, in the order given.
+    /// The decisions of each rule, in the order given.
     ///
     /// # Errors
     /// [`Error::Inspect`].
@@ -103,7 +104,7 @@ impl Policy {
 
 /// Attaches the program of a loaded object.
 pub(super) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
-    // What is no directory is not waited for.
+    // With these flags the open fails, and does not block, if the path is no directory.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let cgroup = rustix::fs::open(cgroup, flags, Mode::empty()).map_err(|why| Error::Host {
         what: format!("cannot open the cgroup {}", cgroup.display()),
@@ -114,7 +115,7 @@ pub(super) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
     link.map_err(|source| Error::Inspect { what: "the cgroup to attach the policy to", source })
 }
 
-/// Brings rules into the kernel, attached to nothing.
+/// Loads rules into the kernel, attached to nothing.
 pub(super) fn load(rules: &[Rule], scope: Scope) -> Result<Object, Error> {
     let tables = Tables::new(rules)?;
     let refused = |source, log| Error::Load { algorithm: "the policy".to_owned(), source, log };
@@ -237,7 +238,7 @@ fn twice(rules: &[Rule], first: u32, second: u32, what: &str) -> Error {
     Error::Policy { what: format!("{who} {what}: keep it once") }
 }
 
-/// Whether each rule's algorithm is for connections with ECN only.
+/// Whether each rule's algorithm serves connections with ECN only.
 pub(super) fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
     let mut known: BTreeMap<&str, bool> = BTreeMap::new();
     for name in rules.iter().filter_map(|rule| rule.algorithm.as_deref()) {
@@ -248,7 +249,7 @@ pub(super) fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
     Ok(rules.iter().map(|rule| rule.algorithm.as_deref().is_some_and(|name| known[name])).collect())
 }
 
-/// Ports, or 0 for all.
+/// Lists the ports one by one; 0 stands for all.
 fn one_by_one(ports: &[Ports]) -> Vec<u16> {
     if ports.is_empty() { vec![0] } else { ports.iter().cloned().flatten().collect() }
 }
@@ -268,7 +269,7 @@ fn peer_text(prefix: Prefix, port: u16) -> String {
     }
 }
 
-/// `struct peer` of the program.
+/// Encodes `struct peer` of the program.
 fn peer_bytes(prefix: Prefix, port: u16) -> Vec<u8> {
     let (family_number, mut address) = match prefix.address() {
         IpAddr::V4(address) => (family(false), address.octets().to_vec()),
@@ -282,14 +283,14 @@ fn peer_bytes(prefix: Prefix, port: u16) -> Vec<u8> {
     bytes
 }
 
-/// AF_INET and AF_INET6 of Linux, on every machine that it runs on.
+/// Linux's AF_INET and AF_INET6, which are equal on all machines.
 fn family(is_ipv6: bool) -> u16 {
     if is_ipv6 { 10 } else { 2 }
 }
 
-/// `struct rule` of the program.
+/// Encodes `struct rule` of the program.
 fn rule_bytes(rule: &Rule, needs_ecn: bool) -> Result<Vec<u8>, Error> {
-    // A default asks for ECN, or grants it, for an algorithm that needs it only.
+    // A default asks for ECN, or grants it, only for an algorithm that needs it.
     let ecn = if rule.yields && !needs_ecn { Ecn::Host } else { rule.ecn };
     let flags = match ecn {
         Ecn::Host => 0,
@@ -314,7 +315,7 @@ fn padded(text: &str, len: usize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Sums over the CPUs.
+/// Reads the counts and sums them over the CPUs.
 pub(super) fn read_hits(map: &impl MapCore) -> Result<Vec<Hits>, Error> {
     let inspect = |source| Error::Inspect { what: "the policy's counters", source };
     let mut all = Vec::new();
@@ -340,7 +341,7 @@ pub(super) fn read_hits(map: &impl MapCore) -> Result<Vec<Hits>, Error> {
     Ok(all)
 }
 
-/// The rules as they are in the kernel, in their order.
+/// Reads the rules back from the kernel, in their order.
 pub(super) fn read_rules(
     rules: &impl MapCore,
     peers: &impl MapCore,
@@ -407,7 +408,7 @@ fn read_rule(bytes: &[u8]) -> Result<Rule, Error> {
     })
 }
 
-/// The reverse of `peer_bytes`.
+/// Decodes what `peer_bytes` encodes.
 fn read_peer(key: &[u8]) -> Result<(Prefix, u16), Error> {
     let bits = u32_at(key, 0)?.checked_sub(BITS_BEFORE_ADDRESS).ok_or_else(not_ours)?;
     let short = |offset: usize| {
@@ -423,7 +424,7 @@ fn read_peer(key: &[u8]) -> Result<(Prefix, u16), Error> {
     Ok((Prefix::new(address, bits as u8), port))
 }
 
-/// Neighbours together.
+/// Joins adjacent ports into ranges.
 fn ranges(ports: &mut Vec<u16>) -> Vec<Ports> {
     ports.sort_unstable();
     ports.dedup();
@@ -446,7 +447,7 @@ mod tests {
     use libbpf_rs::btf::Btf;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
 
-    /// Members of a struct of the program with their offsets, and its size at the end.
+    /// The members of a struct of the program with their offsets, and its size at the end.
     fn layout(name: &str) -> Option<Vec<(String, usize)>> {
         let object = program("policy").ok()?;
         let btf = Btf::from_raw("policy", object).unwrap().unwrap();
@@ -496,7 +497,7 @@ mod tests {
 
     #[test]
     fn counters_have_the_layout_that_the_program_writes() {
-        // In the order in which `read_hits` takes them.
+        // `read_hits` takes the fields in this order.
         let fields =
             ["connected", "accepted", "listened", "without_ecn", "yielded", "failed", "end"];
         let expected: Vec<_> =

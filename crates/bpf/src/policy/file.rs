@@ -1,4 +1,4 @@
-//! The file that people write: `docs/policy.md`.
+//! The policy file that users write; `docs/policy.md` describes it.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use serde_json::{Value as Json, json};
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::Error;
 
-/// No policy file is longer.
+/// The largest policy file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 const ECN: &[(&str, Ecn)] =
     &[("host", Ecn::Host), ("grant", Ecn::Accept), ("peers run knee", Ecn::PeersRunKnee)];
-/// The algorithm's name that means: whatever the host has.
+/// The algorithm's name that stands for the host's own choice.
 const HOSTS_OWN: &str = "default";
-/// Longest base RTT, us: a minute.
+/// The longest base RTT, in us: one minute.
 const LONGEST_RTT_US: f64 = 60e6;
 
 keys! {
@@ -62,28 +62,28 @@ fn rtt_taken() -> (String, Json) {
     ("time in us or ms".to_owned(), schema)
 }
 
-/// The file as schema and page show it.
+/// The file's description for the schema and the documentation page.
 pub const FILE: schema::File =
     schema::File { name: "policy", root: &TopKeys::TABLE, filled_in: &[] };
 
 /// One `[[rule]]`.
 #[derive(Clone, Debug)]
 pub struct FileRule {
-    /// Line on which it begins, from 1.
+    /// The line on which it begins, from 1.
     pub line: usize,
-    /// What it says.
+    /// The rule.
     pub rule: Rule,
-    /// The cgroup it is for, below the one that the policy is applied to.
+    /// The rule's cgroup, below the one that the policy is applied to.
     pub cgroup: Option<PathBuf>,
 }
 
-/// A file of rules that are well-formed. Whether this host can carry them out is another question.
+/// A file of well-formed rules. This host may still be unable to apply them.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
-    /// Prefixes that are under one hand though they are not private, for algorithms that need ECN.
+    /// Prefixes that are not private but under one administration, for algorithms that need ECN.
     pub ours: Vec<Prefix>,
-    /// In the order of the file.
+    /// The rules in the order of the file.
     pub entries: Vec<FileRule>,
 }
 
@@ -91,8 +91,8 @@ impl File {
     /// Reads the file.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be read; [`Error::Policy`] with file, line, key, value and what
-    /// is allowed there.
+    /// [`Error::File`] if it cannot be read; [`Error::Policy`] with file, line, key, value and the
+    /// allowed values.
     pub fn read(path: &Path) -> Result<File, Error> {
         let text = knee_files::read_text(path, MAX_BYTES, "policy file").map_err(|why| {
             let source = why.into_io();
@@ -101,15 +101,15 @@ impl File {
         File::parse(path, &text)
     }
 
-    /// Reads a text; `path` is for the messages.
+    /// Reads a text. Messages name `path`.
     ///
     /// # Errors
-    /// As [`File::read`].
+    /// The errors of [`File::read`].
     pub fn parse(path: &Path, text: &str) -> Result<File, Error> {
         read(path, text).map_err(|why| Error::Policy { what: why.to_string() })
     }
 
-    /// An error about an entry as a whole.
+    /// Makes an error about an entry as a whole.
     pub(super) fn error(&self, entry: &FileRule, message: &str) -> Error {
         let rule = self.entries.iter().position(|one| one.line == entry.line).unwrap_or(0) + 1;
         Error::Policy {
@@ -174,7 +174,7 @@ fn name(rule: &Reader<'_>) -> Read<String> {
     }
 }
 
-/// What each text of a key says, or why it says nothing.
+/// Reads each text of a key, or gives the reason why one is invalid.
 fn each<T>(
     reader: &Reader<'_>,
     key: &Key<List<Text>>,
@@ -206,7 +206,7 @@ fn prefixes(rule: &Reader<'_>) -> Read<Vec<Prefix>> {
     Ok(prefixes.concat())
 }
 
-/// Numbers, ranges in quotes, and "all" where `all` is allowed.
+/// Reads numbers, ranges in quotes, and "all" if `all` is set.
 fn ports(rule: &Reader<'_>, key: &Special, all: bool) -> Read<Vec<Ports>> {
     let range = |node: &Node| match &node.value {
         Value::Text(text) if all && text == "all" => Ok(0..=u16::MAX),

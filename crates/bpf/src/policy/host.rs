@@ -1,7 +1,7 @@
 //! The policy of this host: pinned links, one per cgroup, that outlive the process.
 //!
-//! All state is in the kernel. A link's pin is named by the number of its cgroup; the rules are read
-//! back from the maps of its program.
+//! All state is in the kernel. A link's pin is named by the number of its cgroup; [`show`] reads
+//! the rules back from the maps of its program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,13 +20,14 @@ use crate::Error;
 use crate::host::{Host, available_algorithms, check_cgroup, check_rights, mount_point};
 use crate::load::with_log;
 
-/// Below what knee pins, and longer than the name of an algorithm can be.
+/// The directory of the pins, below knee's. Its name is longer than an algorithm's name can be.
 const PINS: &str = "policies_of_cgroups";
 
-/// What [`apply`] is asked for beside the file.
+/// The options of [`apply`] beside the file.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The cgroup directory whose sockets the policy is for; None: all, by the root of cgroup2.
+    /// The cgroup directory whose sockets get the policy; `None` for all sockets, by the root of
+    /// cgroup2.
     pub cgroup: Option<PathBuf>,
     /// Allows algorithms that need ECN towards the Internet.
     pub i_know: bool,
@@ -37,20 +38,20 @@ pub struct Options {
 /// The rules of one cgroup.
 #[derive(Clone, Debug)]
 pub struct Attached {
-    /// Its directory; None: it was removed.
+    /// The cgroup's directory; `None` if it was removed.
     pub cgroup: Option<PathBuf>,
-    /// Rules with what they did, in the order of the file.
+    /// The rules with their counts, in the order of the file.
     pub rules: Vec<(Rule, Hits)>,
 }
 
-/// Puts the file's rules in the place of those that are there. Every check comes before the first
-/// change, and a change that fails is undone in all cgroups. New connections meet the old or the new
-/// rules of a cgroup, never none and never a mixture; the cgroups of the file change one after another.
-/// Returns them and how many rules each got.
+/// Replaces the present rules by those of the file. All checks come before the first change, and a
+/// failed change is undone in all cgroups. A new connection meets either the old or the new rules
+/// of its cgroup, never none and never a mixture. The cgroups of the file change one after another.
+/// Returns each cgroup with its number of rules.
 ///
 /// # Errors
-/// [`Error::Policy`] for a file that is wrong or that this host cannot carry out,
-/// [`Error::NoBpffs`], [`Error::Locked`], and those of loading and pinning.
+/// [`Error::Policy`] for a file that is wrong or that this host cannot apply, [`Error::NoBpffs`],
+/// [`Error::Locked`], and the errors of loading and pinning.
 pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Error> {
     check_rights("applying a policy")?;
     let root = match &options.cgroup {
@@ -84,7 +85,7 @@ pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf
     Ok(applied)
 }
 
-/// What is applied.
+/// Reads the applied rules.
 ///
 /// # Errors
 /// [`Error::File`], [`Error::BadObject`] and [`Error::Inspect`].
@@ -93,7 +94,7 @@ pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
     let Some(pins) = pins_of(host)? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for pin in pins_in(&pins.join(PINS))? {
-        // It may be gone by now.
+        // The link may be gone by now.
         let Some(link) = open(&pin) else { continue };
         all.push(read(&link)?);
     }
@@ -101,7 +102,8 @@ pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
     Ok(all)
 }
 
-/// Takes every rule away and returns from how many cgroups. Connections keep what they have.
+/// Removes every rule and returns the number of cgroups that had any. Connections keep what they
+/// have.
 ///
 /// # Errors
 /// [`Error::File`] and [`Error::Locked`].
@@ -118,12 +120,12 @@ pub fn clear(host: &Host) -> Result<usize, Error> {
         detach(pin)?;
     }
     fs::remove_dir(&directory).map_err(|source| Error::File { path: directory, source })?;
-    // What else knee has pinned keeps this one.
+    // Knee's other pins, if any, keep this directory.
     let _ = fs::remove_dir(knees);
     Ok(pins.len())
 }
 
-/// Where knee's pins are; `None`: no BPF file system is mounted, so there are none.
+/// The directory of knee's pins; `None` if no BPF file system is mounted.
 fn pins_of(host: &Host) -> Result<Option<PathBuf>, Error> {
     match host.pins() {
         Ok(pins) => Ok(Some(pins)),
@@ -132,7 +134,7 @@ fn pins_of(host: &Host) -> Result<Option<PathBuf>, Error> {
     }
 }
 
-/// All cgroups or, if one of them fails, none.
+/// Replaces the rules of all cgroups, or of none if one fails.
 fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
     let mut changes: Vec<Change> = Vec::new();
     for (directory, object) in loaded {
@@ -140,7 +142,7 @@ fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
             Ok(change) => changes.push(change),
             Err(why) => {
                 changes.iter().rev().for_each(Change::undo);
-                // If nothing was applied before.
+                // It succeeds only if nothing was applied before.
                 let _ = fs::remove_dir(pins);
                 return Err(why);
             }
@@ -154,11 +156,11 @@ fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What was done to a cgroup.
+/// A change that was made to a cgroup.
 struct Change {
     pin: PathBuf,
     link: Link,
-    /// The program that was there; None: the link is new.
+    /// The program that was there; `None` if the link is new.
     old_program: Option<OwnedFd>,
 }
 
@@ -174,13 +176,14 @@ impl Change {
             return Ok(Change { pin, link, old_program });
         }
         let mut link = attach(object, directory)?;
-        // Of a cgroup that was removed, whose number came back.
+        // This is the pin of a removed cgroup whose number was reused.
         let _ = fs::remove_file(&pin);
         link.pin(&pin).map_err(|source| Error::Pin { path: pin.clone(), source })?;
         Ok(Change { pin, link, old_program: None })
     }
 
-    /// As far as that goes: a cgroup that was removed meanwhile has nothing to restore.
+    /// Undoes the change as far as possible: a cgroup that was removed meanwhile has nothing to
+    /// restore.
     fn undo(&self) {
         let Some(old_program) = &self.old_program else {
             let _ = detach(&self.pin);
@@ -192,10 +195,11 @@ impl Change {
     }
 }
 
-/// Not only removes the pin, after which the kernel detaches some time later.
+/// Detaches the link before its pin is removed. If only the pin went, the kernel would detach some
+/// time later.
 fn detach(pin: &Path) -> Result<(), Error> {
     if let Some(link) = open(pin) {
-        // It has nothing to detach from if its cgroup was removed.
+        // A link whose cgroup was removed has nothing to detach from.
         let _ = link.detach();
     }
     fs::remove_file(pin).map_err(|source| Error::File { path: pin.to_owned(), source })
@@ -209,12 +213,12 @@ fn pins_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-/// None: it is gone, or no link.
+/// Opens the link of a pin; `None` if it is gone or is no link.
 fn open(pin: &Path) -> Option<Link> {
     with_log(|| Link::open(pin)).0.ok()
 }
 
-/// The kernel detaches a link when its cgroup is removed.
+/// Whether the link is attached: the kernel detaches it when its cgroup is removed.
 fn is_attached(link: &Link) -> bool {
     attached_to(link).is_some()
 }
@@ -233,7 +237,7 @@ pub(crate) fn read(link: &Link) -> Result<Attached, Error> {
     Ok(Attached { cgroup, rules: rules_of(program)? })
 }
 
-/// The rules of a program, with what they did.
+/// The rules of a program, with their counts.
 pub(crate) fn rules_of(program: u32) -> Result<Vec<(Rule, Hits)>, Error> {
     let inspect = |source| Error::Inspect { what: "the policy", source };
     let options = ProgInfoQueryOptions::default().include_map_ids(true);
@@ -252,7 +256,7 @@ pub(crate) fn rules_of(program: u32) -> Result<Vec<(Rule, Hits)>, Error> {
     Ok(rules.into_iter().zip(read_hits(hits)?).collect())
 }
 
-/// The file's algorithms, as far as the kernel has to know them.
+/// Checks the file's algorithms against those that the kernel has.
 fn check_algorithms(file: &File) -> Result<(), Error> {
     let names = available_algorithms()?;
     let unknown =
@@ -266,7 +270,7 @@ fn check_algorithms(file: &File) -> Result<(), Error> {
     Err(file.error(entry, &message))
 }
 
-/// RFC 8257 section 5: DCTCP is for networks under one hand.
+/// Checks RFC 8257 section 5: DCTCP is for networks under one administration.
 fn check_internet(file: &File) -> Result<(), Error> {
     const WHY: &str = "an algorithm that needs ECN is not for the Internet (RFC 8257 section 5)";
     const WAY_OUT: &str = "or give --i-know";
@@ -305,7 +309,7 @@ fn check_internet(file: &File) -> Result<(), Error> {
     Ok(())
 }
 
-/// The kernel's number of a cgroup is the inode of its directory.
+/// The kernel's number of a cgroup, which is the inode of its directory.
 fn cgroup_id(directory: &Path) -> Result<u64, Error> {
     let about = fs::metadata(directory);
     let about = about.map_err(|source| Error::File { path: directory.to_owned(), source })?;

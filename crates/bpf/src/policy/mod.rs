@@ -1,14 +1,14 @@
-//! Which connections get which algorithm, and ECN: `programs/policy.bpf.c` on a cgroup.
+//! The choice of algorithm and ECN per connection: `programs/policy.bpf.c` on a cgroup.
 //!
-//! A [`Rule`] names peers by prefix, services by port, or ports listened on. [`Policy::attach`]
-//! brings rules into the kernel for as long as the value, or its process, lives. [`apply`] makes those
-//! of a [`File`] the host's until [`clear`]; [`show`] reads them back from the kernel.
+//! A [`Rule`] names peers by prefix, services by port, or listening ports. [`Policy::attach`] loads
+//! rules into the kernel while the value and its process live. [`apply`] makes the rules of a
+//! [`File`] the host's until [`clear`]; [`show`] reads them back from the kernel.
 //!
 //! ```no_run
 //! use knee_bpf::policy::{Policy, Rule, Scope};
 //! use std::path::Path;
 //!
-//! // What a default would do, for the programs below one cgroup, for as long as this process lives.
+//! // The effect of a default on the programs below one cgroup, while this process lives.
 //! let rules = [Rule::everything("knee_dctcp")];
 //! let trial = Policy::attach(&rules, Path::new("/sys/fs/cgroup/trial"), Scope::default())?;
 //! println!("{:?}", trial.hits()?);

@@ -1,11 +1,11 @@
-//! What a rule says.
+//! The content of a rule.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Ports, both ends included.
+/// A range of ports, both ends included.
 pub type Ports = RangeInclusive<u16>;
 
 /// Addresses that begin with the same bits.
@@ -25,17 +25,17 @@ impl Prefix {
         Prefix { address, bits }
     }
 
-    /// Its first address.
+    /// The first address of the prefix.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// How many bits are common.
+    /// The number of common bits.
     pub fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// Whether the address is one of these. IPv4 addresses mapped into IPv6 count as IPv4.
+    /// Whether the prefix contains the address. IPv4 addresses mapped into IPv6 count as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (ours, theirs, width) = match (self.address, address.to_canonical()) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
@@ -47,25 +47,26 @@ impl Prefix {
         (ours ^ theirs).checked_shr(width - u32::from(self.bits)).unwrap_or(0) == 0
     }
 
-    /// Whether it is so wide that it must hold addresses of the Internet: shorter than /8 for IPv4,
-    /// where 10.0.0.0/8 is the widest private one, and than /7 for IPv6, where it is fc00::/7.
+    /// Whether the prefix is so wide that it must contain Internet addresses. That is shorter than
+    /// /8 for IPv4, where 10.0.0.0/8 is the widest private prefix, and shorter than /7 for IPv6,
+    /// where it is fc00::/7.
     pub fn must_reach_the_internet(&self) -> bool {
         self.bits < if self.address.is_ipv4() { 8 } else { 7 }
     }
 
-    /// Whether all its addresses are of `other`.
+    /// Whether `other` contains all addresses of this prefix.
     pub fn is_within(&self, other: &Prefix) -> bool {
         self.bits >= other.bits && other.contains(self.address)
     }
 
-    /// Whether all its addresses are private ones or of a link, or within one of `ours`.
+    /// Whether all its addresses are private or link-local, or within one prefix of `ours`.
     pub fn is_own(&self, ours: &[Prefix]) -> bool {
         OWN.iter().chain(ours).any(|own| self.is_within(own))
     }
 }
 
-/// What no part of the Internet answers from: private addresses (RFC 1918, RFC 4193), this host's own, and
-/// those of a link.
+/// Prefixes that no part of the Internet answers from: private addresses (RFC 1918, RFC 4193), this
+/// host's own, and link-local ones.
 const OWN: [Prefix; 8] = {
     const fn ipv4(a: u8, b: u8, bits: u8) -> Prefix {
         Prefix { address: IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), bits }
@@ -130,47 +131,49 @@ impl FromStr for Prefix {
     }
 }
 
-/// What a rule does about ECN.
+/// The effect of a rule on ECN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// Nothing: it is negotiated as the host is set up.
+    /// No effect: ECN is negotiated as the host is configured.
     #[default]
     Host,
-    /// It is granted to peers that ask for it.
+    /// ECN is granted to peers that ask for it.
     Accept,
-    /// As `Accept`; connections opened from here ask for it, too, with ECT on the SYN. A listener
-    /// under an ordinary algorithm refuses such a SYN's ECN, one under knee's policy grants it.
+    /// Like `Accept`, and connections opened from here ask for ECN, too, with ECT on the SYN. A
+    /// listener under an ordinary algorithm refuses ECN to such a SYN; one under knee's policy
+    /// grants it.
     PeersRunKnee,
 }
 
-/// Whom it is for, and what they get. Of several the one with the longest prefix decides, of equal
-/// prefixes the one that names the port.
+/// A rule: the sockets that it covers and what they get. Of several matching rules the one with the
+/// longest prefix decides. Of equal prefixes, the one that names the port decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// For people; at most 31 bytes.
+    /// The display name, at most 31 bytes.
     pub name: String,
-    /// Prefixes of the peers of connections, opened or accepted.
+    /// Prefixes of the peers, for connections opened or accepted.
     pub to: Vec<Prefix>,
-    /// Ports of the service: the peer's of connections opened, the own one of those accepted.
-    /// Empty: all.
+    /// Ports of the service: the peer's for opened connections, the local one for accepted
+    /// connections. Empty means all.
     pub ports: Vec<Ports>,
-    /// Ports whose listeners get the algorithm; 0 to 65535 is all that no other rule names.
+    /// Ports whose listeners get the algorithm. 0 to 65535 covers every port that no other rule
+    /// names.
     pub listen: Vec<Ports>,
-    /// As sockets name it. None: what the host has.
+    /// The algorithm, by the name that sockets use; `None` keeps the host's choice.
     pub algorithm: Option<String>,
-    /// What it does about ECN.
+    /// The effect on ECN.
     pub ecn: Ecn,
-    /// RTT without queues, us, told to algorithms that ask for it; 0: not known.
+    /// RTT without queues, in us, for algorithms that ask for it; 0 if it is not known.
     pub base_rtt_us: u32,
-    /// Acts as a default does: it leaves sockets alone whose program has chosen an algorithm itself,
-    /// and ECN where the algorithm does not need it.
+    /// Makes the rule act like a default. It skips sockets whose program has chosen an algorithm,
+    /// and does not touch ECN where the algorithm does not need it.
     pub yields: bool,
 }
 
 impl Rule {
-    /// What making `algorithm` the default would do: every listener, every connection, unless its
-    /// program has chosen. If the algorithm needs ECN, connections opened ask for it and those
-    /// accepted are granted it; if not, that is as the host is set up.
+    /// Makes the rule with the effect of `algorithm` as the default: it covers every listener and
+    /// connection unless the program has chosen. If the algorithm needs ECN, opened connections ask
+    /// for it and accepted ones are granted it. Otherwise ECN follows the host's configuration.
     pub fn everything(algorithm: &str) -> Rule {
         Rule {
             name: "everything".to_owned(),

@@ -1,8 +1,8 @@
 //! Links, maps and programs by the kernel's numbers.
 //!
-//! Others load and unload meanwhile, so any number may be gone by the time it is looked up: that is no
-//! error, and must not end a walk through the rest. The iterators of libbpf-rs end at the first entry
-//! that is not complete yet, or that they cannot read.
+//! Other processes load and unload meanwhile, so an object may be gone when its number is looked
+//! up. That is no error and must not end a walk through the rest. The iterators of libbpf-rs end at
+//! the first entry that is incomplete or unreadable.
 
 use std::ffi::c_int;
 use std::io;
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use libbpf_rs::{ErrorKind, MapHandle};
 
-/// Numbers of all that is of one kind, from the lowest.
+/// The numbers of all objects of one kind, from the lowest.
 struct Ids {
     next: unsafe extern "C" fn(u32, *mut u32) -> c_int,
     last: u32,
@@ -20,7 +20,7 @@ impl Iterator for Ids {
     type Item = libbpf_rs::Result<u32>;
 
     fn next(&mut self) -> Option<libbpf_rs::Result<u32>> {
-        // SAFETY: it writes that one number.
+        // SAFETY: the call writes that one number.
         let result = unsafe { (self.next)(self.last, &raw mut self.last) };
         match -result {
             0 => Some(Ok(self.last)),
@@ -30,34 +30,34 @@ impl Iterator for Ids {
     }
 }
 
-/// What has this number; `None`: it is gone, or (a link) still in the making.
+/// Opens the object of this number; `None` if it is gone, or is a link that is still being made.
 fn open(by_id: unsafe extern "C" fn(u32) -> c_int, id: u32) -> libbpf_rs::Result<Option<OwnedFd>> {
-    // SAFETY: it takes any number.
+    // SAFETY: the call takes any number.
     let result = unsafe { by_id(id) };
     match -result {
         libc::ENOENT | libc::EAGAIN => Ok(None),
         error if error > 0 => Err(libbpf_rs::Error::from_raw_os_error(error)),
-        // SAFETY: a descriptor that was just opened for this alone.
+        // SAFETY: the descriptor was just opened, and nobody else owns it.
         _ => Ok(Some(unsafe { OwnedFd::from_raw_fd(result) })),
     }
 }
 
-/// Fills `info` with what the kernel says of `object`.
+/// Fills `info` with the kernel's information about `object`.
 ///
 /// # Safety
-/// `Info` is the kernel's struct for that kind of object, its pointers are to as much memory as it
-/// says, and any bits make one.
+/// `Info` must be the kernel's struct for that kind of object, and any bits must be a valid value
+/// of it. Its pointers must be to as much memory as it states.
 unsafe fn read_info<Info>(object: &OwnedFd, info: &mut Info) -> libbpf_rs::Result<()> {
     let mut len = size_of::<Info>() as u32;
     let info = std::ptr::from_mut(info).cast();
-    // SAFETY: as the caller promises; it writes `len` bytes at most.
+    // SAFETY: the caller guarantees it; the call writes `len` bytes at most.
     match unsafe { libbpf_sys::bpf_obj_get_info_by_fd(object.as_raw_fd(), info, &raw mut len) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(-error).into()),
     }
 }
 
-/// The map of this number; `None`: it is gone.
+/// Opens the map of this number; `None` if it is gone.
 pub(super) fn map(id: u32) -> libbpf_rs::Result<Option<MapHandle>> {
     match MapHandle::from_map_id(id) {
         Ok(map) => Ok(Some(map)),
@@ -66,7 +66,7 @@ pub(super) fn map(id: u32) -> libbpf_rs::Result<Option<MapHandle>> {
     }
 }
 
-/// All maps there are, with their numbers.
+/// All maps in the kernel, with their numbers.
 pub(super) fn maps() -> impl Iterator<Item = libbpf_rs::Result<(u32, MapHandle)>> {
     let ids = Ids { next: libbpf_sys::bpf_map_get_next_id, last: 0 };
     let open = |id| Ok::<_, libbpf_rs::Error>(map(id)?.map(|map| (id, map)));
@@ -84,21 +84,21 @@ pub(super) fn linked_maps() -> libbpf_rs::Result<Vec<(u32, MapHandle)>> {
     Ok(maps)
 }
 
-/// The map of operations that this link registers at present; `None`: none.
+/// The map of operations that this link registers at present; `None` if there is none.
 fn map_of(link: &OwnedFd) -> libbpf_rs::Result<Option<(u32, MapHandle)>> {
     let mut last = 0;
     loop {
         let mut info = libbpf_sys::bpf_link_info::default();
-        // SAFETY: it is a link, and there are no pointers in it.
+        // SAFETY: `link` is a link, and its struct has no pointers set.
         unsafe { read_info(link, &mut info)? };
         if info.type_ != libbpf_sys::BPF_LINK_TYPE_STRUCT_OPS {
             return Ok(None);
         }
-        // SAFETY: by its type.
+        // SAFETY: the link's type selects this field.
         let id = unsafe { info.__bindgen_anon_1.struct_ops.map_id };
-        // A link that was detached has none.
+        // A detached link has no map.
         let found = if id == 0 { None } else { map(id)? };
-        // If it is gone an update has put another one into its place.
+        // If the map is gone, an update has put another one in its place.
         if found.is_some() || id == last {
             return Ok(found.map(|map| (id, map)));
         }
@@ -106,7 +106,7 @@ fn map_of(link: &OwnedFd) -> libbpf_rs::Result<Option<(u32, MapHandle)>> {
     }
 }
 
-/// A program. While this is there its maps are, too.
+/// A program. While this value lives, so do the program's maps.
 pub(crate) struct Program {
     /// The numbers of the maps that it uses.
     pub(crate) maps: Vec<u32>,
@@ -116,11 +116,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program of this number; `None`: it is gone.
+    /// Opens the program of this number; `None` if it is gone.
     pub(crate) fn open(id: u32) -> libbpf_rs::Result<Option<Program>> {
         let Some(open) = open(libbpf_sys::bpf_prog_get_fd_by_id, id)? else { return Ok(None) };
         let mut counts = libbpf_sys::bpf_prog_info::default();
-        // SAFETY: it is a program, and there are no pointers in it.
+        // SAFETY: `open` is a program, and the struct has no pointers set.
         unsafe { read_info(&open, &mut counts)? };
         let mut maps = vec![0; counts.nr_map_ids as usize];
         let mut entry = libbpf_sys::bpf_func_info::default();
@@ -136,7 +136,8 @@ impl Program {
             info.nr_func_info = 1;
             info.func_info_rec_size = counts.func_info_rec_size;
         }
-        // SAFETY: as above; the pointers are to as many numbers and to one record of that size.
+        // SAFETY: as above; the pointers are to that many numbers and to one record of the stated
+        // size.
         unsafe { read_info(&open, &mut info)? };
         Ok(Some(Program { maps, entry_type: has_types.then_some(entry.type_id), _open: open }))
     }

@@ -1,4 +1,4 @@
-//! The switch, the filter and the counts, in memory that the programs share: `struct cc_trace`.
+//! The switch, the filter and the counts, in memory shared with the programs: `struct cc_trace`.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::ptr::NonNull;
@@ -16,7 +16,7 @@ use crate::Error;
 
 /// The section, and so the map, of record.h.
 pub(crate) const MAP: &str = ".data.trace";
-/// For so long the programs record without hearing from the tracer.
+/// The time for which the programs record without a sign from the tracer.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Values of `state`.
@@ -52,10 +52,10 @@ pub(super) struct Control {
     shared: NonNull<Shared>,
 }
 
-/// The right to record for some time, which is given back when this is dropped.
+/// The right to record for some time. Dropping the value gives it back.
 pub(super) struct Lease {
     control: Control,
-    /// Until when; this also tells it from all other leases.
+    /// The end of the lease, in ns, which also tells it from all other leases.
     until_ns: u64,
 }
 
@@ -74,10 +74,10 @@ impl Control {
         })
     }
 
-    /// Of memory that holds as many bytes.
+    /// Maps memory of the size of [`Shared`].
     fn at(memory: BorrowedFd<'_>) -> rustix::io::Result<Control> {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, whose pages nothing else in this process uses but as atomics.
+        // SAFETY: the mapping is new, and this process uses its pages only as atomics.
         let mapped = unsafe {
             mmap(std::ptr::null_mut(), size_of::<Shared>(), flags, MapFlags::SHARED, memory, 0)?
         };
@@ -86,12 +86,12 @@ impl Control {
     }
 
     fn shared(&self) -> &Shared {
-        // SAFETY: it is mapped until `self` is dropped, aligned to a page, and all atomic.
+        // SAFETY: the memory is mapped until `self` is dropped, aligned to a page, and all atomic.
         unsafe { self.shared.as_ref() }
     }
 
-    /// Becomes the one tracer, if there is none or its lease is over. The lease itself is what two
-    /// that try at once fight for, so one of them wins.
+    /// Becomes the only tracer, if there is none or its lease is over. Simultaneous callers compete
+    /// for the lease with one atomic exchange, so exactly one wins.
     pub(super) fn take_lease(self, name: &str) -> Result<Lease, Error> {
         let shared = self.shared();
         let found = shared.lease_ns.load(Ordering::SeqCst);
@@ -106,12 +106,12 @@ impl Control {
         let swapped =
             shared.lease_ns.compare_exchange(found, until_ns, Ordering::SeqCst, Ordering::SeqCst);
         swapped.map_err(|_| traced())?;
-        // It means something during the lease only, and stays where it is afterwards.
+        // The owner is valid during the lease only, and is not cleared afterwards.
         shared.owner.store(std::process::id().into(), Ordering::SeqCst);
         Ok(Lease { control: self, until_ns })
     }
 
-    /// Makes sure that it is off, and that nothing that was recorded so far counts any more.
+    /// Switches recording off, and makes all earlier records invalid.
     pub(super) fn begin(&self) {
         self.shared().state.store(OFF, Ordering::SeqCst);
         self.shared().number.fetch_add(1, Ordering::SeqCst);
@@ -132,17 +132,17 @@ impl Control {
         self.resume();
     }
 
-    /// On, with the filter and the numbers of sockets as they are.
+    /// Switches recording on, with the present filter and socket numbers.
     pub(super) fn resume(&self) {
         self.shared().state.store(ON, Ordering::SeqCst);
     }
 
-    /// Whether it is off, as the programs make it when the lease is over.
+    /// Whether recording is off. The programs switch it off when the lease is over.
     pub(super) fn is_off(&self) -> bool {
         self.shared().state.load(Ordering::SeqCst) == OFF
     }
 
-    /// No new records; calls that are being recorded go on.
+    /// Stops new records; calls that are being recorded continue.
     pub(super) fn close(&self) {
         self.shared().state.store(CLOSING, Ordering::SeqCst);
     }
@@ -151,7 +151,7 @@ impl Control {
         self.shared().state.store(OFF, Ordering::SeqCst);
     }
 
-    /// All that was ever lost.
+    /// The total of records lost so far.
     pub(super) fn lost(&self) -> Ending {
         let shared = self.shared();
         let get = |from: &AtomicU64| from.load(Ordering::SeqCst);
@@ -169,7 +169,7 @@ impl Lease {
         &self.control
     }
 
-    /// Makes it last longer; false if it was given back, or is another's by now.
+    /// Extends the lease. Returns false if it was given back, or another process has it by now.
     pub(super) fn renew(&mut self) -> bool {
         let until_ns = lease_from_now();
         let renewed = self.swap(until_ns);
@@ -179,7 +179,7 @@ impl Lease {
         renewed
     }
 
-    /// Gives it back, if it is still this one.
+    /// Gives the lease back, if it is still this one.
     pub(super) fn give_back(&self) {
         self.swap(0);
     }
@@ -200,12 +200,12 @@ impl Drop for Lease {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // SAFETY: mapped by `of` with this length, and no reference to it is left.
+        // SAFETY: `of` mapped the memory with this length, and no reference to it is left.
         let _ = unsafe { munmap(self.shared.as_ptr().cast(), size_of::<Shared>()) };
     }
 }
 
-/// The clock of the programs' `bpf_ktime_get_ns`.
+/// The clock of the programs' `bpf_ktime_get_ns`, in ns.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -221,7 +221,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     use std::os::fd::OwnedFd;
 
-    /// Memory as a map's would be.
+    /// Makes memory for a test, like that of a map.
     fn memory() -> OwnedFd {
         let memory = memfd_create("control", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, size_of::<Shared>() as u64).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     fn what_is_anothers_by_now_is_left_alone() {
         let memory = memory();
         let mut late = take(&memory).unwrap();
-        // It ended, and another process took it.
+        // The lease ended, and another process took it.
         let shared = late.control().shared();
         let until_ns = late.until_ns + 1;
         shared.lease_ns.store(until_ns, Ordering::SeqCst);

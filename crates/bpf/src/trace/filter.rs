@@ -1,24 +1,24 @@
-//! Which connections are recorded.
+//! The filter that chooses the connections to record.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::policy::Prefix;
 
-/// Which connections are recorded: those that fit all that is set.
+/// Chooses the connections to record: those that match every field that is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceFilter {
-    /// Their port on this host.
+    /// The port on this host.
     pub local_port: Option<u16>,
-    /// Their peer's port.
+    /// The peer's port.
     pub remote_port: Option<u16>,
-    /// Where their peer is. IPv4 connections of IPv6 sockets count as IPv4.
+    /// The peer's addresses. IPv4 connections of IPv6 sockets count as IPv4.
     pub remote: Option<Prefix>,
 }
 
 impl TraceFilter {
-    /// The peer's family as the programs have it (`AF_INET`, `AF_INET6`; 0: either), its prefix and
-    /// the prefix's mask: IPv6 addresses, IPv4 mapped, in network order.
+    /// The peer's family as the programs have it (`AF_INET`, `AF_INET6`; 0 for either), its prefix
+    /// and the prefix's mask. Both are IPv6 addresses, IPv4 mapped, in network order.
     pub(super) fn remote_words(&self) -> (u32, [u32; 4], [u32; 4]) {
         let Some(prefix) = self.remote else { return (0, [0; 4], [0; 4]) };
         let (family, address, rest) = match prefix.address() {
@@ -30,7 +30,7 @@ impl TraceFilter {
     }
 }
 
-/// As four words that lie in memory in network order.
+/// Splits the number into four words that lie in memory in network order.
 fn words(number: u128) -> [u32; 4] {
     let bytes = number.to_be_bytes();
     std::array::from_fn(|i| {

@@ -1,10 +1,10 @@
-//! Recording the calls of an algorithm that is registered, whoever loaded it.
+//! Records the calls of a registered algorithm, whoever loaded it.
 //!
-//! The programs find three things in their maps (`record.h`): a switch, a filter, and a slot that holds
-//! a ring buffer while somebody traces. The tracer makes the ring, so that it costs no memory at other
-//! times, and switches on for a short *lease*, which it renews as long as it lives. A tracer that is
-//! killed cannot switch off; when its lease is over the first program that runs does, and the next
-//! tracer (or the end of the algorithm) removes the ring that it left in the slot.
+//! The programs find three things in their maps (`record.h`): a switch, a filter, and a slot that
+//! holds a ring buffer while someone traces. The tracer makes the ring, so it costs no memory at
+//! other times. It switches recording on for a short *lease*, which it renews while it lives. A
+//! killed tracer cannot switch off: the first program that runs after the lease does. The next
+//! tracer, or the end of the algorithm, removes the ring left in the slot.
 
 pub(crate) mod control;
 mod filter;
@@ -31,53 +31,54 @@ pub use filter::TraceFilter;
 use module_params::{ModuleParam, module_params};
 use raw::Raw;
 
-/// Bytes of the ring: 30 thousand records while the reader sleeps.
+/// Bytes of the ring, enough for 30 thousand records while the reader sleeps.
 const RING_BYTES: u32 = 1 << 25;
-/// Records taken from the ring at a time, so that a busy host cannot fill the reader's memory.
+/// Records taken from the ring at a time, so a busy host cannot fill the reader's memory.
 const MAX_TAKEN: usize = 1 << 13;
-/// The negative number that makes libbpf stop with the record at hand.
+/// The negative number with which the callback makes libbpf stop after the present record.
 const ENOUGH: i32 = -libc::E2BIG;
 /// The map of record.h that holds the ring.
 const SLOT: &str = "cc_ring_slot";
-/// Ends the name of every program.
+/// The suffix of every program's name.
 const PROGRAM_SUFFIX: &str = "_prog";
-/// The program of bpf.h that stands for `cong_control` in kernels before 6.10.
+/// The program of bpf.h that stands in for `cong_control` in kernels before 6.10.
 const RS_ONLY: &str = "cc_rs_only";
-/// Its place in the slot.
+/// The ring's key in the slot.
 const KEY: [u8; 4] = 0_u32.to_ne_bytes();
 
 type Taken = Rc<RefCell<VecDeque<Raw>>>;
 
-/// A recording that goes on. Dropping it ends it.
+/// A running recording. Dropping it ends it.
 pub struct Tracer {
-    // Declared first, dropped first: it maps memory of `ring_map`.
+    // Declared first, so dropped first: it maps memory of `ring_map`.
     ring: RingBuffer<'static>,
     ring_map: MapHandle,
     slot: MapHandle,
     lease: Lease,
     taken: Taken,
-    /// Which operation each entry point is.
+    /// The operation of each entry point.
     operations: HashMap<String, String>,
     header: Header,
-    /// What had been lost before.
+    /// The total of lost records before this recording.
     lost_before: Ending,
     is_on: bool,
 }
 
 impl Tracer {
-    /// Begins to record the calls of the algorithm that is registered as `name`, for the connections
-    /// that `filter` chooses. Connections that still run a program that `name` stood for before an
-    /// update are not recorded.
+    /// Begins to record the calls of the algorithm registered as `name`, for the connections that
+    /// `filter` chooses. It does not record connections that still run an earlier program of
+    /// `name`, from before an update.
     ///
     /// # Errors
-    /// [`Error::NotLoaded`]; [`Error::Traced`] while another process does; [`Error::Inspect`] (it takes
-    /// CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON); [`Error::BadObject`] if the algorithm was loaded by
-    /// a knee whose records this one does not know.
+    /// [`Error::NotLoaded`]; [`Error::Traced`] while another process records; [`Error::Inspect`]
+    /// (it takes CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON); [`Error::BadObject`] if the algorithm
+    /// was loaded by a knee with another format of records.
     pub fn attach(name: &str, filter: &TraceFilter) -> Result<Tracer, Error> {
         Tracer::with_ring(name, filter, RING_BYTES)
     }
 
-    /// With a ring of so many bytes, a power of two of pages: for the tests of this workspace.
+    /// Begins to record as [`Tracer::attach`] does, with a ring of `bytes`, a power of two of
+    /// pages. It is for the tests of this workspace.
     #[doc(hidden)]
     pub fn with_ring(name: &str, filter: &TraceFilter, bytes: u32) -> Result<Tracer, Error> {
         let inspect = |source| Error::Inspect { what: "the ring of records", source };
@@ -103,7 +104,7 @@ impl Tracer {
             let mut builder = RingBufferBuilder::new();
             let take = move |bytes: &[u8]| {
                 let mut taken = sink.borrow_mut();
-                // They are as `Programs::of` found them.
+                // `Programs::of` has checked the records' layout.
                 taken.extend(Raw::of(bytes));
                 if taken.len() < MAX_TAKEN { 0 } else { ENOUGH }
             };
@@ -123,7 +124,7 @@ impl Tracer {
             lost_before,
             is_on: false,
         };
-        // Whatever a killed tracer left on goes off first, and no call of its time goes on after this.
+        // This ends what a killed tracer left on, and no call from its time continues after it.
         tracer.lease.control().begin();
         tracer.put_ring()?;
         tracer.lease.control().switch_on(filter);
@@ -131,26 +132,26 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// What a file of these records says of itself.
+    /// The header of a file of these records.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Waits up to `timeout` for records, and gives those that are there, up to some thousands: in
-    /// the order of the ring, which is that of the calls for each socket. To be called several times
-    /// a second, or records are lost; after a pause of more than two seconds the sockets get new
-    /// numbers.
+    /// Waits up to `timeout` for records, and returns those available, up to some thousands. They
+    /// come in the order of the ring, which for each socket is the order of the calls. Call it
+    /// several times a second, or records are lost. After a pause of more than two seconds the
+    /// sockets get new numbers.
     ///
     /// # Errors
     /// [`Error::TakenOver`] if it was not called for seconds and another tracer has begun;
-    /// [`Error::Inspect`]; [`Error::BadObject`] if a record makes no sense.
+    /// [`Error::Inspect`]; [`Error::BadObject`] if a record is invalid.
     pub fn poll(&mut self, timeout: Duration) -> Result<Vec<Record>, Error> {
         self.renew()?;
         self.take(|ring| ring.poll(timeout))?;
         self.decode()
     }
 
-    /// What was lost so far.
+    /// The records lost so far in this recording.
     pub fn lost(&self) -> Ending {
         let (now, before) = (self.lease.control().lost(), &self.lost_before);
         Ending {
@@ -161,18 +162,18 @@ impl Tracer {
         }
     }
 
-    /// Ends the recording. Calls that are being recorded at this moment are waited for; afterwards
-    /// [`Tracer::rest`] gives what is still in the ring.
+    /// Ends the recording. It waits for calls that are being recorded; afterwards [`Tracer::rest`]
+    /// returns what is still in the ring.
     ///
     /// # Errors
-    /// [`Error::Inspect`] and [`Error::TakenOver`]. The recording is over even so.
+    /// [`Error::Inspect`] and [`Error::TakenOver`]. The recording is over in both cases.
     pub fn stop(&mut self) -> Result<(), Error> {
         if !std::mem::take(&mut self.is_on) {
             return Ok(());
         }
         self.renew()?;
         self.lease.control().close();
-        // A program that was told to record ends before this does.
+        // A program that has begun to record ends before this call does.
         let waited = self.put_ring();
         self.lease.control().switch_off();
         let emptied = self.slot.delete(&KEY);
@@ -181,10 +182,11 @@ impl Tracer {
         emptied.map_err(|source| Error::Inspect { what: "the slot of the ring", source })
     }
 
-    /// Records that were made before [`Tracer::stop`], some thousands at a time; none: that is all.
+    /// Returns records made before [`Tracer::stop`], some thousands at a time; an empty list is the
+    /// end.
     ///
     /// # Errors
-    /// As [`Tracer::poll`].
+    /// The errors of [`Tracer::poll`].
     pub fn rest(&mut self) -> Result<Vec<Record>, Error> {
         self.take(|ring| ring.consume())?;
         self.decode()
@@ -194,12 +196,12 @@ impl Tracer {
         let name = &self.header.name;
         let renewed = self.lease.renew();
         if !renewed {
-            // The switch is another's now.
+            // The switch belongs to another process now.
             self.is_on = false;
             return Err(Error::TakenOver { name: name.clone() });
         }
-        // This process stood still for so long that the programs took it for dead. What the sockets
-        // did meanwhile is not known: they begin anew.
+        // This process stood still for so long that the programs took it for dead. The sockets'
+        // calls meanwhile are unknown, so the sockets get new numbers.
         if self.is_on && self.lease.control().is_off() {
             self.lease.control().begin();
             self.put_ring()?;
@@ -208,8 +210,8 @@ impl Tracer {
         Ok(())
     }
 
-    /// Puts the ring into its slot. For a map of maps the kernel answers only when all programs that
-    /// ran meanwhile have ended.
+    /// Puts the ring into its slot. For a map of maps the kernel returns only when all programs
+    /// that ran meanwhile have ended.
     fn put_ring(&self) -> Result<(), Error> {
         let ring = (self.ring_map.as_fd().as_raw_fd() as u32).to_ne_bytes();
         self.slot
@@ -222,12 +224,12 @@ impl Tracer {
         from: impl FnOnce(&RingBuffer<'_>) -> libbpf_rs::Result<()>,
     ) -> Result<(), Error> {
         let taken = from(&self.ring);
-        // What the callback says when it has enough is no error.
+        // The callback's stop value is no error.
         if self.taken.borrow().len() >= MAX_TAKEN {
             return Ok(());
         }
         match taken {
-            // A signal: whoever waits for it will look.
+            // A signal interrupted the wait; the caller checks for it.
             Err(source) if source.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
             taken => taken.map_err(|source| Error::Inspect { what: "the ring of records", source }),
         }
@@ -240,7 +242,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // Whoever wants to know calls it before.
+        // Callers that want the error call `stop` themselves before.
         let _ = self.stop();
     }
 }
@@ -254,15 +256,15 @@ fn new_ring(bytes: u32) -> Result<MapHandle, Error> {
         .map_err(|source| Error::Inspect { what: "memory for a ring of records", source })
 }
 
-/// What the type information of an algorithm's programs says.
+/// The facts that the type information of an algorithm's programs gives.
 struct Programs {
     /// The algorithm: the name of its file.
     algorithm: String,
     /// The names of its parameters.
     params: Vec<String>,
-    /// Those of a Linux module.
+    /// The parameters of a Linux module.
     module_params: Vec<ModuleParam>,
-    /// Which operation each entry point (`dctcp_ssthresh`) is.
+    /// The operation of each entry point (`dctcp_ssthresh`).
     operations: HashMap<String, String>,
     /// The numbers in its private state.
     fields: Vec<Field>,
@@ -301,8 +303,9 @@ impl Programs {
     }
 }
 
-/// The kernel knows which program is which operation, and its types how the program is called. Where
-/// a program of bpf.h stands for `cong_control`, the entry point that it calls goes by that name.
+/// Finds the operation of each entry point. The kernel knows the program of each operation, and its
+/// types give the program's name. A program of bpf.h that stands in for `cong_control` has its own
+/// name here, in place of the entry point that it calls.
 fn operations(
     registered: &Registered,
     btf: &Btf<'_>,

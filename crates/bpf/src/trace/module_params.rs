@@ -1,4 +1,5 @@
-//! The parameters that a Linux module was loaded with: global variables of its file, which the kernel's type information tells where to find.
+//! The present parameters of a Linux module. They are global variables of its file, and the
+//! kernel's type information gives their places.
 
 use knee_algo::module::{PARAM_TYPE, PARAMS_TOLD};
 use libbpf_rs::btf::types::{DataSec, Int, IntEncoding, Struct, Var};
@@ -7,7 +8,7 @@ use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::{Error, Registered};
 
-/// Sections that hold variables of C.
+/// Sections that hold C variables.
 const SECTIONS: [&str; 3] = [".data", ".bss", ".rodata"];
 
 /// A parameter, and the variable that holds it.
@@ -19,7 +20,8 @@ pub(super) struct ModuleParam {
     is_signed: bool,
 }
 
-/// Those of the module with these types, in the order of its file; empty for an algorithm on the contract.
+/// The parameters of the module with these types, in the order of its file; empty for an algorithm
+/// on the contract.
 pub(super) fn module_params(btf: &Btf<'_>) -> Vec<ModuleParam> {
     let told: Option<Var<'_>> = btf.type_by_name(PARAMS_TOLD);
     let told = told
@@ -55,7 +57,8 @@ fn variable_of(btf: &Btf<'_>, name: &str, variable: &str) -> Option<ModuleParam>
 }
 
 impl ModuleParam {
-    /// Its value now; `None`: no program of the module uses it, or it is no number of 32 bits.
+    /// The parameter's present value. `None` if no program of the module uses it, or it is no
+    /// 32-bit number.
     pub(super) fn value(&self, of: &Registered) -> Result<Option<u32>, Error> {
         let inspect = |source| Error::Inspect { what: "the parameters of a module", source };
         let Some(map) = of.usual_section(self.section)? else { return Ok(None) };

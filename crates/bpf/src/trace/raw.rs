@@ -1,4 +1,4 @@
-//! What the programs put into the ring. `record.h` is the other half.
+//! The records that the programs put into the ring. `record.h` is the C side.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ use super::RS_ONLY;
 use crate::Error;
 use crate::raw_sock::RawSock;
 
-/// Words of a state in socket storage that a record has room for.
+/// Words of a state in socket storage that fit into a record.
 const LARGE_STATE_WORDS: usize = 64;
-/// Bytes of the record of an algorithm without one.
+/// Bytes of a record without state in socket storage.
 const SMALL_BYTES: usize = std::mem::offset_of!(Raw, large_before);
 
 /// `struct cc_record` of record.h.
@@ -50,9 +50,10 @@ pub(super) struct Raw {
     large_after: [u64; LARGE_STATE_WORDS],
 }
 
-/// A field's type as a program may have filled it: whoever loaded that may have put any bits there.
+/// The type of a field that a program has filled. A loader may be untrusted, so any bits are
+/// possible.
 trait Bits: Copy {
-    /// One that any bits make a value of.
+    /// A type for which any bits are a valid value.
     type Raw: Copy;
 
     fn of(raw: Self::Raw) -> Self;
@@ -102,13 +103,14 @@ with_fields!(AckSample, raw_sample, RawAckSample);
 with_fields!(RateSample, raw_sample, RawRateSample);
 
 impl Raw {
-    /// `None` if it has another length: the object is not of this version.
+    /// Copies a record; `None` if it has another length, because the object has another version.
     pub(super) fn of(bytes: &[u8]) -> Option<Raw> {
         if bytes.len() != SMALL_BYTES && bytes.len() != size_of::<Raw>() {
             return None;
         }
         let mut raw = std::mem::MaybeUninit::<Raw>::zeroed();
-        // SAFETY: the bytes fit into a Raw, and any bits make one: the bytes, and zeroes behind them.
+        // SAFETY: the bytes fit into a `Raw`, and any bits make one: the bytes, and zeroes behind
+        // them.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), raw.as_mut_ptr().cast(), bytes.len());
             Some(raw.assume_init())
@@ -143,11 +145,11 @@ impl Raw {
         })
     }
 
-    /// From the name of the member of `tcp_congestion_ops` through which the kernel called.
+    /// Decodes the call by the member of `tcp_congestion_ops` through which the kernel made it.
     fn call(&self, operation: &str) -> Option<Call> {
         let [first, second, _] = self.arguments;
         let mut call = Call::of(operation)?;
-        // The kernel passes narrower numbers in 64-bit slots, whose upper bits mean nothing.
+        // The kernel passes narrower numbers in 64-bit slots, whose upper bits are undefined.
         match &mut call {
             Call::CongAvoid { ack, acked } => (*ack, *acked) = (first as u32, second as u32),
             Call::SetState { new_state } => *new_state = first as u8,
@@ -174,7 +176,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-/// A struct as this binary has it: its name in C, its size, and where its fields lie.
+/// A struct as this binary has it: its name in C, its size, and the offsets of its fields.
 pub(super) type Mirror = (&'static str, usize, &'static [(&'static str, usize)]);
 
 macro_rules! mirror {
@@ -207,7 +209,7 @@ macro_rules! mirror_of {
     };
 }
 
-/// What records consist of.
+/// The structs of which records consist.
 const MIRRORS: &[Mirror] = &[
     with_fields!(TcpSock, recorded, "cc_sock"),
     with_fields!(RateSample, mirror_of, "rate_sample", RawRateSample),
@@ -221,7 +223,7 @@ const MIRRORS: &[Mirror] = &[
     super::control::MIRROR,
 ];
 
-/// The first struct that programs with these types lay out otherwise than this binary does.
+/// The first struct that the programs with these types lay out differently from this binary.
 pub(super) fn first_that_differs(btf: &Btf<'_>) -> Option<&'static str> {
     let same = |(name, size, fields): &Mirror| {
         let theirs: Struct<'_> = btf.type_by_name(name)?;
@@ -252,7 +254,7 @@ mod tests {
     #[test]
     fn another_layout_is_seen() {
         for embedded in crate::Embedded::all() {
-            // Two fields of one size that change places, by their names.
+            // The test swaps two fields of one size by their names.
             let mut object = embedded.object().to_vec();
             let (a, b) = (*b"\0acks_asked\0", *b"\0asks_acked\0");
             let mut changed = 0;
@@ -266,14 +268,14 @@ mod tests {
             let btf = Btf::from_raw("x", &object).unwrap().unwrap();
             assert_eq!(first_that_differs(&btf), Some("cc_record"), "{}", embedded.name());
         }
-        // A program that records nothing.
+        // This program records nothing.
         if let Ok(object) = crate::program("label") {
             let btf = Btf::from_raw("x", object).unwrap().unwrap();
             assert_eq!(first_that_differs(&btf), Some("cc_sock"));
         }
     }
 
-    /// Nothing that a program writes makes a bool that is neither.
+    /// A bool stays valid whatever bytes a program writes.
     #[test]
     fn any_bytes_make_a_record() {
         let raw = Raw::of(&[0xff; size_of::<Raw>()]).unwrap();
