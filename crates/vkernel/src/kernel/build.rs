@@ -417,7 +417,6 @@ pub(crate) fn is_tree(kernel: &Built) -> bool {
 /// # Errors
 /// Fails with the compiler's message, with the bound that ended the compiler, or with a header that the file may not
 /// include.
-/// What is wrong with it, in the compiler's words; which bound ended that; what it includes and may not.
 pub(crate) fn make_module(
     kernel: &Built,
     file: &Path,
