@@ -21,8 +21,8 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
     if !is_one {
         return Ok(());
     }
-    // For all such ports: each name, whether a cable leads from it to one of the switches, and the port's index. The
-    // error reports the first name without a cable.
+    // For each name at all such ports: whether a cable leads from it to one of the switches, and its place in the order
+    // of appearance. The error reports the first name without a cable.
     let mut seen: HashMap<String, (bool, usize)> = HashMap::new();
     let Network { nodes, links, .. } = network;
     let mut inputs: HashMap<(NodeId, &str), Vec<LinkId>> = HashMap::new();

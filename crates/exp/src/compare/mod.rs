@@ -223,8 +223,8 @@ fn one_sided((side, row, other): (&Side, &Row, &Row), force: bool) -> Option<Str
     (!names.is_empty()).then(|| format!("only in {}: {}", side.dir.display(), names.join(", ")))
 }
 
-/// Returns whether to compare a figure. Some exist only in certain runs, such as the share of drops in runs with
-/// drops.
+/// Returns whether to compare a figure. The share of drops exists only in runs with drops, so it is skipped. Other
+/// figures show drops better.
 fn is_compared(figure: &Figure) -> bool {
     figure.metric != Metric::DropShare.name()
 }
