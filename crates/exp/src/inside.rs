@@ -22,7 +22,6 @@ pub(crate) fn is_same(a: &DiagInfo, b: &DiagInfo) -> bool {
 
 /// Returns the columns of all values, in their order. All names are unique, and none equals another column of the
 /// file, including those of varied keys.
-/// key that is varied.
 pub(crate) fn inside_columns<'a>(
     all: &[DiagInfo],
     varied: impl Iterator<Item = &'a str>,
