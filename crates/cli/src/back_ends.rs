@@ -102,7 +102,7 @@ pub(crate) fn named(on: &On) -> Result<Made, Failure> {
 /// Returns the back end for published experiments. `hosts` is not among them, because it needs an existing network.
 ///
 /// # Errors
-/// As for [`named`].
+/// The errors of [`named`].
 pub(crate) fn for_published(on: &str) -> Result<Made, Failure> {
     let makes_networks = |entry: &&Entry| !matches!(entry.value, Value::Must(_));
     among(&ALL.iter().filter(makes_networks).collect::<Vec<_>>(), &On::plain(on))

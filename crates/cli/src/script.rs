@@ -226,7 +226,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     })
 }
 
-// ---- what there is to play ----
+// ---- scripts to play ----
 
 fn plays(args: &Args) -> Result<Vec<Play>, Failure> {
     let against = against(args)?;
@@ -410,7 +410,7 @@ fn read(file: &Path) -> Result<Script, String> {
     Script::parse(&shown, &text).map_err(|why| why.to_string())
 }
 
-// ---- telling ----
+// ---- output ----
 
 #[derive(Default)]
 struct Tally {

@@ -48,7 +48,7 @@ impl Resolved<'_> {
     /// Returns its path and text.
     ///
     /// # Errors
-    /// As for [`Experiment::load`], but only errors of the file itself.
+    /// The errors of [`Experiment::load`], but only errors of the file itself.
     pub fn read(&self) -> Result<(PathBuf, String), Error> {
         match self {
             Resolved::File(path) => Ok((path.to_path_buf(), read_text(path)?)),
@@ -59,7 +59,7 @@ impl Resolved<'_> {
     /// Reads and checks the experiment.
     ///
     /// # Errors
-    /// As for [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn load(&self, overrides: &Overrides) -> Result<Experiment, Error> {
         let (path, text) = self.read()?;
         Experiment::parse(&path, &text, overrides)
@@ -69,7 +69,7 @@ impl Resolved<'_> {
     /// experiment, and no algorithm file.
     ///
     /// # Errors
-    /// As for [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn module_options(&self, asked: &module::Options) -> Result<module::Options, Error> {
         let (path, text) = self.read()?;
         Experiment::module_options(&path, &text, asked)

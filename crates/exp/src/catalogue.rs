@@ -195,7 +195,7 @@ impl Library {
     /// Reads and checks an experiment.
     ///
     /// # Errors
-    /// As for [`Experiment::parse`]. Also fails for an unknown name, or if the experiment refers to an unknown one.
+    /// The errors of [`Experiment::parse`]. Also fails for an unknown name, or if the experiment refers to an unknown one.
     pub fn load(&self, name: &str, overrides: &Overrides) -> Result<Arc<Experiment>, Error> {
         let path = self.paths.get(name).cloned().unwrap_or_else(|| path_of(name));
         let Some(text) = self.text(name) else {

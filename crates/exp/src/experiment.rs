@@ -215,7 +215,7 @@ impl Experiment {
     /// Works like [`Experiment::load`] on a text. `path` gives the name, for the experiment and for messages.
     ///
     /// # Errors
-    /// As for [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
         let mut root = knee_file::parse(path, text)?;
         if root.table().is_none_or(Vec::is_empty) {
@@ -304,7 +304,7 @@ impl Experiment {
     /// of work.
     ///
     /// # Errors
-    /// As for [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn whole(mut self) -> Result<Experiment, Error> {
         self.check_rows(usize::MAX)?;
         Ok(self)

@@ -91,11 +91,11 @@ pub(crate) struct ExtraFiles {
     pub(crate) captures: Option<CaptureDir>,
 }
 
-/// Begins all runs of an experiment. The thread that ran one gives it to `make`, and the iterator gives what that made of it when its
-/// turn comes. No more than 1,000 wait for their turn, or 64 MiB of what `bytes` says that they take.
+/// Starts all runs of an experiment. The thread of a run passes it to `make`, and the iterator returns the results of
+/// `make` in order. At most 1,000 results wait for earlier runs, or 64 MiB of memory by the sizes that `bytes` returns.
 ///
-/// [`Options::trace`] and [`Options::captures`] want a directory: they are for [`sweep`](crate::runner::sweep) alone, and refused
-/// here.
+/// [`Options::trace`] and [`Options::captures`] need a directory. Only [`sweep`](crate::runner::sweep) accepts them, and
+/// this function refuses them.
 ///
 /// ```
 /// use std::{path::Path, sync::Arc};
@@ -137,8 +137,8 @@ pub(crate) struct ExtraFiles {
 /// ```
 ///
 /// # Errors
-/// [`Error::Input`] if there is no memory for as many threads as were asked for, if rows were not checked, or if recordings or captures
-/// are asked for.
+/// [`Error::Input`] if the requested threads do not fit into memory, if rows were not checked, or if recordings or
+/// captures are requested.
 pub fn runs<T: Send + 'static>(
     experiment: &Arc<Experiment>,
     options: &Options,

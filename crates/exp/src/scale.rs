@@ -1,8 +1,8 @@
 //! Slows an experiment down: every rate is multiplied by a scale, and every time divided by it.
 //!
 //! Queues, windows and sizes keep their values in packets and bytes, and so do the events within a round trip. A
-//! machine that is too slow for an experiment can thus run it. docs/compare.md lists what does not scale, such as
-//! timers.
+//! machine that is too slow for an experiment can thus run it. docs/compare.md lists what does not
+//! scale.
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Setting, Threshold, Visit};

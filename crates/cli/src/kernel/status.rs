@@ -187,7 +187,8 @@ fn describe(out: &mut String, one: &InUse) {
     }
     out.push('\n');
     let left = one.without_ecn.unwrap_or(0);
-    // Where a program gives it out, mostly that one looks at ECN first, and the rest is nobody's.
+    // A program that assigns the algorithm usually checks for ECN first, and the connections without ECN stay at the
+    // default. Then a fallback count of 0 is not shown.
     if let Some(fallbacks) = one.fallbacks.filter(|fallbacks| *fallbacks > 0 || left == 0) {
         let to = one.fallback.as_deref().unwrap_or("its fallback");
         let _ = writeln!(
