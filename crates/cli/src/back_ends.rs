@@ -149,7 +149,7 @@ fn kernels(on: &On, version: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
         return says("--offloads is for --on lab: with --on vkernel, set hosts.gso_max_segs");
     }
-    // A version with no other kernel named selects that version's kernel.
+    // Without `vkernel=VERSION`, `--profile VERSION` also selects the kernel.
     let profile = on.profile.as_deref().filter(|profile| *profile != RUNNING);
     let version = Some(version).filter(|version| !version.is_empty()).or(profile);
     let options = knee_vkernel::Options { algorithms: on.algorithms(), ..Default::default() };

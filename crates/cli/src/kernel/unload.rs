@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                     false => print(&in_words(name, &one))?,
                 }
             }
-            // Another program's registration, or a different name, is not a match.
+            // Neither registered by another program nor loaded under a different name.
             Err(Error::NotLoaded { registered: false, loaded_as, .. })
                 if args.if_loaded && loaded_as.is_empty() =>
             {

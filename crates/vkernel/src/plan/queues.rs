@@ -28,7 +28,7 @@ const RED_ECN: u32 = 1;
 const RED_HARDDROP: u32 = 2;
 const RED_ADAPTIVE: u32 = 4;
 const RED_NODROP: u32 = 8;
-/// RED's Scell_log that switches off idle decay: the decay table's step is 2^31 ticks.
+/// Largest entry of RED's idle decay table: a shift of the average by 31 bits, after which it is 0.
 const NO_DECAY: u8 = 31;
 /// Limit in packets of a queue that nothing limits.
 const NO_LIMIT: u32 = 1 << 30;
@@ -323,8 +323,8 @@ fn red(place: Place, red: &RedConfig) -> Result<Added, Lack> {
     Ok(Added::new(place, Discipline::Red, red_requests(place, &parameters)))
 }
 
-/// Returns Scell_log and RED's idle decay table. An entry is the number of halvings of the average after an idle
-/// time, in 256 steps of 2^Scell_log ticks of 64 ns. The average decays by 1 - 2^-wlog in each packet time.
+/// Returns `Scell_log` and RED's idle decay table. An entry is the number of halvings of the average after an idle
+/// time, in 256 steps of `2^Scell_log` ticks of 64 ns. The factor of decay is `1 - 2^-wlog` per packet time.
 fn idle_decay(wlog: u32, packet_time: Duration) -> (u8, [u8; 256]) {
     let packet_ticks = packet_time.ns() as f64 / 64.0;
     if packet_ticks == 0.0 || wlog == 0 {
