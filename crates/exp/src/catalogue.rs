@@ -67,7 +67,7 @@ pub struct Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
     pub title: String,
-    /// Where it was published.
+    /// Place of publication.
     pub source: String,
     /// Reason.
     pub why: String,

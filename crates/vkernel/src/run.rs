@@ -18,7 +18,7 @@ use crate::plan::Plan;
 /// Options of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Which algorithms names refer to: knee's or the kernel's.
+    /// The algorithms that names refer to: knee's or the kernel's.
     pub algorithms: Algorithms,
     /// Longest duration of a run, on the host's clock.
     pub limit: Duration,

@@ -126,7 +126,8 @@ impl Built {
     }
 }
 
-/// Finds the kernel with this version and these ticks per second. An argument of `None` selects the newest version.
+/// Finds the kernel with this version and these ticks per second. `None` matches all.
+/// The newest version wins, then the most ticks per second.
 ///
 /// # Errors
 /// Fails if no such kernel exists, if it was built from another knee's parts, or if it does not start here.
