@@ -1,4 +1,4 @@
-//! `knee agent`: the hosts' applications of a run, on a machine that another one gives orders to.
+//! `knee agent`: runs the applications of a run's hosts on a machine that another knee controls.
 
 use std::io::{self, BufReader, Read, Stdin};
 use std::os::fd::AsFd as _;
@@ -9,11 +9,11 @@ use rustix::io::Errno;
 
 use crate::Failure;
 
-/// Whoever gives orders asks every second whether this is there. Without a word for so long it is gone, though nothing has said
-/// so: its machine may have lost its network.
+/// Time without any message after which the agent gives up. The controlling knee asks every second whether the agent
+/// is alive. Nothing reports a controller whose machine lost its network.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// Obeys the orders on standard input until it ends, or nothing comes any more.
+/// Obeys orders from standard input until it ends or stays silent for `PATIENCE`.
 pub(crate) fn run() -> Result<(), Failure> {
     let orders = BufReader::new(Orders { input: io::stdin(), has_begun: false });
     agent::serve(orders, io::stdout()).map_err(|why| Failure::Says(why.to_string()))
@@ -25,7 +25,7 @@ struct Orders {
 }
 
 impl Orders {
-    /// Whether there is something to read, or its end.
+    /// Waits for input. Returns whether there is data, or the end of the input.
     fn wait(&self) -> io::Result<bool> {
         loop {
             let mut input = [PollFd::new(&self.input, PollFlags::IN)];
@@ -40,12 +40,12 @@ impl Orders {
 
 impl Read for Orders {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Somebody who types has time.
+        // The first order has no time limit, because a person may type it.
         if self.has_begun && !self.wait()? {
             return Ok(0);
         }
         self.has_begun = true;
-        // Not through its lock and buffer, of which poll knows nothing.
+        // Reads without the lock and buffer of `Stdin`, because poll does not see buffered data.
         Ok(rustix::io::read(self.input.as_fd(), buffer)?)
     }
 }

@@ -8,9 +8,9 @@ use serde_json::{Value as Json, json};
 
 use crate::{Failure, print};
 
-/// Private state that the kernel has room for beside each socket.
+/// Bytes of private state that the kernel holds per socket.
 const PRIVATE_BYTES: u32 = 104;
-/// Columns of the list before its text is broken.
+/// Width at which the list's text is broken, in columns.
 const WIDTH: usize = 110;
 
 #[derive(clap::Args)]
@@ -24,11 +24,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Whether this kernel takes an algorithm.
+/// State of an algorithm in the running kernel.
 struct InKernel {
-    /// The name that it is loaded under.
+    /// Name under which it is loaded.
     name: Option<String>,
-    /// Why not, or what else is to be said.
+    /// Reason why it cannot be loaded, or another remark.
     why_not: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The file it is in.
+/// Returns the algorithm's file.
 fn file(algorithm: &Algorithm) -> String {
     match algorithm.module() {
         Some(module) => module.path().display().to_string(),
@@ -116,7 +116,7 @@ fn as_json(algorithm: &'static Algorithm) -> Json {
     })
 }
 
-/// Bytes of private state, as shown; unknown for a module, whose file alone defines them.
+/// Returns the bytes of private state to show. `None` for a module, whose size only its file defines.
 fn state_bytes(algorithm: &Algorithm) -> Option<u32> {
     let is_module = algorithm.module().is_some_and(|module| module.is_kernel_module());
     (!is_module).then(|| algorithm.state_bytes())
@@ -164,7 +164,7 @@ fn list(algorithms: &[&'static Algorithm]) -> String {
     out
 }
 
-/// A text in lines that begin at a column.
+/// Breaks a text into lines that begin at a column.
 fn broken(text: &str, column: usize) -> String {
     let mut out = String::new();
     let mut width = column;

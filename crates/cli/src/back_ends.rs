@@ -1,4 +1,4 @@
-//! The back ends of experiments: what `--on` names, and the flags that say how.
+//! The back ends of experiments, as `--on` names them, and their flags.
 
 #[cfg(feature = "kernel")]
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) enum AlgorithmSource {
 }
 
 impl On {
-    /// Whether names mean knee's algorithms or the kernel's own.
+    /// Returns whether names refer to knee's algorithms or to the kernel's own.
     fn algorithms(&self) -> Algorithms {
         match self.algorithms {
             Some(AlgorithmSource::Kernel) => Algorithms::Kernels,
@@ -59,31 +59,31 @@ impl On {
         }
     }
 
-    /// A back end as it is if nothing is asked for.
+    /// Returns a back end with default options.
     pub(crate) fn plain(back_end: &str) -> On {
         let back_end = back_end.to_owned();
         On { scale: 1.0, profile: None, offloads: None, algorithms: None, back_end }
     }
 }
 
-/// A back end, made.
+/// A back end, ready to use.
 type Made = Arc<dyn BackEnd>;
 
-/// A back end, by its name.
+/// A back end and its name.
 struct Entry {
     name: &'static str,
     value: Value,
     make: fn(&On, &str) -> Result<Made, Failure>,
 }
 
-/// Whether a name takes `=VALUE`.
+/// Whether a back end's name takes `=VALUE`.
 enum Value {
     No,
     May,
     Must(&'static str),
 }
 
-/// All of them.
+/// All back ends.
 const ALL: [Entry; 4] = [
     Entry { name: "sim", value: Value::No, make: simulator },
     Entry { name: "vkernel", value: Value::May, make: kernels },
@@ -91,18 +91,18 @@ const ALL: [Entry; 4] = [
     Entry { name: "hosts", value: Value::Must("FILE"), make: hosts },
 ];
 
-/// The back end that `--on` names.
+/// Returns the back end that `--on` names.
 ///
 /// # Errors
-/// A name that none has, flags that mean nothing to it, and why there is none here.
+/// Fails for an unknown name, for flags that the back end does not have, and if it is not available here.
 pub(crate) fn named(on: &On) -> Result<Made, Failure> {
     among(&ALL.each_ref(), on)
 }
 
-/// The same for published experiments, whose networks are not there already.
+/// Returns the back end for published experiments. `hosts` is not among them, because it needs an existing network.
 ///
 /// # Errors
-/// As of [`named`].
+/// The errors of [`named`].
 pub(crate) fn for_published(on: &str) -> Result<Made, Failure> {
     let makes_networks = |entry: &&Entry| !matches!(entry.value, Value::Must(_));
     among(&ALL.iter().filter(makes_networks).collect::<Vec<_>>(), &On::plain(on))
@@ -149,7 +149,7 @@ fn kernels(on: &On, version: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
         return says("--offloads is for --on lab: with --on vkernel, set hosts.gso_max_segs");
     }
-    // Who wants a version and names no other kernel means that one.
+    // Without `vkernel=VERSION`, `--profile VERSION` also selects the kernel.
     let profile = on.profile.as_deref().filter(|profile| *profile != RUNNING);
     let version = Some(version).filter(|version| !version.is_empty()).or(profile);
     let options = knee_vkernel::Options { algorithms: on.algorithms(), ..Default::default() };
@@ -221,7 +221,7 @@ mod tests {
         for (entry, made) in ALL.iter().zip(made) {
             match made {
                 Ok(made) => assert_eq!(made.name(), entry.name),
-                // A kernel that is not built, and rights that are missing.
+                // The kernel is not built, or privileges are missing.
                 Err(_) => println!("SKIPPED: {} cannot be made here", entry.name),
             }
         }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let mut all: Vec<Json> = Vec::new();
     let mut out = String::new();
     let mut found = 0;
-    // What was found in the others is said before what could not be looked at.
+    // Findings in other files are printed before the files that could not be checked.
     let mut not_looked_at: Vec<String> = Vec::new();
     for path in &args.files {
         let checked = match has_several(path) {
@@ -129,15 +129,15 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 struct ModuleCheck {
     findings: Vec<Json>,
     said: String,
-    /// The numbers that it keeps of a connection.
+    /// Numbers that the module keeps per connection.
     fields: Vec<String>,
-    /// Limits of its runs that its author may not expect.
+    /// Limits of simulated runs that the author may not expect.
     limits: Vec<String>,
     /// Skipped checks, with the reason.
     missing: Vec<String>,
 }
 
-/// Whether a module is one that `knee run` loads, and whether BPF can have it. Nothing of it runs.
+/// Checks whether `knee run` can load a module, and whether it can be built for BPF. Nothing in it runs.
 fn linux_module(path: &Path, options: &module::Options, clang: Option<&str>) -> ModuleCheck {
     let mut looked = ModuleCheck::default();
     let shown = path.display();
@@ -201,7 +201,8 @@ fn in_bpf(path: &Path, _clang: Option<&str>, looked: &mut ModuleCheck) {
     );
 }
 
-/// Whether a refusal would be the file's: without a compiler, or a place for what it makes, nothing was looked at.
+/// Returns whether a refusal would be about the file. Without a compiler or a directory for its output, no file can
+/// be checked.
 #[cfg(feature = "kernel")]
 fn can_compile(clang: Option<&str>) -> Result<(), String> {
     module::find_clang(clang)?;

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A share as people write it: `10%` or `0.1`.
+/// Parses a share such as `10%` or `0.1`.
 fn share(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.strip_suffix('%') {
         Some(percent) => (percent.trim_end(), 0.01),
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let options = Options { within: args.within.unwrap_or(TOLERANCE), force: args.force };
     let sides =
         args.dirs.iter().map(|dir| Side::read(&results(dir))).collect::<Result<Vec<_>, _>>()?;
-    // All pairs are checked before the first is shown.
+    // All pairs are checked before the first is printed.
     let first = sides[0].clone();
     let pairs = sides.into_iter().skip(1).map(|other| compare(first.clone(), other, options));
     let pairs = pairs.collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! `knee doctor`: cheap looks that change nothing.
+//! `knee doctor`: quick checks that change nothing.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{Failure, print};
 
-/// Parts of knee, and what people read above their findings.
+/// Parts of knee, with the heading of their findings.
 const PARTS: [(&str, &str); 5] = [
     ("machine", "this machine"),
     ("simulator", "the simulator (needs no root, no kernel feature)"),
@@ -25,15 +25,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// One thing looked at.
+/// Result of one check.
 struct Finding {
     /// The part of knee that needs it: one of [`PARTS`].
     part: &'static str,
     what: &'static str,
-    /// `None`: just for information.
+    /// Whether the check passed. `None` means that it only informs.
     ok: Option<bool>,
     found: String,
-    /// How to get what is missing; empty: nothing is.
+    /// How to get what is missing. Empty if nothing is missing.
     remedy: String,
 }
 

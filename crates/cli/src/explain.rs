@@ -1,4 +1,4 @@
-//! `knee explain`: a published experiment, or a file, in words.
+//! `knee explain`: describes a published experiment or a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let library = library()?;
-    // How much memory it takes is one of the things to be said.
+    // The memory limit is lifted, because the description includes the memory that the experiment needs.
     let overrides = Overrides { memory_bytes: Some(u64::MAX), ..Overrides::default() };
-    // It is asked for before anybody trusts the file.
+    // Algorithm files are only read, because the user may not trust the experiment yet.
     knee_algo::module::only_read();
     let found = find(&args.experiment)?;
     let (experiment, command, of_library) = match found {

@@ -1,4 +1,4 @@
-//! `knee flight`: what is in a recording, and where two of them part.
+//! `knee flight`: shows a recording, and where two recordings differ.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,9 +12,9 @@ use serde_json::{Map, Number, Value as Json, json};
 use crate::replay::header_in_words;
 use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
-/// So much is printed at once.
+/// Bytes that are printed at once.
 const PIECE_BYTES: usize = 1 << 16;
-/// Sockets of a comparison that are listed.
+/// Largest number of sockets that a comparison lists.
 const MOST_PAIRS: usize = 100;
 
 #[derive(clap::Args)]
@@ -202,7 +202,7 @@ fn show(args: &ShowArgs) -> Result<u8, Failure> {
     ended(&args.file, broken, DONE)
 }
 
-/// The exit code: an unreadable file counts more than what was found in its readable part.
+/// Returns the exit code. An unreadable file outweighs differences in its readable part.
 fn ended(path: &Path, broken: Option<Error>, code: u8) -> Result<u8, Failure> {
     let Some(why) = broken else { return Ok(code) };
     complain(&format!("knee: {}: {why}", path.display()));
@@ -237,7 +237,7 @@ fn json_line(columns: &[String], row: Vec<Shown>) -> String {
     Json::from(all).to_string()
 }
 
-/// No number of a recording has more than 64 bits.
+/// Converts a number of a recording, which has at most 64 bits.
 fn whole(number: i128) -> Json {
     let signed = i64::try_from(number).map(Number::from);
     signed.or_else(|_| u64::try_from(number).map(Number::from)).map_or(Json::Null, Json::Number)
@@ -257,7 +257,7 @@ impl Side<'_> {
         Ok(Side { path, recording, view })
     }
 
-    /// The next call that is asked for.
+    /// Returns the next call that the filter accepts.
     fn next(&mut self, filter: &Filter) -> Result<Option<Record>, Failure> {
         loop {
             match self.recording.next_record() {

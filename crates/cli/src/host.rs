@@ -1,4 +1,4 @@
-//! The `knee` of a server: what works on the running kernel, and no experiments.
+//! The `knee` command of a server. It works on the running kernel and has no experiments.
 
 use clap::{Parser, Subcommand};
 

@@ -1,4 +1,4 @@
-//! The `knee` command, whole and for servers: flags and glue only, the work is in the library crates.
+//! The `knee` command, complete and for servers. It holds flags and glue. The library crates do the work.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "kernel")]
@@ -47,11 +47,11 @@ use knee_algo::module::Fault;
 use knee_exp::machine::Build;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Exit code of a command that did what it was asked.
+/// Exit code of a command that succeeded.
 const DONE: u8 = 0;
-/// Exit code of a command that was done and found what it was to find out not to be so.
+/// Exit code of a command that ran and whose check failed.
 const CHECK_FAILED: u8 = 1;
-/// Exit code of a command that could not, or was stopped.
+/// Exit code of a command that could not run or was stopped.
 const COULD_NOT: u8 = 2;
 
 const EXAMPLES: &str = "\
@@ -177,13 +177,13 @@ enum Command {
     Kernel(without_kernel::Command),
 }
 
-/// Why a command ends without having done what it was asked.
+/// Reason why a command failed.
 enum Failure {
-    /// In one sentence.
+    /// A sentence.
     Says(String),
-    /// The library's reason.
+    /// An error of the experiment library.
     Experiment(knee_exp::Error),
-    /// The kernel side's reason.
+    /// An error of the kernel side.
     #[cfg(feature = "kernel")]
     Kernel(knee_bpf::Error),
     /// Nobody reads standard output any more.
@@ -218,7 +218,8 @@ impl From<knee_bpf::Error> for Failure {
     }
 }
 
-/// Text without what a terminal would obey: names, questions and values come from files of whoever.
+/// Escapes control characters that a terminal would obey. Names, questions and values come from files of unknown
+/// origin.
 fn plain(text: &str) -> Cow<'_, str> {
     let is_order = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(is_order) {
@@ -227,7 +228,7 @@ fn plain(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match is_order(c) {
-            // So it stays JSON where it is.
+            // This escape keeps JSON valid.
             true => drop(write!(out, "\\u{:04x}", u32::from(c))),
             false => out.push(c),
         }
@@ -235,7 +236,7 @@ fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Prints on standard output.
+/// Prints a text on standard output.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let text = plain(text);
@@ -245,20 +246,20 @@ fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Whether programs read what is printed. Asked of the words of the command line themselves, since these may be what is wrong.
+/// Returns whether a program reads the output. It looks at the raw command line, because parsing may be what failed.
 fn is_for_programs() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Says to a program that there is no answer. What it gets on standard output is JSON in any case.
+/// Tells a program that there is no answer. Its standard output stays JSON in every case.
 fn no_answer(why: &str) {
     if is_for_programs() {
-        // If even that fails there is nobody left to tell.
+        // If this fails too, nobody is left to tell.
         let _ = print(&format!("{}\n", serde_json::json!({ "error": why })));
     }
 }
 
-/// Prints a line on standard error. If even that fails there is nobody left to tell.
+/// Prints a line on standard error. If this fails, nobody is left to tell.
 fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", plain(text));
 }
@@ -269,11 +270,11 @@ fn completions<C: CommandFactory>(shell: clap_complete::Shell) -> Result<(), Fai
     print(&String::from_utf8_lossy(&text))
 }
 
-/// A flag that the first Ctrl-C (or SIGTERM, or a terminal that goes away) sets; a second one ends the process at once.
+/// Returns a flag that the first Ctrl-C, SIGTERM or SIGHUP sets. A second one ends the process at once.
 fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
-        // `nohup` means it.
+        // `nohup` asks the process to ignore SIGHUP.
         if signal == SIGHUP && is_ignored(signal) {
             continue;
         }
@@ -285,7 +286,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Whether whoever started this process has it ignore a signal.
+/// Returns whether the parent process made this one ignore a signal.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -293,20 +294,20 @@ fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// The whole command: what its words say, and the code to end with.
+/// Runs the complete command. Returns the exit code.
 pub fn main() -> ExitCode {
     command::<Cli>()
 }
 
-/// That of a server, which has the host's side alone.
+/// Runs the command of a server, which has only the kernel side.
 #[cfg(feature = "kernel")]
 pub fn host_main() -> ExitCode {
     command::<host::Cli>()
 }
 
-/// A command line, and what it does.
+/// A parsed command line that can be run.
 trait Words: CommandFactory + FromArgMatches {
-    /// Whether the kernel's own words are to follow a refusal.
+    /// Whether to print the kernel's own output after a refusal.
     fn is_verbose(&self) -> bool;
     fn run(&self) -> Result<u8, Failure>;
 }
@@ -343,7 +344,8 @@ impl Words for Cli {
     }
 }
 
-/// Carries them out. Code of a file that fails outside of a run, where nobody catches it, is a failure as any other.
+/// Runs the command line. A crash of code from a file outside of a run, where nobody catches it, becomes an ordinary
+/// failure.
 fn run_words(words: &impl Words) -> Result<u8, Failure> {
     let run = AssertUnwindSafe(|| words.run());
     catch_unwind(run).unwrap_or_else(|panic| match Fault::of(panic) {
@@ -363,7 +365,7 @@ fn command<C: Words>() -> ExitCode {
         Err(error) => {
             let _ = error.print();
             if error.use_stderr() {
-                // The first paragraph is the reason, help comes after.
+                // The first paragraph is the reason. The rest is help.
                 let text = error.render().to_string();
                 let why = text.split("\n\n").next().unwrap_or_default();
                 no_answer(why.trim_start_matches("error: ").trim_end());
@@ -376,7 +378,7 @@ fn command<C: Words>() -> ExitCode {
     }
     match run_words(&words) {
         Ok(code) => ExitCode::from(code),
-        // Whoever closed the pipe has read what was wanted: `knee algorithms | head -1`.
+        // The reader closed the pipe because it has enough: `knee algorithms | head -1`.
         Err(Failure::ClosedPipe) => ExitCode::from(DONE),
         Err(failure) => {
             no_answer(&failure.to_string());

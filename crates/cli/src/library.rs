@@ -1,4 +1,4 @@
-//! The experiments, as they were when this was built.
+//! The experiments, as they were when knee was built.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use crate::Failure;
 
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
-/// The published ones, with their catalogue and what was blessed.
+/// Returns the published experiments, with their catalogue and golden results.
 pub(crate) fn library() -> Result<Library, Failure> {
     let published = BUILT_IN.iter().filter(|one| one.group == PUBLISHED);
     let published = published.map(|one| (one.name, one.text)).chain([CATALOGUE]);
     Ok(Library::new(published, GOLDEN.iter().copied())?)
 }
 
-/// The group of those that others published.
+/// Name of the group of published experiments.
 pub(crate) const PUBLISHED: &str = "published";
 
 /// Resolves a word of the command line: an existing path, or the name of a built-in experiment.
@@ -24,10 +24,10 @@ pub(crate) fn find(word: &Path) -> Result<Resolved<'_>, Failure> {
     Ok(built_in::find(word, BUILT_IN)?)
 }
 
-/// Where results go if nothing is said.
+/// Default directory for results.
 pub(crate) const RESULTS: &str = "results";
 
-/// The directory of results that a word of the command line means: a path that exists, or else a name below `results`.
+/// Resolves a word of the command line to a results directory: an existing path, or else a name below `results`.
 pub(crate) fn results(word: &Path) -> PathBuf {
     let is_name = word.components().count() == 1 && word.file_name().is_some();
     let below = Path::new(RESULTS).join(word);
@@ -55,7 +55,7 @@ mod tests {
                 loaded.unwrap_or_else(|why| panic!("{why}"));
             }
         }
-        // A result that is kept is of an experiment that there is, and of all of its claims.
+        // Every golden result belongs to an existing experiment and covers all of its claims.
         for (name, _) in GOLDEN {
             let experiment = library.load(name, &Overrides::default()).unwrap();
             for claim in &experiment.claims {

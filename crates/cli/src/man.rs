@@ -1,4 +1,4 @@
-//! `knee man`: `--help` as pages of the manual, for packages.
+//! `knee man`: writes `--help` as manual pages, for packages.
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,9 @@ pub(crate) struct Args {
     dir: PathBuf,
 }
 
-/// One page for the command and one for each of its words, as knee-run.1.
+/// Writes one page for the command and one for each subcommand, such as knee-run.1.
 pub(crate) fn run<C: CommandFactory>(args: &Args) -> Result<(), Failure> {
-    // What is built of one source is the same on any day.
+    // Pages from the same source are the same on any day.
     let mut command = C::command().disable_help_subcommand(true);
     command.build();
     write(&args.dir, &command, "knee")

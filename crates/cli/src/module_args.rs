@@ -1,4 +1,4 @@
-//! What files of algorithms are compiled with.
+//! Compiler options of algorithm files.
 
 use std::path::PathBuf;
 

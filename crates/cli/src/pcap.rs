@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{DONE, Failure, print, stop_on_signals};
 
-/// Flows whose packets a report shows, and packets of each.
+/// Number of flows whose packets a report shows, and of packets per flow.
 const REPORT_FLOWS: usize = 8;
 const REPORT_PACKETS: usize = 200_000;
 
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         )));
     }
     let files = Files::new(match args.report {
-        // What a report is made of is to go with it.
+        // A stopped command removes the report's intermediate files.
         Some(_) => stop_on_signals()?,
         None => Arc::default(),
     });
@@ -110,27 +110,27 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// Whether it is one of these files, whatever it is called.
+/// Returns whether a path is one of these files, under any name.
 fn is_one_of(path: &Path, files: &[PathBuf]) -> bool {
     let place = |path: &Path| path.canonicalize().ok();
     place(path).is_some_and(|there| files.iter().any(|file| place(file).as_ref() == Some(&there)))
 }
 
-/// Captures that are opened at once, and end where the command is stopped.
+/// Opens captures together. They end early when the command is stopped.
 pub(crate) struct Files {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
 impl Files {
-    /// Allows as many open files as the system does: captures of a path are read side by side.
+    /// Raises the limit on open files to the system's maximum, because captures of a path are read side by side.
     pub(crate) fn new(stop: Arc<AtomicBool>) -> Files {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-        // Otherwise the limit is what it was, and one file too many is an error.
+        // If this fails, the old limit remains, and one file too many is an error.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         Files { stop }
     }
 
-    /// Opens all of them, each under a name.
+    /// Opens all captures, each under a name.
     pub(crate) fn open(
         &self,
         files: &[PathBuf],
@@ -159,7 +159,7 @@ impl Files {
     }
 }
 
-/// A file that ends where the command is stopped.
+/// A file that ends early when the command is stopped.
 struct Source {
     file: File,
     stop: Arc<AtomicBool>,
@@ -174,7 +174,7 @@ impl Read for Source {
     }
 }
 
-/// Analyses captures; with the results as CSV in a directory, if there is one. Between two steps it looks whether it is to stop.
+/// Analyses captures, and writes the results as CSV if a directory is given. It checks `stop` between two steps.
 pub(crate) fn written(
     inputs: Vec<Input>,
     options: &AnalysisOptions,
@@ -194,7 +194,7 @@ pub(crate) fn written(
         }
     };
     let analysis = analyse(inputs, options, &mut each);
-    // One that was stopped may look like no capture.
+    // A capture cut short by a stop may look like no capture.
     go_on()?;
     let mut analysis = analysis.map_err(said)?;
     analysis.findings = knee_pcap::diagnosis::findings(&analysis);
@@ -207,11 +207,11 @@ pub(crate) fn written(
     Ok(analysis)
 }
 
-/// A directory that goes, whatever happens.
+/// A directory that is removed in every case.
 struct Passing<'a>(&'a Path);
 
 impl<'a> Passing<'a> {
-    /// One that is there already is somebody else's.
+    /// Creates the directory. An existing one belongs to somebody else.
     fn make(dir: &'a Path) -> Result<Passing<'a>, Failure> {
         std::fs::create_dir(dir)
             .map_err(|why| Failure::Says(format!("{}: cannot create: {why}", dir.display())))?;
@@ -221,13 +221,13 @@ impl<'a> Passing<'a> {
 
 impl Drop for Passing<'_> {
     fn drop(&mut self) {
-        // What cannot be removed is named as partial.
+        // If the removal fails, the directory's name shows that it is partial.
         let _ = std::fs::remove_dir_all(self.0);
     }
 }
 
-/// Writes a report with the packets of the largest flows, which are known only after a first reading. What it is made of is kept in a
-/// directory meanwhile, which is not there before.
+/// Writes a report with the packets of the largest flows, which are known only after a first reading. A new directory
+/// holds its intermediate files meanwhile.
 pub(crate) fn report(
     inputs: Vec<Input>,
     analysis: &Analysis,
@@ -240,7 +240,7 @@ pub(crate) fn report(
     largest.sort_by_key(|brief| (std::cmp::Reverse(brief.bytes), brief.id));
     let shown = analysis.findings.iter().filter_map(|finding| finding.flows.first().copied());
     let mut flows: Vec<u32> = Vec::new();
-    // Half of the places are for flows that show something.
+    // Half of the places are for flows with findings.
     for id in shown.take(REPORT_FLOWS / 2).chain(largest.iter().map(|brief| brief.id)) {
         if flows.len() < REPORT_FLOWS && !flows.contains(&id) {
             flows.push(id);

@@ -1,4 +1,4 @@
-//! `--profile`: the Linux that hosts of an experiment behave like.
+//! `--profile`: the Linux version that an experiment's hosts behave like.
 
 use knee_exp::machine;
 use knee_run::BackEnd;
@@ -10,7 +10,7 @@ use crate::Failure;
 /// The profile of the running kernel.
 pub(crate) const RUNNING: &str = "running";
 
-/// The keys, as `--set` takes them, that make hosts behave like the Linux that is asked for, or else like the back end's.
+/// Returns keys for `--set` that make hosts behave like the requested Linux, or else like the back end's.
 pub(crate) fn of(profile: Option<&str>, back_end: &dyn BackEnd) -> Result<Vec<String>, Failure> {
     match (profile, back_end.capabilities().linux) {
         (Some(profile), _) => keys(profile),
@@ -20,7 +20,7 @@ pub(crate) fn of(profile: Option<&str>, back_end: &dyn BackEnd) -> Result<Vec<St
     }
 }
 
-/// The keys, as `--set` takes them, that make hosts behave like a version of Linux.
+/// Returns keys for `--set` that make hosts behave like a version of Linux.
 pub(crate) fn keys(profile: &str) -> Result<Vec<String>, Failure> {
     if profile == RUNNING {
         let release = machine::kernel_release().unwrap_or_default();
@@ -41,7 +41,7 @@ fn linux(name: &str) -> String {
     format!("hosts.linux={name:?}")
 }
 
-/// The nearest profile at or before a release, with the kernel's ticks per second.
+/// Returns the nearest profile at or before a release, with the kernel's ticks per second.
 fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
     let running = version(release).ok_or_else(|| {
         format!(
@@ -63,7 +63,7 @@ fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
     Ok(vec![linux(nearest), format!("hosts.hz={hz}")])
 }
 
-/// Major and minor number at the beginning of a release.
+/// Parses the major and minor number at the beginning of a release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

@@ -1,14 +1,14 @@
-//! How far a long command is: on a terminal one line that is written again and again, elsewhere a line now and then.
+//! Progress of a long command: on a terminal one line that is overwritten, elsewhere a line now and then.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Between two states of the line on a terminal.
+/// Interval between updates on a terminal.
 const ON_TERMINAL: Duration = Duration::from_millis(100);
-/// Between two lines in a file or pipe.
+/// Interval between lines in a file or pipe.
 const ELSEWHERE: Duration = Duration::from_secs(30);
 
-/// The line on stderr.
+/// The progress line on stderr.
 pub(crate) struct Line {
     pub(crate) started: Instant,
     shown: Option<Instant>,
@@ -21,7 +21,7 @@ impl Line {
         Line { started: Instant::now(), shown: None, on_terminal }
     }
 
-    /// Whether it is time to say something; a command that is soon done says nothing where there is no terminal.
+    /// Returns whether an update is due. Without a terminal, a short command prints nothing.
     pub(crate) fn is_due(&self) -> bool {
         match (self.shown, self.on_terminal) {
             (None, true) => true,
@@ -31,7 +31,7 @@ impl Line {
     }
 
     pub(crate) fn write(&mut self, text: &str) {
-        // Whoever does not read it misses nothing.
+        // An error is ignored, because progress is not needed.
         let _ = self.write_to(&mut io::stderr().lock(), text);
     }
 
@@ -44,7 +44,7 @@ impl Line {
         out.flush()
     }
 
-    /// Takes it from the terminal.
+    /// Removes the line from the terminal.
     pub(crate) fn clear(&mut self) {
         if self.on_terminal && self.shown.take().is_some() {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");

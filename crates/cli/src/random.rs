@@ -13,13 +13,13 @@ use knee_script::{
 
 use crate::{CHECK_FAILED, DONE, Failure, print};
 
-/// Conversations wait most of their time; more at once make each other late.
+/// Conversations played in parallel. They mostly wait, but more of them would delay each other.
 const AT_ONCE: usize = 3;
 
-/// Makes what they are played on; from several threads.
+/// Makes the stack that plays a conversation. Several threads call it.
 type Make<'a> = dyn Fn(&Settings) -> Result<Box<dyn Stack>, Refusal> + Sync + 'a;
 
-/// The conversations to play.
+/// Options of the random conversations.
 pub(crate) struct Wanted<'a> {
     pub(crate) algorithm: &'a str,
     pub(crate) count: u64,
@@ -27,11 +27,11 @@ pub(crate) struct Wanted<'a> {
     pub(crate) seed: u64,
     pub(crate) profile: Profile,
     pub(crate) attempts: u32,
-    /// A folder for the scripts of those that differ.
+    /// Folder for scripts whose results differ.
     pub(crate) output: Option<&'a Path>,
 }
 
-/// Writes conversations and plays them on what `make` makes.
+/// Writes random conversations and plays them on stacks that `make` returns.
 pub(crate) fn run(wanted: &Wanted<'_>, make: &Make<'_>) -> Result<u8, Failure> {
     let next = AtomicU64::new(0);
     let totals = Mutex::new((0_u64, 0_u64));

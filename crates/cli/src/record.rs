@@ -16,7 +16,7 @@ use knee_sim::tap::{Side, TapAt};
 use crate::library::find;
 use crate::{DONE, Failure, complain, print};
 
-/// Connections that are listed; there may be very many.
+/// Largest number of connections to list.
 const LISTED: usize = 1000;
 
 #[derive(clap::Args)]
@@ -86,7 +86,7 @@ pub(crate) fn run(files: &[PathBuf], args: &Args) -> Result<u8, Failure> {
 
 enum Recorded {
     Script(String),
-    /// There are several flows: what they are, and what to do.
+    /// There are several flows. This lists them, and says what to do.
     List {
         list: String,
         choose: String,
@@ -145,7 +145,7 @@ fn sends_more(traffic: &Traffic) -> Side {
     }
 }
 
-/// The flow that is asked for, or the only one; nothing if there are several to choose from.
+/// Returns the requested flow, or the only one. `None` if there are several to choose from.
 fn flow_of(run: &Run, names: &[String], asked: Option<&str>) -> Result<Option<usize>, String> {
     let Some(asked) = asked else {
         return Ok(if run.flows.len() == 1 { Some(0) } else { None });
@@ -254,7 +254,7 @@ fn of_capture(file: &Path, args: &Args) -> Result<Recorded, Failure> {
     record(&about, &segments).map(Recorded::Script).map_err(|why| says(why.0))
 }
 
-/// Remarks on packets that the list leaves out.
+/// Returns remarks on packets that the list leaves out.
 fn remarks(found: &Survey) -> Vec<String> {
     let mut remarks = Vec::new();
     for (link, packets) in &found.unknown_links {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
-/// Calls that another algorithm would have made otherwise, of which so many are shown.
+/// Largest number of shown calls that another algorithm would have made differently.
 const ROWS: usize = 20;
 
 #[derive(clap::Args)]
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
 }
 
-/// Loading a file runs what is in it, so it must be known before to be the one that was recorded.
+/// Checks that a file is the recorded one. Loading it runs its code, so this comes first.
 fn check_source(path: &Path, header: &Header, file: &Path) -> Result<(), Failure> {
     let Some(source) = &header.source else {
         return Err(Failure::Says(format!(
@@ -81,7 +81,7 @@ fn about(path: &Path, why: &Error) -> Failure {
     Failure::Says(format!("{}: {why}", path.display()))
 }
 
-/// Hands every record to `step`. What is wrong with the file beyond what could be read comes back.
+/// Passes every record to `step`. Returns the error that ended the reading, if any.
 fn each(recording: &mut Recording, mut step: impl FnMut(&Record)) -> Option<Error> {
     loop {
         match recording.next_record() {
@@ -225,7 +225,7 @@ fn table((recorded, other): (&str, &str), asked: &OtherWay, rows: &[Row]) -> Str
     out
 }
 
-/// `returns 7, cwnd 14, ssthresh 7`, as far as it says something.
+/// Formats an outcome, as `returns 7, cwnd 14, ssthresh 7`, without what did not change.
 fn outcome(outcome: &Outcome) -> String {
     let mut words = Vec::new();
     if let Some(name) = &outcome.fallback {

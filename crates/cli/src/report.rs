@@ -10,7 +10,7 @@ use crate::library::results;
 use crate::pcap::{self, Files};
 use crate::{DONE, Failure, print, stop_on_signals};
 
-/// Bytes by which it is told whether a file is a capture.
+/// Bytes read to decide whether a file is a capture.
 const HEAD_BYTES: u64 = 1 << 20;
 
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         return Ok(DONE);
     }
     let html = args.output.clone().unwrap_or_else(|| dir.join("report.html"));
-    // Before anything is begun: captures take their time, and Ctrl-C is to leave nothing behind.
+    // The signal handler comes first: captures take time to read, and Ctrl-C must leave nothing behind.
     let opener = Files::new(stop_on_signals()?);
     let mut analyse = |files: &[PathBuf], dir: &Path| {
         let unread = analysed(files, dir, &opener);
@@ -49,7 +49,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// Analyses the captures of a run into a directory, as `knee pcap --csv --report` does. Gives a sentence for each that cannot be read.
+/// Analyses the captures of a run into a directory, as `knee pcap --csv --report` does. Returns a sentence for each
+/// unreadable one.
 fn analysed(files: &[PathBuf], dir: &Path, opener: &Files) -> Result<Vec<String>, Failure> {
     let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let head = |file: &Path| {

@@ -1,4 +1,4 @@
-//! `knee reproduce`: the published experiments, with their figures beside ours and a verdict on each claim.
+//! `knee reproduce`: re-runs published experiments and shows their figures beside ours, with a verdict on each claim.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Whether nothing was chosen from the catalogue.
+    /// Returns whether the whole catalogue is selected.
     fn is_whole(&self) -> bool {
         self.names.is_empty() && self.only.is_none()
     }
@@ -59,7 +59,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let mut library = library()?;
     let names = names(&mut library, &args.names)?;
-    // To list them asks for no kernel.
+    // Listing experiments needs no kernel.
     let on = if args.list { Simulator.name() } else { &args.on };
     if args.bless.is_some() && on != Simulator.name() {
         return Err(Failure::Says("--bless keeps results of the simulator: use --on sim".into()));
@@ -91,7 +91,7 @@ fn names(library: &mut Library, words: &[String]) -> Result<Vec<String>, Failure
                 let (path, text) = found.read()?;
                 library.put(&path, text)
             }
-            // The refusal lists what can be reproduced.
+            // The error of the lookup lists what can be reproduced.
             Err(_) => word.clone(),
         });
     }
@@ -122,7 +122,7 @@ fn run_all(
     }
     reproduction.finish(library)?;
     let html = reproduction.dir().join("report.html");
-    // Results are kept whatever becomes of the report.
+    // Results are kept even if the report fails.
     let report = knee_report::write(reproduction.dir(), &html);
     match args.json {
         true => print(&format!("{}\n", serde_json::json!(reproduction.list(library))))?,
@@ -137,7 +137,8 @@ fn run_all(
         complain(&stopped(&reproduction, planned.len()));
         return Ok(COULD_NOT);
     }
-    // A verdict is a result. That a file is wrong or a run of the simulator fails is none, nor what was asked for by name and not run.
+    // A failed claim is a result. A broken file, a failed simulator run, or a named experiment that did not run is a
+    // failure.
     let is_named = |name: &String| names.contains(name);
     let is_broken = reproduction
         .done
@@ -193,7 +194,7 @@ fn list(library: &Library, planned: &[Planned], is_whole: bool) -> String {
     out
 }
 
-/// How far all of it is.
+/// Progress of the whole reproduction.
 struct Progress<'a> {
     planned: &'a [Planned],
     work: Vec<f64>,

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     let scale = Scale::new(args.on.scale)
         .map_err(|why| Failure::Says(format!("--scale {}: {why}", args.on.scale)))?;
-    // What --set says of these keys comes after, and counts.
+    // `--set` comes later, so it overrides these keys.
     let mut set = profile::of(args.on.profile.as_deref(), &*back_end)?;
     set.extend(args.set.clone());
     let overrides = Overrides {
@@ -108,11 +108,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         modules: args.module.options(),
     };
     if args.check {
-        // What the command line names is trusted, what a file names may not be yet.
+        // Algorithm files on the command line are trusted. Those that an experiment names may not be yet.
         let modules: Vec<_> =
             args.cc.iter().filter(|name| knee_algo::module::is_path(name)).collect();
         for experiment in args.files.iter().filter(|_| !modules.is_empty()) {
-            // As the experiment wants them compiled; a pipe can be read only once.
+            // They are compiled with the experiment's options. Those of a pipe are not read: it can be read only once.
             let options = match experiment.is_file() || !experiment.exists() {
                 true => find(experiment)?.module_options(&overrides.modules)?,
                 false => overrides.modules.clone(),
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         }
         knee_algo::module::only_read();
     }
-    // All files are checked before the first of them runs.
+    // All files are checked before the first one runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files
         .iter()
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     code
 }
 
-/// Says of every file of an algorithm, once, what holds of its runs that its author may not expect.
+/// Prints, once per algorithm file, limits of its runs that the author may not expect.
 fn say_limits(experiments: &[Arc<Experiment>]) {
     let mut said = BTreeSet::new();
     for module in experiments.iter().flat_map(|experiment| &experiment.modules) {
@@ -166,7 +166,7 @@ fn say_limits(experiments: &[Arc<Experiment>]) {
     }
 }
 
-/// Says of every file whether it can be run, and how much there is to do.
+/// Prints for each file whether it can be run, and how much work it is.
 fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<u8, Failure> {
     let mut code = DONE;
     for experiment in experiments {
@@ -198,7 +198,7 @@ fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> R
             Ok(swept) if swept.interrupted => return Ok(COULD_NOT),
             Ok(swept) if swept.failed.is_empty() => {}
             Ok(_) => code = COULD_NOT,
-            // What one cannot carry out, as with an algorithm that crashes, is no reason for the others to wait.
+            // If one file fails, for example because an algorithm crashes, the others still run.
             Err(Failure::Experiment(why @ knee_exp::Error::Simulation { .. }))
                 if experiments.len() > 1 =>
             {
@@ -281,7 +281,7 @@ fn complain_of(swept: &SweepResult, experiment: &Experiment, dir: &Path) {
 /// Time taken, and the results directory.
 fn closing(swept: &SweepResult, dir: &Path) -> String {
     let effort = &swept.effort;
-    // Only the simulator counts them.
+    // Only the simulator counts packets.
     let speed = if effort.cpu_s > 0.0 && effort.work.data_pkts > 0 {
         format!(
             ", {:.2} million data packets per CPU second",
@@ -299,7 +299,7 @@ fn closing(swept: &SweepResult, dir: &Path) -> String {
     )
 }
 
-/// How far the sweep is.
+/// Progress of the sweep.
 struct Progress<'a> {
     experiment: &'a Experiment,
     line: Line,
@@ -330,7 +330,7 @@ impl Progress<'_> {
     }
 }
 
-/// A number of things.
+/// Formats a number of things.
 fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

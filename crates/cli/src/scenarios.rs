@@ -1,4 +1,4 @@
-//! `knee scenarios`: the experiments that are built in, to be read, or written out and changed.
+//! `knee scenarios`: lists, prints and writes the built-in experiments.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// One of them, whatever files are there: these need not be written out.
+/// Finds a built-in experiment by name, whatever files exist.
 fn built_in(word: &Path) -> Result<BuiltIn, Failure> {
     match find(word)? {
         Resolved::BuiltIn(one) => Ok(one),
@@ -87,7 +87,7 @@ fn list() -> Result<String, Failure> {
     Ok(out)
 }
 
-/// By what it is found: its name alone, where that is not another's.
+/// Returns the shortest name that finds the experiment: without its group, if unique.
 fn shown_name(one: &BuiltIn) -> String {
     match BUILT_IN.iter().find(|other| other.name == one.name) {
         Some(first) if first.group == one.group => one.name.to_owned(),
@@ -95,7 +95,7 @@ fn shown_name(one: &BuiltIn) -> String {
     }
 }
 
-/// All of them, in a folder for each group; none, if one is there.
+/// Writes all experiments, in a folder per group. Writes nothing if one of the files exists.
 fn write_all(path: &Path) -> Result<(), Failure> {
     if let Err(why) = fs::create_dir(path) {
         if why.kind() != ErrorKind::AlreadyExists {

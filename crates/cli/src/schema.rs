@@ -1,4 +1,4 @@
-//! `knee schema`: what the files that people write may say.
+//! `knee schema`: prints the keys of the files that people write.
 
 use clap::ValueEnum;
 use knee_exp::experiment;
@@ -17,7 +17,7 @@ descriptions in the code. More: [scenarios/README.md](../scenarios/README.md), [
 An unknown key is an error.
 ";
 
-/// Units, and tables whose required keys cases may give.
+/// Describes units, and tables whose required keys cases may give.
 fn about_values() -> String {
     let [size, rate, time] = all_in_words();
     let entries = all_entries(experiment::FILE.root);

@@ -158,15 +158,15 @@ fn running() -> (Option<String>, Option<u32>) {
     (None, None)
 }
 
-/// One script, against one stack.
+/// A script to play on one stack.
 struct Play {
     file: PathBuf,
     against: Against,
-    /// The file, with the version if there are several.
+    /// The file, followed by the version if there are several.
     name: String,
 }
 
-/// How it ended; or why it could not be played.
+/// Result of a script, or the reason why it could not be played.
 type Ended = Result<Settled, String>;
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
@@ -226,7 +226,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     })
 }
 
-// ---- what there is to play ----
+// ---- scripts to play ----
 
 fn plays(args: &Args) -> Result<Vec<Play>, Failure> {
     let against = against(args)?;
@@ -306,7 +306,7 @@ fn versions(args: &Args, default: LinuxVersion) -> Result<Vec<LinuxVersion>, Fai
     Ok(versions)
 }
 
-/// The files as given, and those of folders in the order of their names.
+/// Returns the given files, and those of folders sorted by name.
 fn scripts(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {
@@ -347,8 +347,8 @@ fn jobs(args: &Args) -> usize {
     }
 }
 
-/// Plays all, several at once, and hands their ends over in the order of `plays` as soon as they are there. After
-/// `stop` no other begins. Returns how many were played.
+/// Plays all scripts, several at once, and passes their results on in the order of `plays` as soon as possible. After
+/// `stop` no further script begins. Returns the number of played scripts.
 fn play_all(
     args: &Args,
     plays: &[Play],
@@ -410,7 +410,7 @@ fn read(file: &Path) -> Result<Script, String> {
     Script::parse(&shown, &text).map_err(|why| why.to_string())
 }
 
-// ---- telling ----
+// ---- output ----
 
 #[derive(Default)]
 struct Tally {
@@ -419,7 +419,7 @@ struct Tally {
     not_for_this: usize,
     could_not: usize,
     not_played: usize,
-    /// Scripts played again, on a kernel.
+    /// Number of scripts played again, on a kernel.
     again: usize,
     lateness_us: u64,
 }
@@ -441,7 +441,7 @@ impl Tally {
         }
     }
 
-    /// Counts of 0 are left out.
+    /// Returns the counts above 0 as a sentence.
     fn sentence(&self) -> String {
         let differ = if self.differ == 1 { "differs" } else { "differ" };
         let counts = [

@@ -1,4 +1,4 @@
-//! The commands that work on the running kernel, in a knee that was built without that side.
+//! Replacements for the kernel commands in a knee that was built without the kernel side.
 
 use clap::Subcommand;
 

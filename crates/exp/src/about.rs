@@ -1,4 +1,4 @@
-//! What a manifest says of the experiment itself: its words, published figures, claims with their verdicts, charts, network.
+//! Describes an experiment in the manifest: texts, published figures, claims with their verdicts, charts, network.
 
 use knee_queue::{Limit, QueueConfig, Threshold};
 use knee_results::manifest::{self, About, Axis, CheckRow, Network, Node, NodeKind};
@@ -22,7 +22,7 @@ pub(crate) fn about(experiment: &Experiment) -> About {
     }
 }
 
-/// A varied key.
+/// Describes a varied key.
 pub(crate) fn axis(axis: &cases::Axis) -> Axis {
     let column = axis.column();
     Axis {
@@ -33,7 +33,7 @@ pub(crate) fn axis(axis: &cases::Axis) -> Axis {
     }
 }
 
-/// Every claim of a file, with the verdict on it.
+/// Returns every claim of a file, with its verdict.
 pub(crate) fn claims(experiment: &Experiment, swept: &SweepResult) -> Vec<manifest::Claim> {
     let judged = |claim: &Claim| {
         let judged = claim.judge(experiment, swept);
@@ -69,7 +69,7 @@ fn check((check, judged): (&Check, &JudgedCheck)) -> manifest::Check {
 }
 
 fn row(row: &Row) -> CheckRow {
-    // A ratio to what may be zero has no upper end, and JSON no infinity: it is absent then.
+    // A ratio to a value that may be zero has no upper end. JSON has no infinity, so the end is absent.
     let finite = |number: f64| Some(number).filter(|number| number.is_finite()).map(rounded);
     CheckRow {
         at: row.at.clone(),
@@ -94,7 +94,7 @@ fn term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
     }
 }
 
-/// A published figure.
+/// Describes a published figure.
 pub(crate) fn published(published: &Published) -> manifest::Published {
     manifest::Published {
         subject: published.subject.clone(),
@@ -109,7 +109,7 @@ pub(crate) fn published(published: &Published) -> manifest::Published {
     }
 }
 
-/// A chart.
+/// Describes a chart.
 pub(crate) fn chart(chart: &Chart) -> manifest::Chart {
     manifest::Chart {
         title: chart.title.clone(),
@@ -121,7 +121,7 @@ pub(crate) fn chart(chart: &Chart) -> manifest::Chart {
     }
 }
 
-/// The network of the first run.
+/// Describes the network of the first run.
 pub(crate) fn network(experiment: &Experiment) -> Result<Network, Error> {
     let network = experiment.run(experiment.run_id(0))?.network;
     let name = |id: u32| network.nodes.get(id as usize).map_or("", |node| &node.name).to_owned();
@@ -146,10 +146,10 @@ pub(crate) fn network(experiment: &Experiment) -> Result<Network, Error> {
     })
 }
 
-/// The queue of a link, as `step, 500 pkts, K 20 pkts`; nothing where there is none.
+/// Describes the queue of a link, as `step, 500 pkts, K 20 pkts`. Empty without a queue.
 fn queue_words(link: &Link) -> String {
     let limit = |limit: Limit| match limit {
-        // As hosts have it of which nothing is said.
+        // Hosts have these limits if the file gives none.
         Limit::Pkts(u32::MAX) | Limit::Bytes(u64::MAX) => "no limit".to_owned(),
         Limit::Pkts(pkts) => format!("{pkts} pkts"),
         Limit::Bytes(bytes) => format!("{bytes} B"),

@@ -1,4 +1,4 @@
-//! Open-loop arrivals: transfers that begin at the times of a Poisson process, whatever became of those before.
+//! Open-loop arrivals: transfers start at the times of a Poisson process, independent of earlier transfers.
 
 use knee_file::keys::{Key, List, Special, Text};
 use knee_file::units::Share;
@@ -47,8 +47,8 @@ pub(crate) struct Arrival {
 }
 
 impl Arrivals {
-    /// The keys of `kind = "poisson"`. After `start`, at most `most` transfers between hosts of
-    /// `from` and `to`.
+    /// Reads the keys of `kind = "poisson"`. After `start`, at most `most` transfers occur between hosts of `from`
+    /// and `to`.
     pub(crate) fn read(
         reader: &Reader<'_>,
         network: &NetworkSpec,
@@ -76,30 +76,31 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// More than there will ever be: six standard deviations above the mean, which is passed once in 1e9 repeats.
+    /// Returns an upper bound on the number of transfers: six standard deviations above the mean, exceeded once in
+    /// 1e9 repeats.
     pub(crate) fn most(&self) -> u64 {
         let span_ps = self.until.ps() - self.start.ps();
         let mean = span_ps as f64 / self.mean_gap.ps() as f64;
         (mean + 6.0 * mean.sqrt()) as u64 + 10
     }
 
-    /// Where data comes from.
+    /// Returns the hosts that send data.
     pub(crate) fn sources(&self) -> &[NodeId] {
         &self.from
     }
 
-    /// Where data arrives.
+    /// Returns the hosts that receive data.
     pub(crate) fn destinations(&self) -> &[NodeId] {
         &self.to
     }
 
-    /// Hosts between which there may be transfers.
+    /// Returns all pairs of hosts between which transfers are possible.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
         let pairs = self.from.iter().flat_map(|from| self.to.iter().map(|to| (*from, *to)));
         pairs.filter(|(from, to)| from != to)
     }
 
-    /// The transfers of one run, in the order of their starts.
+    /// Draws the transfers of one run, sorted by start time.
     pub(crate) fn draw(&self, mut random: Random) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         let mut start = Time::ZERO + self.start + random.exponential(self.mean_gap);
@@ -112,7 +113,7 @@ impl Arrivals {
         arrivals
     }
 
-    /// Every pair of two hosts is as likely as any other.
+    /// Draws two hosts. All pairs are equally likely.
     fn pair(&self, random: &mut Random) -> (NodeId, NodeId) {
         loop {
             let from = self.from[random.below(self.from.len())];
@@ -124,7 +125,8 @@ impl Arrivals {
     }
 }
 
-/// From `arrivals_per_sec`, or from `load`, a share of the rates that `of` names.
+/// Reads the mean time between arrivals from `arrivals_per_sec`, or from `load`, a share of the rates that `of`
+/// names.
 fn read_mean_gap(
     reader: &Reader<'_>,
     network: &NetworkSpec,
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn as_many_arrive_as_were_asked_for_and_within_the_time() {
         let drawn = arrivals().draw(Random::new(3, &[]));
-        // 20,000 with a standard deviation of 141.
+        // 20,000 expected, with a standard deviation of 141.
         assert!((19_400..20_600).contains(&drawn.len()), "{}", drawn.len());
         assert!((drawn.len() as u64) < arrivals().most());
         assert!(drawn.iter().all(|a| (Time::from_ms(5)..Time::from_ms(2005)).contains(&a.start)));
@@ -191,7 +193,7 @@ mod tests {
         let drawn = arrivals().draw(Random::new(4, &[]));
         for pair in [(0, 1), (0, 2), (1, 2), (2, 1)] {
             let count = drawn.iter().filter(|a| (a.from, a.to) == pair).count();
-            // A quarter, with a standard deviation of 61.
+            // A quarter of them expected, with a standard deviation of 61.
             assert!((4_700..5_300).contains(&count), "{pair:?}: {count}");
         }
         assert!(drawn.iter().all(|a| a.from != a.to));

@@ -1,4 +1,5 @@
-//! A sweep as `knee reproduce` shows it: published figures beside ours, claims with what decided them, a line of blocks.
+//! Shows a sweep for `knee reproduce`: published figures beside ours, claims with the figures that decide them, a
+//! line of blocks.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ use crate::published::{Published, Stat};
 use crate::sweep_result::{Summaries, SweepResult};
 use crate::table::{Align, Grid, Scale, wrapped};
 
-/// Everything, in the order of reading. `blessed` is the verdict that a claim of a name had, if it had one.
+/// Shows everything in reading order. `blessed` returns the golden verdict of a claim, by its name.
 pub fn show<'a>(
     experiment: &Experiment,
     swept: &SweepResult,
@@ -31,7 +32,7 @@ pub fn show<'a>(
     out
 }
 
-/// Our rows for a published figure, with the figure's case.
+/// Returns our rows for a published figure, each with its case.
 fn rows<'a>(
     published: &'a Published,
     experiment: &'a Experiment,
@@ -91,7 +92,7 @@ fn published(experiment: &Experiment, swept: &SweepResult) -> String {
     out
 }
 
-/// Varied values of a row, by the last part of their paths.
+/// Describes the varied values of a row, by the last part of their paths.
 fn place(experiment: &Experiment, row: &Summaries) -> String {
     let labels = experiment.point_labels(&row.configuration);
     let axes = experiment.axes.iter().zip(labels).filter(|(axis, _)| axis.labels().len() > 1);
@@ -138,7 +139,7 @@ fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>, is_quick: boo
     out.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// A value and where it may be, each with a unit.
+/// Formats a value and its interval, each with a unit.
 fn interval(Interval { value, low, high }: Interval, unit: &str) -> String {
     let shown = with_unit(Some(value), unit);
     if low == high {
@@ -148,14 +149,14 @@ fn interval(Interval { value, low, high }: Interval, unit: &str) -> String {
     format!("{shown} ({} to {high})", with_unit(Some(low), unit))
 }
 
-/// A line of blocks for each case, over the first axis that varies; nothing where none does.
+/// Draws a line of blocks per case over the first varied axis. Empty if nothing varies.
 fn blocks(experiment: &Experiment, swept: &SweepResult) -> String {
     let varied = |axis: &usize| experiment.axes[*axis].labels().len() > 1;
     let Some((subject, metric, stat, x)) = drawn(experiment, swept) else { return String::new() };
     let named = experiment.axes.iter().position(|axis| Some(&axis.path) == x.as_ref());
     let axis = named.filter(varied).or_else(|| (0..experiment.axes.len()).find(varied));
     let Some(axis) = axis else { return String::new() };
-    // The other axes at their first value.
+    // The other axes stay at their first value.
     let lines: Vec<(&str, Vec<Option<f64>>)> = experiment
         .cases
         .iter()
@@ -228,7 +229,7 @@ fn drawn(
     experiment.charts.iter().map(of_chart).chain(claimed).chain(published).chain(shown).next()
 }
 
-/// A block of eight heights; a dot where nothing was measured.
+/// Returns a block of one of eight heights, or a dot for a missing value.
 fn block(value: Option<f64>, most: f64) -> char {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     match value {

@@ -1,4 +1,4 @@
-//! What names an experiment: a file that is there, or else one that the program has built in.
+//! Resolves the name of an experiment: an existing file, or else a built-in experiment.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use knee_file::{Origin, did_you_mean};
 use crate::error::Error;
 use crate::experiment::{Experiment, Overrides, read_text};
 
-/// Where the folders of the built-in ones are in a clone; of embedded ones, what messages call them.
+/// Folder of the built-in experiments in a clone. Messages use it for embedded ones.
 const FOLDER: &str = "scenarios";
-/// Names that a refusal shows beside the nearest one.
+/// Number of names that an error suggests besides the nearest one.
 const MOST_ALIKE: usize = 6;
 
-/// An experiment that the program has built in.
+/// A built-in experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
     /// Folder: `published`, `examples` or `hosts`.
@@ -25,12 +25,12 @@ pub struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// Where its file is in a clone.
+    /// Returns the path of its file in a clone.
     pub fn path(&self) -> PathBuf {
         Path::new(FOLDER).join(self.group).join(format!("{}.toml", self.name))
     }
 
-    /// `published/incast`, which nothing else is called.
+    /// Returns its unique name, as `published/incast`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.group, self.name)
     }
@@ -39,16 +39,16 @@ impl BuiltIn {
 /// Meaning of a word of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolved<'a> {
-    /// A file: that it can be read is not said yet.
+    /// A file, which may be unreadable.
     File(&'a Path),
     BuiltIn(BuiltIn),
 }
 
 impl Resolved<'_> {
-    /// Where it is, and its text.
+    /// Returns its path and text.
     ///
     /// # Errors
-    /// As [`Experiment::load`], of the file as such.
+    /// The errors of [`Experiment::load`], but only errors of the file itself.
     pub fn read(&self) -> Result<(PathBuf, String), Error> {
         match self {
             Resolved::File(path) => Ok((path.to_path_buf(), read_text(path)?)),
@@ -56,30 +56,32 @@ impl Resolved<'_> {
         }
     }
 
-    /// Reads and checks it.
+    /// Reads and checks the experiment.
     ///
     /// # Errors
-    /// As [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn load(&self, overrides: &Overrides) -> Result<Experiment, Error> {
         let (path, text) = self.read()?;
         Experiment::parse(&path, &text, overrides)
     }
 
-    /// What it wants files of algorithms compiled with, and what the command line adds. Nothing else of it is read, and no such file.
+    /// Returns its compiler options for algorithm files, with those of the command line. It reads nothing else of the
+    /// experiment, and no algorithm file.
     ///
     /// # Errors
-    /// As [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn module_options(&self, asked: &module::Options) -> Result<module::Options, Error> {
         let (path, text) = self.read()?;
         Experiment::module_options(&path, &text, asked)
     }
 }
 
-/// Finds what a word means: a path that exists, or else a built-in name. `incast`, `published/incast` and, as in a clone,
-/// `scenarios/published/incast.toml` name the same one; where two groups have a name, the first of `all` is meant.
+/// Resolves a word: an existing path, or else a built-in name. `incast`, `published/incast` and, as in a clone,
+/// `scenarios/published/incast.toml` name the same experiment. If two groups share a name, the first of `all` is
+/// meant.
 ///
 /// # Errors
-/// [`Error::Input`] with the nearest names, if it is neither, and no path either that can be said to be missing.
+/// [`Error::Input`] with the nearest names, if the word is neither and does not look like a path.
 pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Resolved<'a>, Error> {
     let text = word.to_string_lossy();
     let built_in = || {
@@ -91,7 +93,7 @@ pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Resolved<'a>, Error> 
     let is_path = text.contains('/') || text.ends_with(".toml") || text == "-";
     match (is_file, built_in()) {
         (false, Some(one)) => Ok(Resolved::BuiltIn(one)),
-        // In /tmp, say, anybody can leave a file for root's word to name.
+        // In a directory such as /tmp, another user can place a file under a name that root means as built-in.
         (true, Some(one)) if *word != one.path() => {
             check_own(word)?;
             Ok(Resolved::File(word))
@@ -109,7 +111,8 @@ pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Resolved<'a>, Error> 
     }
 }
 
-/// Refuses, as root, a file of others that has the name of a built-in one: that may have been meant.
+/// Refuses, for root, another user's file with the name of a built-in experiment, because root may have meant the
+/// latter.
 fn check_own(word: &Path) -> Result<(), Error> {
     let file = knee_files::open_file(word, "experiment file")
         .map_err(|why| Error::unreadable(word, why))?;
@@ -123,7 +126,8 @@ fn check_own(word: &Path) -> Result<(), Error> {
     })
 }
 
-/// `; did you mean "incast"? There are also ...`: the nearest name, and those that have the word in them.
+/// Suggests names: `; did you mean "incast"? There are also ...`. These are the nearest name and those that contain
+/// the word.
 fn near(word: &str, all: &[BuiltIn]) -> String {
     let mut names: Vec<&str> = all.iter().map(|one| one.name).collect();
     names.sort_unstable();
@@ -165,7 +169,7 @@ mod tests {
         is("examples/plb", 3);
         let here = tempfile::tempdir().unwrap();
         let path = here.path().join("plb");
-        // What is said of a path that is not there is said when it is read.
+        // Reading the file reports a missing path.
         assert_eq!(find(&path, ALL).unwrap(), Resolved::File(&path));
         for path in ["incast.toml", "./incast", "-", "."] {
             assert_eq!(

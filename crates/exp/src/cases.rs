@@ -1,4 +1,4 @@
-//! What is compared and what is varied, and how their runs are told apart.
+//! Cases and varied values, and the identity of their runs.
 
 use knee_file::keys::{Shape, Table};
 use knee_file::{Node, Origin, Value, did_you_mean, one_of, units};
@@ -6,10 +6,10 @@ use knee_run::spec::Cc;
 
 use crate::metric::Metric;
 
-/// Configurations times repeats.
+/// Largest number of runs: configurations times repeats.
 pub(crate) const MAX_RUNS: usize = 100_000;
 const MAX_AXIS: usize = 1_000;
-/// Tables whose keys a case may change and a sweep vary.
+/// Tables whose keys a case may change or a sweep may vary.
 pub(crate) const VARIED: &[&str] = &["network", "hosts", "traffic", "params", "sample"];
 
 /// Keys that a case changes.
@@ -19,27 +19,27 @@ pub(crate) static SET: Table = Table {
     shape: || Shape::Any("paths of keys"),
 };
 
-/// One of the things compared: a congestion control with what goes with it.
+/// A case to compare: a congestion control with its settings.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
     pub(crate) cc: Option<Cc>,
-    /// Why it cannot be run, which matters if it is to be: `--cc` may choose others.
+    /// Reason why the case cannot be run. It only matters if the case is selected, because `--cc` may select others.
     pub(crate) wrong: Option<Box<knee_file::Error>>,
-    /// Paths and values that it changes.
+    /// Changed keys: path and value.
     pub(crate) set: Vec<(String, Node)>,
 }
 
-/// A value that is varied.
+/// A varied key with its values.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// The path of the key.
+    /// Path of the key.
     pub path: String,
     pub(crate) origin: Origin,
     pub(crate) values: Vec<Node>,
 }
 
-/// A case at one point of the varied values.
+/// A case with one value per axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// Index of the case.
@@ -48,21 +48,21 @@ pub struct Configuration {
     pub point: Vec<usize>,
 }
 
-/// One run of a sweep, as it is told apart from the others.
+/// Identity of one run of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunId {
-    /// Number of the run, from 0: by configuration, then by repeat.
+    /// Number of the run from 0, sorted by configuration, then by repeat.
     pub index: usize,
     /// Index of the configuration.
     pub configuration: usize,
     /// Repeat, from 0.
     pub repeat: u32,
-    /// The seed that the simulator gets.
+    /// Seed of the run.
     pub seed: u64,
 }
 
 impl Case {
-    /// One whose flows say for themselves what they go by.
+    /// Returns a case for traffic entries that name their own algorithms.
     pub(crate) fn without_cc(name: &str) -> Case {
         Case { name: name.to_owned(), cc: None, wrong: None, set: Vec::new() }
     }
@@ -74,17 +74,17 @@ impl Case {
     }
 }
 
-/// How tables show a varied value.
+/// A varied key as tables show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// The path, and the unit where there are numbers.
+    /// Path of the key, with the unit of its numbers.
     pub(crate) name: String,
-    /// Quantities of one kind, in this unit; `None`: values are shown as they are written.
+    /// Values as quantities of one kind in this unit. `None` means that values are shown as written.
     pub(crate) numbers: Option<Vec<f64>>,
 }
 
 impl Axis {
-    /// How tables show it.
+    /// Returns the column for tables.
     pub(crate) fn column(&self) -> Column {
         let texts: Option<Vec<&str>> = self.values.iter().map(Node::text).collect();
         match texts.and_then(|texts| units::as_column(&texts)) {
@@ -95,13 +95,13 @@ impl Axis {
         }
     }
 
-    /// Values as text.
+    /// Returns the values as text.
     pub fn labels(&self) -> Vec<String> {
         self.values.iter().map(Node::label).collect()
     }
 }
 
-/// Whether a case may change a path, or a sweep vary it.
+/// Checks that a case may change a path, or a sweep may vary it.
 pub(crate) fn varied_path(path: &str) -> Result<(), String> {
     let first = path.split('.').next().unwrap_or_default();
     let whole_run = ["run.duration", "run.until_done", "run.measure_from", "run.measure_until"];
@@ -115,7 +115,7 @@ pub(crate) fn varied_path(path: &str) -> Result<(), String> {
     ))
 }
 
-/// The values of a list, or of a range; a single value is a list of one.
+/// Returns the values of a list or a range. A single value is a list of one.
 pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
     let values = match &node.value {
         Value::List(items) => items.clone(),
@@ -134,7 +134,7 @@ pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
     }
 }
 
-/// `1..64`, `10..50 step 10 kB` or `1..64 times 2`; `None` if the text is nothing like it.
+/// Parses `1..64`, `10..50 step 10 kB` or `1..64 times 2`. `None` if the text is no range.
 fn range(text: &str) -> Result<Option<Vec<Value>>, String> {
     let Some((first, rest)) = text.split_once("..") else { return Ok(None) };
     let bad = || {
@@ -184,7 +184,7 @@ pub(crate) fn has_case(cases: &[Case], name: &str) -> bool {
     cases.iter().any(|case| case.name == name)
 }
 
-/// A metric's name, or what was allowed.
+/// Parses a metric's name. The error lists the allowed names.
 pub(crate) fn metric_named(name: &str) -> Result<Metric, String> {
     Metric::by_name(name)
         .ok_or_else(|| one_of(name, Metric::ALL.iter().map(|metric| metric.name())))

@@ -1,4 +1,5 @@
-//! The published experiments as a whole: `catalogue.toml` lists them in the order of a report, and says what cannot be rerun.
+//! The published experiments. `catalogue.toml` lists them in the order of a report, with publications that cannot be
+//! rerun.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,10 +13,10 @@ use crate::error::Error;
 use crate::experiment::{Experiment, Overrides};
 use crate::golden;
 
-/// Where the files are in a clone; of embedded ones, what messages call them.
+/// Folder of the files in a clone. Messages use it for embedded files.
 const FOLDER: &str = "scenarios/published";
 const CATALOGUE: &str = "catalogue";
-/// Title of the section of what is not of the folder.
+/// Title of the section for experiments from other folders.
 const OTHERS: &str = "Other experiments";
 
 keys! {
@@ -52,46 +53,47 @@ keys! {
     }
 }
 
-/// Experiments that belong together.
+/// A section of related experiments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     pub title: String,
     /// Description of the publication.
     pub about: String,
-    /// Names of files, without `.toml`.
+    /// Names of the experiments' files, without `.toml`.
     pub experiments: Vec<String>,
 }
 
-/// Something published that cannot be rerun.
+/// A publication that cannot be rerun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
     pub title: String,
-    /// Where it was published.
+    /// Place of publication.
     pub source: String,
     /// Reason.
     pub why: String,
 }
 
-/// The files of the published experiments, by name, with their catalogue and what was blessed of them.
+/// The files of the published experiments by name, with their catalogue and golden results.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    /// In the order of a report.
+    /// Sections in the order of a report.
     pub sections: Vec<Section>,
     /// Publications that cannot be re-run.
     pub absent: Vec<Absent>,
-    /// Files that the catalogue does not list: a test refuses them, a command goes on without them.
+    /// Files that the catalogue does not list. A test refuses them, and commands ignore them.
     pub unlisted: Vec<String>,
     files: BTreeMap<String, String>,
     golden: BTreeMap<String, String>,
-    /// Where those are that came beside the folder's.
+    /// Paths of experiments from other folders.
     paths: BTreeMap<String, PathBuf>,
 }
 
 impl Library {
-    /// From the texts of all files of the folder, and of those that hold what was blessed; both by name without extension.
+    /// Builds the library from the texts of all files of the folder and of the golden results. Both are keyed by name
+    /// without extension.
     ///
     /// # Errors
-    /// [`Error::Input`] if the catalogue says what it should not, or lists a file twice, or one that there is not.
+    /// [`Error::Input`] if the catalogue is invalid, lists a file twice, or lists a missing file.
     pub fn new<'a>(
         files: impl IntoIterator<Item = (&'a str, &'a str)>,
         golden: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -144,7 +146,8 @@ impl Library {
         Ok(Library { sections, absent, unlisted, ..self })
     }
 
-    /// Takes in an experiment from elsewhere, in the place of one of its name, and gives that. What was blessed was not blessed of it.
+    /// Adds an experiment from elsewhere and returns its name. It replaces one of the same name and drops its golden
+    /// results.
     pub fn put(&mut self, path: &Path, text: String) -> String {
         let stem = path.file_stem().unwrap_or_default();
         let name = stem.to_string_lossy().into_owned();
@@ -169,30 +172,30 @@ impl Library {
         name
     }
 
-    /// Names of all experiments, in the order of the alphabet.
+    /// Returns the names of all experiments in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.files.keys().map(String::as_str)
     }
 
-    /// The text of an experiment's file.
+    /// Returns the text of an experiment's file.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.files.get(name).map(String::as_str)
     }
 
-    /// Golden text of an experiment's part of the quick set.
+    /// Returns the golden text of an experiment's quick set.
     pub fn golden(&self, name: &str) -> Option<&str> {
         self.golden.get(name).map(String::as_str)
     }
 
-    /// The verdict that was blessed of a claim.
+    /// Returns the golden verdict on a claim.
     pub fn blessed(&self, experiment: &str, claim: &str) -> Option<&str> {
         golden::verdict(self.golden(experiment)?, claim)
     }
 
-    /// Reads and checks one of them.
+    /// Reads and checks an experiment.
     ///
     /// # Errors
-    /// As [`Experiment::parse`]; or there is none of this name, or it refers to one that there is not.
+    /// The errors of [`Experiment::parse`]. Also fails for an unknown name, or if the experiment refers to an unknown one.
     pub fn load(&self, name: &str, overrides: &Overrides) -> Result<Arc<Experiment>, Error> {
         let path = self.paths.get(name).cloned().unwrap_or_else(|| path_of(name));
         let Some(text) = self.text(name) else {

@@ -17,7 +17,7 @@ pub(crate) static PARAMS: Table = Table {
     shape: || Shape::Any("names of parameters"),
 };
 
-/// A congestion control and its parameters from two keys of a table.
+/// Reads a congestion control and its parameters from two keys of a table.
 pub(crate) fn read_cc(
     reader: &Reader<'_>,
     name_key: &Key<Text>,
@@ -49,15 +49,16 @@ pub(crate) fn read_cc(
 pub(crate) struct NoAlgorithm(String);
 
 impl NoAlgorithm {
-    /// As an error that `at` makes of the sentence.
+    /// Converts this to an error. `at` makes it from the sentence.
     pub(crate) fn of(&self, at: impl FnOnce(String) -> Error) -> Error {
         let (first, lines) = self.0.split_once('\n').unwrap_or((&self.0, ""));
         Error { lines: lines.into(), ..at(first.to_owned()) }
     }
 }
 
-/// A congestion control by the name of its algorithm, or by the path of its file as seen from a folder, compiled as `experiment` says;
-/// `kernel:` before a name means the running kernel's own, and so does the name of one that knee has no file of.
+/// Returns a congestion control by its algorithm's name or its file's path relative to `folder`, compiled with the
+/// options of `experiment`. `kernel:` before a name selects the running kernel's own algorithm, and so does a name
+/// without a knee file.
 pub(crate) fn cc_named(name: &str, folder: &Path, experiment: &Path) -> Result<Cc, NoAlgorithm> {
     match name.strip_prefix(KERNELS_OWN) {
         None => algorithm_named(name, folder, experiment)
@@ -94,7 +95,7 @@ pub(crate) fn not_built(name: &str) -> Option<String> {
     })
 }
 
-/// Sets one parameter from a number or a word of the file; the error says what was allowed.
+/// Sets one parameter from a number or a word of the file. The error lists the allowed values.
 pub(crate) fn set_param(cc: &mut Cc, name: &str, node: &Node) -> Result<(), String> {
     let text = match &node.value {
         Value::Text(text) => text.clone(),

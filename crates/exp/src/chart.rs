@@ -1,4 +1,4 @@
-//! `[[chart]]`: what a report draws of an experiment. Here it is only read and checked.
+//! `[[chart]]`: charts of an experiment in a report. This module only reads and checks them.
 
 use knee_file::keys::{Below, Choice, Key, Text};
 use knee_file::{Error, Origin, Reader, keys, one_of};
@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 /// Name of the x axis of cases.
 pub const CASE: &str = "case";
 
-/// One chart.
+/// A chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// Title of the chart.
@@ -22,7 +22,7 @@ pub struct Chart {
     pub metric: Metric,
     /// Statistic of the metric.
     pub stat: Stat,
-    /// A varied path, or [`CASE`]; lines or groups are the cases.
+    /// A varied path, or [`CASE`]. Otherwise the cases are the lines or groups.
     pub x: String,
     /// Whether the y axis is logarithmic.
     pub log: bool,
@@ -75,7 +75,7 @@ fn read_one(reader: &Reader<'_>, axes: &[Axis]) -> Result<Chart, Error> {
     })
 }
 
-/// Refuses charts of what is not measured.
+/// Refuses charts of metrics that are not measured.
 pub(crate) fn check_measured(
     charts: &[Chart],
     scenario: &Scenario,

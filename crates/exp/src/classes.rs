@@ -1,4 +1,4 @@
-//! Queues of several queues in a network: what comes into them, and what results call them.
+//! Ports with several queues: the links that feed them, and their names in results.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,18 @@ use crate::names::expand_all;
 /// The largest DSCP.
 pub(crate) const MAX_DSCP: u64 = 63;
 
-/// Gives each port with two buffers the links that lead from the named nodes to its switch. `reader` is that of `[network]`.
+/// Finds the input links of each port with two buffers: those from the named nodes to its switch. `reader` is that of
+/// `[network]`.
 pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<(), Error> {
-    // Most networks have none, and some are large.
+    // Most networks have no such port, and some are large.
     let mut is_one = false;
     let look = &mut |queue: &mut QueueConfig| is_one |= matches!(queue, QueueConfig::TwoBuffers(_));
     network.links.iter_mut().for_each(|link| link.queue.each_mut(look));
     if !is_one {
         return Ok(());
     }
-    // Names of all such ports, and whether there is a cable from them to one of the switches; the last so that the first that
-    // was named without one is said.
+    // For each name at all such ports: whether a cable leads from it to one of the switches, and its place in the order
+    // of appearance. The error reports the first name without a cable.
     let mut seen: HashMap<String, (bool, usize)> = HashMap::new();
     let Network { nodes, links, .. } = network;
     let mut inputs: HashMap<(NodeId, &str), Vec<LinkId>> = HashMap::new();
@@ -61,7 +62,7 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
     Err(Error::new(reader.file(), origin, path, message))
 }
 
-/// A list `second` in which a range or name stands that is, or contains, `name`.
+/// Finds a list `second` with a name or a range that includes `name`. Returns its path and value.
 fn find_second<'a>(node: &'a Node, path: &str, name: &str) -> Option<(String, &'a Node)> {
     match &node.value {
         Value::Table(table) => table.iter().find_map(|(key, node)| {
@@ -85,7 +86,7 @@ fn names(node: &Node) -> Vec<String> {
     expand_all(&texts).unwrap_or_default()
 }
 
-/// Name in results of a link's queue, of a part of it, or of shared memory, whose numbers follow those of links.
+/// Returns the name in results of a link's queue, of a part of it, or of a shared memory.
 pub(crate) fn queue_name(network: &Network, link: LinkId, part: Option<u32>) -> Option<String> {
     let index = link as usize;
     let Some(link) = network.links.get(index) else {

@@ -1,4 +1,4 @@
-//! Rows of the result files.
+//! Formats the rows of the result files.
 
 use std::fmt::Write as _;
 
@@ -17,10 +17,10 @@ use crate::metric::{Kind, Measured, Metric};
 use crate::scenario::Scenario;
 use crate::stats::Samples;
 
-/// The kernel's levels of what is printed.
+/// Names of the kernel's log levels.
 const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
-/// The first line of a file.
+/// Returns the header line of a file.
 pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
     let mut line = file.header(experiment.columns.iter().map(|column| column.name.as_str()));
     match file {
@@ -40,7 +40,7 @@ pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
     line
 }
 
-/// Columns that `queues.csv` ends before, where flow control cannot stop any link.
+/// Returns columns that `queues.csv` omits at the end because no link has flow control.
 fn unreported_columns(experiment: &Experiment) -> &'static [&'static str] {
     let columns = ResultFile::Queue.columns();
     let pause = columns.iter().position(|name| *name == rows::Queue::pause_frames);
@@ -48,7 +48,7 @@ fn unreported_columns(experiment: &Experiment) -> &'static [&'static str] {
     &columns[told..]
 }
 
-/// A view's "none yet".
+/// An algorithm's 32-bit view value that means "none yet".
 const ALL_ONES_OF_32: u64 = u32::MAX as u64;
 
 fn signed(value: i64) -> Cell<'static> {
@@ -66,23 +66,23 @@ fn span(time: Duration) -> Cell<'static> {
     Cell::Seconds(time.ps())
 }
 
-/// Rounded to twelve significant digits, so that a part can be taken off a whole.
+/// Rounds to twelve significant digits, so that a part can be subtracted from a whole.
 fn precise(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }
 
-/// The rows of one run, by file.
+/// Rows of one run, by file.
 pub(crate) type Rows = Vec<(ResultFile, String)>;
 
-/// A run that is done.
+/// A finished run.
 pub(crate) struct Done<'a> {
     pub(crate) ran: &'a RunResult,
-    /// How often it was tried.
+    /// Number of attempts.
     pub(crate) attempts: u32,
     pub(crate) measured: &'a [Measured],
 }
 
-/// Everything that a run leaves in the result files.
+/// Returns all rows of a run in the result files.
 pub(crate) fn rows(
     experiment: &Experiment,
     scenario: &Scenario,
@@ -119,13 +119,13 @@ pub(crate) fn rows(
         ResultFile::Measure => writer.measures(),
         ResultFile::Warning => writer.warnings(),
         ResultFile::Validity => writer.validity(),
-        // Of all runs together.
+        // The summary covers all runs together.
         ResultFile::Summary => String::new(),
     };
     ResultFile::ALL.map(|file| (file, of_file(file))).into()
 }
 
-/// Case and varied values, as labels of a row.
+/// Formats case and varied values as a row's labels.
 pub(crate) fn point(experiment: &Experiment, configuration: &Configuration) -> String {
     let mut label = quoted(experiment.case_name(configuration)).into_owned();
     for value in experiment.point_cells(configuration) {
@@ -147,7 +147,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Rows of these labels.
+    /// Formats rows with these labels.
     fn table<'c, const N: usize>(
         labels: &str,
         rows: impl Iterator<Item = [Cell<'c>; N]>,
@@ -157,7 +157,7 @@ impl Writer<'_> {
         out
     }
 
-    /// The traffic entry of a flow.
+    /// Returns the traffic entry of a flow.
     fn traffic(&self, flow: u32) -> Cell<'_> {
         let group = self.run.flows.get(flow as usize).map(|flow| flow.group);
         self.group(group).into()
@@ -169,7 +169,7 @@ impl Writer<'_> {
 
     fn run_row(&self, id: RunId) -> String {
         let validity = self.done.ran.validity.as_ref();
-        // What the simulator did; a host does other work.
+        // Only the simulator counts work. Only hosts report validity.
         let work = validity.is_none().then_some(&self.outcome.work);
         let row = rows::Run {
             seed: id.seed.into(),
@@ -369,7 +369,7 @@ impl Writer<'_> {
                 let mut its = its.into_iter().flat_map(|its| its.diag()).zip(&s.diag);
                 match its.find(|(diag, _)| is_same(diag, wanted)) {
                     Some((diag, value)) if diag.is_signed => signed(*value as i64),
-                    // All ones, of a field or of its view: not known.
+                    // A value of all ones, in a field or its view, means unknown.
                     Some((_, &(u64::MAX | ALL_ONES_OF_32))) | None => Cell::Empty,
                     Some((_, value)) => Cell::from(*value),
                 }

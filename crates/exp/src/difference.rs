@@ -1,34 +1,34 @@
-//! Whether two sets of runs differ: intervals of the difference of means and of shares, and the verdict.
+//! Decides whether two sets of runs differ, from intervals of the difference of means and of shares.
 //!
-//! The rule: the difference of the means lies within a tolerance, a share of the first one, or within its own
-//! 95 % interval. If that interval is wide (half of it more than 15 % of the first mean) the runs cannot tell.
+//! The rule: the means agree if their difference is within a tolerance, a share of the first mean, or within its own
+//! 95 % interval. If half of that interval exceeds 15 % of the first mean, the runs cannot decide.
 
 /// Two-sided 95 % point of the normal distribution.
 const Z_95: f64 = 1.959_964;
 
-/// A difference below this share is fine, if nothing else is asked for: two correct implementations that draw other random
-/// numbers differ by some percent, and none of the conclusions drawn from such figures hangs on less.
+/// Default tolerance, as a share. Two correct implementations that draw different random numbers differ by some
+/// percent. No conclusion from such figures depends on less.
 pub const TOLERANCE: f64 = 0.05;
-/// An interval with a half-width above this share decides nothing.
+/// Largest half-width of an interval that decides, as a share.
 pub const INDECISIVE: f64 = 0.15;
 
 /// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Within the rule.
+    /// The values agree.
     Ok,
-    /// Outside of it.
+    /// The values differ.
     Differs,
     /// The interval is too wide to tell.
     Undecided,
 }
 
 impl Verdict {
-    /// Verdict on a difference of means. `scale` is the base of shares; `half_width` is half the 95 % interval of the difference,
-    /// if known.
+    /// Returns the verdict on a difference of means. `scale` is the base of shares. `half_width` is half the 95 %
+    /// interval of the difference, if known.
     pub fn of(difference: f64, half_width: Option<f64>, scale: f64, tolerance: f64) -> Verdict {
         let half = half_width.unwrap_or(0.0);
-        // Equal to within rounding of the tables (six digits).
+        // Equal within the rounding of the tables (six digits).
         let rounding = 2e-6 * scale;
         if difference.abs() > (tolerance * scale).max(half) + rounding {
             Verdict::Differs
@@ -39,8 +39,8 @@ impl Verdict {
         }
     }
 
-    /// Verdict on a difference of shares, from its 95 % interval. It agrees below the tolerance in percentage points, or if the
-    /// interval holds 0.
+    /// Returns the verdict on a difference of shares, from its 95 % interval. The shares agree below the tolerance in
+    /// percentage points, or if the interval holds 0.
     pub fn of_shares(difference: f64, (low, high): (f64, f64), tolerance: f64) -> Verdict {
         let is_fine = difference.abs() < tolerance || (low <= 0.0 && high >= 0.0);
         match (is_fine, (high - low) / 2.0 > INDECISIVE) {
@@ -51,49 +51,49 @@ impl Verdict {
     }
 }
 
-/// A metric over runs: how many, their mean, their standard deviation (n - 1).
+/// A metric over runs: their number, their mean, and their standard deviation (n - 1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Runs.
+    /// Number of runs.
     pub n: usize,
     /// Mean over runs.
     pub mean: f64,
-    /// Standard deviation over runs; 0 for a single run, of which nothing is known.
+    /// Standard deviation over runs. It is 0 for a single run, whose spread is unknown.
     pub sd: f64,
 }
 
 impl Sample {
-    /// Sample of one value per run; `None` without any.
+    /// Makes a sample of one value per run. `None` without values.
     pub fn of(values: &[f64]) -> Option<Sample> {
         let mean = mean(values)?;
         Some(Sample { n: values.len(), mean, sd: sd(values).unwrap_or(0.0) })
     }
 
-    /// Sample with only a mean of `n` runs. It takes the spread of `other`, but at least that of random events (the square root
-    /// of their number), so that zero events do not mean certainty.
+    /// Makes a sample with only a mean of `n` runs. It takes the spread of `other`, but at least the square root of
+    /// the number of events. Thus zero events do not mean certainty.
     pub fn with_spread_of(n: usize, mean: f64, other: Sample) -> Sample {
         Sample { n, mean, sd: other.sd.max(mean.abs().sqrt()) }
     }
 
-    /// A single value.
+    /// Makes a sample of a single value.
     pub fn single(value: f64) -> Sample {
         Sample { n: 1, mean: value, sd: 0.0 }
     }
 }
 
-/// The arithmetic mean; `None` without values.
+/// Returns the arithmetic mean. `None` without values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The standard deviation with n - 1; `None` below two values.
+/// Returns the standard deviation (n - 1). `None` below two values.
 pub fn sd(values: &[f64]) -> Option<f64> {
     let m = mean(values)?;
     let squares: f64 = values.iter().map(|x| (x - m) * (x - m)).sum();
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// Two-sided 95 % point of Student's t; degrees of freedom need not be whole.
+/// Returns the two-sided 95 % point of Student's t. Degrees of freedom need not be whole.
 pub fn student_t_95(degrees: f64) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
@@ -106,26 +106,26 @@ pub fn student_t_95(degrees: f64) -> f64 {
         return TABLE[below - 1];
     }
     if below >= TABLE.len() {
-        // The first terms of its expansion in 1/v, right to three decimals from 31 on.
+        // First terms of its expansion in 1/v, correct to three decimals from v = 31.
         let z = Z_95;
         return z
             + (z.powi(3) + z) / (4.0 * v)
             + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v);
     }
-    // Between whole degrees t is nearly linear in 1/v.
+    // Between whole degrees, t is nearly linear in 1/v.
     let (low, high) = (TABLE[below - 1], TABLE[below]);
     let (x, x_low, x_high) = (1.0 / v, 1.0 / below as f64, 1.0 / (below + 1) as f64);
     high + (low - high) * (x - x_high) / (x_low - x_high)
 }
 
-/// Below this many reference runs their spread is not known well enough for Welch's interval.
+/// Below this number of reference runs, their spread is too uncertain for Welch's interval.
 const FEW: usize = 5;
 
-/// Half the width of the 95 % interval of the difference of two means.
+/// Returns half the 95 % interval of the difference of two means.
 ///
-/// Welch's, if the reference has at least five runs. With fewer, their own spread says next to nothing
-/// and both sides are taken to have one spread (Student's interval; with a single reference run this is
-/// the prediction interval of our spread). `None` if neither side has a spread: deterministic.
+/// This is Welch's interval if the reference has at least five runs. With fewer, their own spread is too uncertain,
+/// so both sides are assumed to have the same one (Student's interval). With a single reference run, this is the
+/// prediction interval of our spread. `None` if neither side has a spread, because both are deterministic.
 pub fn difference_half_width(theirs: Sample, ours: Sample) -> Option<f64> {
     let (n, m) = (theirs.n as f64, ours.n as f64);
     if theirs.n + ours.n <= 2 {
@@ -145,13 +145,13 @@ pub fn difference_half_width(theirs: Sample, ours: Sample) -> Option<f64> {
     Some(student_t_95(degrees) * pooled * (1.0 / n + 1.0 / m).sqrt())
 }
 
-/// Half the width of the 95 % interval of the mean of paired differences; `None` below two pairs.
+/// Returns half the 95 % interval of the mean of paired differences. `None` below two pairs.
 pub fn paired_half_width(differences: &[f64]) -> Option<f64> {
     let n = differences.len() as f64;
     Some(student_t_95(n - 1.0) * sd(differences)? / n.sqrt())
 }
 
-/// How many of how many, in runs of several each.
+/// Hits and trials of several runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Share {
     /// Hits and trials per run.
@@ -159,23 +159,23 @@ pub struct Share {
 }
 
 impl Share {
-    /// Hits of all runs.
+    /// Returns the hits of all runs.
     pub fn hits(&self) -> f64 {
         self.runs.iter().map(|run| run.0).sum()
     }
 
-    /// Trials of all runs.
+    /// Returns the trials of all runs.
     pub fn trials(&self) -> f64 {
         self.runs.iter().map(|run| run.1).sum()
     }
 
-    /// Hits per trial; 0 without trials.
+    /// Returns the hits per trial. 0 without trials.
     pub fn value(&self) -> f64 {
         if self.trials() > 0.0 { self.hits() / self.trials() } else { 0.0 }
     }
 
-    /// How much the trials of a run hang together: the variance of the runs' shares over that of
-    /// independent trials, at least 1 and at most the trials of a run.
+    /// Returns the design effect: the variance of the runs' shares relative to that of independent trials. It is at
+    /// least 1 and at most the trials of a run.
     pub fn design_effect(&self) -> f64 {
         let p = self.value();
         let shares: Vec<f64> =
@@ -190,7 +190,7 @@ impl Share {
     }
 }
 
-/// Wilson's 95 % interval of a share; `hits` and `trials` may be effective, not whole, numbers.
+/// Returns Wilson's 95 % interval of a share. `hits` and `trials` may be effective numbers, which are not whole.
 pub fn wilson(hits: f64, trials: f64) -> (f64, f64) {
     if trials <= 0.0 {
         return (0.0, 1.0);
@@ -202,8 +202,8 @@ pub fn wilson(hits: f64, trials: f64) -> (f64, f64) {
     ((centre - half).max(0.0), (centre + half).min(1.0))
 }
 
-/// Newcombe's 95 % interval of the difference `ours - theirs` of two shares (his method 10, from
-/// Wilson's intervals), each with its trials divided by its design effect.
+/// Returns Newcombe's 95 % interval of the difference `ours - theirs` of two shares (method 10, from Wilson's
+/// intervals). The trials of each are divided by its design effect.
 pub fn newcombe(theirs: &Share, ours: &Share) -> (f64, f64) {
     let effective = |share: &Share| {
         let effect = share.design_effect();

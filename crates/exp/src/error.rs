@@ -1,4 +1,4 @@
-//! What can go wrong, each in one sentence.
+//! Errors of this crate, each in one sentence.
 
 use std::fmt;
 use std::io;
@@ -8,17 +8,17 @@ use knee_file::Origin;
 use knee_files::Unreadable;
 use knee_files::write_as_text;
 
-/// Why an experiment could not be read, run or recorded.
+/// Reason why an experiment could not be read, run or recorded.
 #[derive(Debug)]
 pub enum Error {
-    /// The experiment file (or an override on the command line) says something that is not allowed.
+    /// The experiment file, or an override on the command line, contains something invalid.
     Input(knee_file::Error),
     /// A file or directory could not be read or written.
     Io {
         path: PathBuf,
         /// The failed action, as "cannot write".
         action: &'static str,
-        /// Error of the system.
+        /// The system's error.
         source: io::Error,
     },
     /// A results directory cannot be read.
@@ -26,9 +26,9 @@ pub enum Error {
     /// A back end cannot carry out what a file asks for.
     Refused {
         file: PathBuf,
-        /// As `--on` calls it.
+        /// Name of the back end in `--on`.
         back_end: &'static str,
-        /// Every reason.
+        /// All reasons.
         refusals: Vec<Refusal>,
     },
     /// A run could not be carried out.
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it is of one run alone, and the others go on.
+    /// Returns whether the error concerns one run alone, so that the others continue.
     pub fn is_of_one_run(&self) -> bool {
         matches!(self, Error::Simulation { source: knee_run::Error::Algorithm(_), .. })
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Error {
                 format!("{}: {run}: {source}", file.display())
             }
         };
-        // Names and values come from files.
+        // Names and values come from files, so they are escaped.
         write_as_text(f, &sentence, &[])?;
         write_as_text(f, &lines, &['\n'])
     }
@@ -113,12 +113,12 @@ impl From<knee_results::Error> for Error {
     }
 }
 
-/// A reason, and the rows that it is of.
+/// A reason, and the rows that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why, in one sentence of the back end.
+    /// The reason, in one sentence of the back end.
     pub why: String,
-    /// Affected rows, in words; empty: all.
+    /// Affected rows, as text. Empty means all.
     pub of: String,
 }
 

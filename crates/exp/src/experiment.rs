@@ -1,4 +1,4 @@
-//! An experiment: one file with its cases and what is varied, and the list of runs it asks for.
+//! An experiment: one file with its cases, its varied values, and the resulting list of runs.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,12 +31,13 @@ use crate::scale::Scale;
 use crate::scenario::{MemoryInputs, RUN, RunKeys, SampleKeys, Scenario};
 use crate::traffic;
 
-/// No experiment file is longer than this.
+/// Largest experiment file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Cases times varied values.
+/// Largest number of configurations: cases times varied values.
 const MAX_CONFIGURATIONS: usize = 10_000;
-/// Rows are checked as a file is read until they are so large together ([`Scenario::size`], and a 16th of the text, which takes about as
-/// long): half a second. The others are checked before the first run.
+/// Bound on the rows that are checked while a file is read, about half a second of work. It limits the sum of
+/// [`Scenario::size`] and a 16th of the text, which takes about as long. The other rows are checked before the first
+/// run.
 const MOST_AT_ONCE: usize = 2_500_000;
 const TEXT_PER_THING: usize = 16;
 
@@ -103,27 +104,27 @@ static VARY: keys::Table = keys::Table {
     shape: || Shape::Any("paths of keys. Values are lists, or ranges as `\"2..64 times 2 pkts\"`"),
 };
 
-/// The file as schema and page show it.
+/// The file format, for schema and page.
 pub const FILE: schema::File = schema::File {
     name: "experiment",
     root: &TopKeys::TABLE,
     filled_in: &["network", "hosts", "host", "traffic", "run", "sample"],
 };
 
-/// Changes of the command line to a file.
+/// Changes to a file from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// Names of cases or algorithms to compare, in place of the file's; empty: the file's.
+    /// Cases or algorithms to compare instead of the file's. Empty means the file's.
     pub cc: Vec<String>,
-    /// `key=value`, each applied after everything that the file says.
+    /// Settings `key=value`, applied after everything in the file.
     pub set: Vec<String>,
-    /// In place of `run.repeat`.
+    /// Replaces `run.repeat`.
     pub repeat: Option<u32>,
-    /// In place of `run.seed`.
+    /// Replaces `run.seed`.
     pub seed: Option<u64>,
-    /// Slower links, longer times.
+    /// Slows links and lengthens times.
     pub scale: Scale,
-    /// Only what the file's `[quick]` names of it, if it has that; the rest of this comes after.
+    /// Reduces the file to its `[quick]` set, if it has one. The other overrides apply after that.
     pub quick: bool,
     /// Memory limit of a run, bytes, instead of [`MOST_BYTES`].
     pub memory_bytes: Option<u64>,
@@ -131,20 +132,20 @@ pub struct Overrides {
     pub modules: module::Options,
 }
 
-/// A file as read and checked, ready to be run.
+/// A file, read and checked, ready to run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The file's name without directory and extension.
+    /// File name without directory and extension.
     pub name: String,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The file as it was.
+    /// Text of the file.
     pub text: String,
     /// The question it asks.
     pub question: String,
-    /// The answer expected, where the file has one.
+    /// The expected answer, if the file gives one.
     pub expect: Option<String>,
-    /// Where it comes from.
+    /// Source of the experiment.
     pub source: Option<String>,
     /// Choices that the source does not state.
     pub notes: Option<String>,
@@ -152,9 +153,9 @@ pub struct Experiment {
     pub published: Vec<Published>,
     /// Claims, with checks.
     pub claims: Vec<Claim>,
-    /// Its part in the quick set.
+    /// Part of the experiment in the quick set.
     pub quick: Option<Quick>,
-    /// Whether this is that part alone.
+    /// Whether this experiment is only its quick set.
     pub is_quick: bool,
     /// Charts of a report.
     pub charts: Vec<Chart>,
@@ -162,44 +163,44 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// Varied keys.
     pub axes: Vec<Axis>,
-    /// How tables show it.
+    /// Columns of the axes in tables.
     pub(crate) columns: Vec<Column>,
-    /// Every case at every point; cases of one point are neighbours.
+    /// Every case at every point. Cases of one point are adjacent.
     pub configurations: Vec<Configuration>,
     /// Runs of each configuration.
     pub repeat: u32,
     pub seed: u64,
-    /// How its runs differ from what the file says.
+    /// Scale of its runs, relative to the file.
     pub scale: Scale,
     /// Changes of the command line to the file.
     pub asked: Overrides,
-    /// Algorithms of its flows, each once; this and what follows is of the rows that are checked.
+    /// Algorithms of its flows, without duplicates. This and the following fields only cover the checked rows.
     pub algorithms: Vec<&'static Algorithm>,
-    /// Algorithms of either side that were compiled from files, each once.
+    /// Algorithms of either side that were compiled from files, without duplicates.
     pub modules: Vec<&'static Algorithm>,
-    /// Memory of the row that needs most.
+    /// Memory of the largest row.
     pub memory: Memory,
-    /// Whether a network of it has flow control, which results then tell of.
+    /// Whether any of its networks has flow control. If so, results report it.
     pub(crate) has_flow_control: bool,
-    /// Rows that are not checked yet, in the order in which they will be.
+    /// Unchecked rows, in the order in which they will be checked.
     unchecked: VecDeque<usize>,
     root: Node,
-    /// Applied after everything else.
+    /// Keys and values that are applied last.
     set: Vec<(String, Node)>,
 }
 
 impl Experiment {
-    /// Reads and checks a file. Of a sweep over many large networks it checks as many rows as half a second allows, those first that
-    /// have each varied value once: [`Experiment::whole`] checks the others.
+    /// Reads and checks a file. In a sweep over many large networks, it checks as many rows as half a second allows.
+    /// Rows that show each varied value once come first. [`Experiment::whole`] checks the others.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::Input`] for anything it should not say.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Input`] if its content is invalid.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Experiment, Error> {
         let text = read_text(path)?;
         Experiment::parse(path, &text, overrides)
     }
 
-    /// What a text wants files of algorithms compiled with, and what the command line adds.
+    /// Returns the compiler options for algorithm files from a text, with those of the command line.
     pub(crate) fn module_options(
         path: &Path,
         text: &str,
@@ -211,10 +212,10 @@ impl Experiment {
         Ok(modules::with(modules::read(reader.child(&TOP.module)?)?, asked))
     }
 
-    /// As [`Experiment::load`], from a text; `path` is for its name and for messages.
+    /// Works like [`Experiment::load`] on a text. `path` gives the name, for the experiment and for messages.
     ///
     /// # Errors
-    /// As [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
         let mut root = knee_file::parse(path, text)?;
         if root.table().is_none_or(Vec::is_empty) {
@@ -222,7 +223,7 @@ impl Experiment {
             return Err(Error::input(path, Origin::Nowhere, "", message));
         }
         let set = parse_set(path, &overrides.set)?;
-        // Cases, axes and what is said of them are the file's, whatever the command line makes of them.
+        // Checks of cases and axes use the file's own, before the command line changes them.
         let (own_axes, quick) = {
             let resolved = RefCell::default();
             let reader = Reader::root(path, &root, &resolved).only(&[&TOP])?;
@@ -299,26 +300,28 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// With all rows checked, as they must be before any is run: what one says wrong is said before hours of work.
+    /// Returns the experiment with all rows checked, as runs require. An error in any row thus appears before hours
+    /// of work.
     ///
     /// # Errors
-    /// As [`Experiment::load`].
+    /// The errors of [`Experiment::load`].
     pub fn whole(mut self) -> Result<Experiment, Error> {
         self.check_rows(usize::MAX)?;
         Ok(self)
     }
 
-    /// Whether all rows are checked.
+    /// Returns whether all rows are checked.
     pub fn is_whole(&self) -> bool {
         self.unchecked.is_empty()
     }
 
-    /// How many rows are checked.
+    /// Returns the number of checked rows.
     pub(crate) fn checked_rows(&self) -> usize {
         self.configurations.len() - self.unchecked.len()
     }
 
-    /// Puts those rows first that differ from the first in one value alone: most of what can be wrong is wrong in one value.
+    /// Moves rows to the front that differ from the first one in a single value, because most errors depend on one
+    /// value.
     fn each_value_first(&mut self) {
         let differs = |row: &usize| {
             let Configuration { case, point } = &self.configurations[*row];
@@ -329,7 +332,7 @@ impl Experiment {
         self.unchecked = first.into_iter().chain(others).collect();
     }
 
-    /// Checks rows that are not checked yet until they are so large together.
+    /// Checks further rows until their sizes add up to `most`.
     fn check_rows(&mut self, most: usize) -> Result<(), Error> {
         let mut size = 0;
         while !self.unchecked.is_empty() && size < most {
@@ -338,7 +341,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Checks the next row, and takes up what is asked of all; says how large it is.
+    /// Checks the next row, and adds its algorithms and memory to the experiment's. Returns its size.
     fn check_row(&mut self) -> Result<usize, Error> {
         let Some(row) = self.unchecked.pop_front() else { return Ok(0) };
         let scenario = self.scenario(&self.configurations[row])?;
@@ -361,7 +364,7 @@ impl Experiment {
         checked.map_err(|why| Error::input(&self.path, Origin::Nowhere, "--scale", why))
     }
 
-    /// Refuses figures of what is not measured.
+    /// Refuses published figures of metrics that are not measured.
     fn check_published(&self) -> Result<(), Error> {
         let scenario = self.scenario(&self.configurations[0])?;
         for published in &self.published {
@@ -383,11 +386,11 @@ impl Experiment {
         Ok(())
     }
 
-    /// What a report is to draw of connections. Names that other algorithms than the file's do not show are left out where
-    /// these were asked for.
+    /// Returns the plots of connections for a report. If the command line selects other algorithms, names that these
+    /// do not have are left out.
     ///
     /// # Errors
-    /// If a name is none of a column.
+    /// Fails if a name is no column.
     pub(crate) fn plots(&self) -> Result<Vec<manifest::Plot>, Error> {
         let names = self.scenario(&self.configurations[0])?.plot;
         let is_asked = !self.asked.cc.is_empty();
@@ -405,7 +408,7 @@ impl Experiment {
         Ok(all)
     }
 
-    /// Refuses claims about what is not measured, and charts of it.
+    /// Refuses claims and charts about metrics that are not measured.
     fn check_claims(&self) -> Result<(), Error> {
         if self.claims.is_empty() && self.charts.is_empty() {
             return Ok(());
@@ -418,37 +421,37 @@ impl Experiment {
         Ok(chart::check_measured(&self.charts, &scenario, &wrong)?)
     }
 
-    /// How many runs there are in all.
+    /// Returns the number of runs.
     pub fn runs(&self) -> usize {
         self.configurations.len() * self.repeat as usize
     }
 
-    /// The run of a number below [`Experiment::runs`].
+    /// Returns the identity of a run, by its number below [`Experiment::runs`].
     pub fn run_id(&self, index: usize) -> RunId {
         let repeat = (index % self.repeat as usize) as u32;
         let configuration = index / self.repeat as usize;
         RunId { index, configuration, repeat, seed: run_seed(self.seed, repeat) }
     }
 
-    /// What the simulator is given for a run.
+    /// Returns the description of a run for a back end.
     ///
     /// # Errors
-    /// None of a row that is checked.
+    /// None for a checked row.
     pub fn run(&self, id: RunId) -> Result<Run, Error> {
         let scenario = self.scenario(&self.configurations[id.configuration])?;
         Ok(scenario.run(self.seed, id.repeat))
     }
 
-    /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_run::spec::Flow::group`]).
+    /// Returns the names of a run's traffic groups, by group number ([`knee_run::spec::Flow::group`]).
     ///
     /// # Errors
-    /// None of a row that is checked.
+    /// None for a checked row.
     pub fn traffic_names(&self, id: RunId) -> Result<Vec<String>, Error> {
         let scenario = self.scenario(&self.configurations[id.configuration])?;
         Ok(scenario.groups().into_iter().map(|(name, _)| name).collect())
     }
 
-    /// The configuration with every value in place.
+    /// Returns the scenario of a configuration, with every value in place.
     pub(crate) fn scenario(&self, configuration: &Configuration) -> Result<Scenario, Error> {
         let mut root = self.root.clone();
         let case = &self.cases[configuration.case];
@@ -478,7 +481,7 @@ impl Experiment {
         let labels = self.point_labels(configuration).iter().map(String::len).sum::<usize>();
         let asked = MemoryInputs {
             most_bytes: self.asked.memory_bytes.unwrap_or(MOST_BYTES),
-            // With its number, the repeat's and commas.
+            // With the run's number, the repeat's number and commas.
             label_bytes: (case.name.len() + labels + 2 * self.axes.len() + 16) as u64,
             repeat: self.repeat,
         };
@@ -487,18 +490,18 @@ impl Experiment {
         Ok(scenario)
     }
 
-    /// Name of the case of a configuration.
+    /// Returns the name of a configuration's case.
     pub fn case_name(&self, configuration: &Configuration) -> &str {
         &self.cases[configuration.case].name
     }
 
-    /// The varied values of a configuration, as text, in the order of [`Experiment::axes`].
+    /// Returns the varied values of a configuration as text, in the order of [`Experiment::axes`].
     pub fn point_labels(&self, configuration: &Configuration) -> Vec<String> {
         let values = self.axes.iter().zip(&configuration.point);
         values.map(|(axis, value)| axis.values[*value].label()).collect()
     }
 
-    /// The varied values of a configuration as tables have them.
+    /// Returns the varied values of a configuration as cells of tables.
     pub(crate) fn point_cells(
         &self,
         configuration: &Configuration,
@@ -510,7 +513,7 @@ impl Experiment {
         })
     }
 
-    /// The same as JSON, each beside the name of its column.
+    /// Returns the varied values of a configuration as JSON, by the name of their column.
     pub(crate) fn point_json(&self, configuration: &Configuration) -> Map<String, Json> {
         let values = self.axes.iter().zip(&self.columns).zip(&configuration.point);
         let json = values.map(|((axis, column), value)| match &column.numbers {
@@ -520,7 +523,7 @@ impl Experiment {
         json.collect()
     }
 
-    /// A configuration in words: `case dctcp, traffic.short.size = 10 kB`.
+    /// Describes a configuration: `case dctcp, traffic.short.size = 10 kB`.
     pub fn describe(&self, configuration: &Configuration) -> String {
         let mut words = format!("case {}", self.case_name(configuration));
         for (axis, label) in self.axes.iter().zip(self.point_labels(configuration)) {
@@ -529,15 +532,15 @@ impl Experiment {
         words
     }
 
-    /// Topology, as the file names it.
+    /// Returns the topology's name in the file.
     pub fn topology(&self) -> Option<&str> {
         self.root.get("network")?.get("topology")?.text()
     }
 
-    /// Every value of every case, defaults included, at the first of the varied values.
+    /// Returns every value of every case, defaults included, at the first of the varied values.
     ///
     /// # Errors
-    /// None that [`Experiment::load`] has not found before.
+    /// None beyond those of [`Experiment::load`].
     pub fn resolved(&self) -> Result<Map<String, Json>, Error> {
         let flat = |resolved: Resolved| resolved.into_iter().collect::<Map<_, _>>();
         let first = self.configurations.iter().take(self.cases.len());
@@ -556,14 +559,14 @@ impl Experiment {
             .collect()
     }
 
-    /// The varied values, by path.
+    /// Returns the varied values, by path.
     pub fn varied(&self) -> Map<String, Json> {
         let values = |axis: &Axis| axis.values.iter().map(Node::json).collect::<Json>();
         self.axes.iter().map(|axis| (axis.path.clone(), values(axis))).collect()
     }
 }
 
-/// Adds those that the list does not have.
+/// Adds algorithms that the list lacks.
 fn add_new(
     list: &mut Vec<&'static Algorithm>,
     algorithms: impl Iterator<Item = &'static Algorithm>,
@@ -575,10 +578,10 @@ fn add_new(
     }
 }
 
-/// The text of an experiment's file.
+/// Reads the text of an experiment's file.
 ///
 /// # Errors
-/// [`Error::Io`] or [`Error::Input`], if it is none.
+/// [`Error::Io`] or [`Error::Input`] if it is unreadable or no text.
 pub fn read_text(path: &Path) -> Result<String, Error> {
     knee_files::read_text(path, MAX_FILE_BYTES, "experiment file")
         .map_err(|why| Error::unreadable(path, why))
@@ -599,8 +602,8 @@ fn parse_set(path: &Path, set: &[String]) -> Result<Vec<(String, Node)>, Error> 
         .collect()
 }
 
-/// Applies what applies to the document as such, and gives back what must come after the cases and
-/// the varied values. A varied key takes the value, or the list of them, in place of the file's.
+/// Applies settings of the document itself, and returns those that apply after cases and varied values. For a varied
+/// key, the value or list replaces the file's.
 fn apply_set(
     path: &Path,
     root: &mut Node,
@@ -628,14 +631,14 @@ fn apply_set(
     Ok(later)
 }
 
-/// `params.NAME` of the cases, unless the file varies it, and the rest.
+/// Splits off `params.NAME` of the cases, unless the file varies it.
 fn split_params(set: Vec<(String, Node)>, axes: &[Axis]) -> (Table, Table) {
     set.into_iter().partition(|(key, _)| {
         key.starts_with("params.") && !axes.iter().any(|axis| axis.path == *key)
     })
 }
 
-/// Gives every case whose algorithm has the parameter this value of it.
+/// Sets a parameter in every case whose algorithm has it.
 fn set_params(
     path: &Path,
     cases: &mut [Case],
@@ -677,7 +680,7 @@ fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, knee_file::Error> {
         .collect()
 }
 
-/// Every case at every point, the first axis slowest.
+/// Returns every case at every point. The first axis varies slowest.
 fn cross(
     path: &Path,
     cases: &[Case],
@@ -716,7 +719,7 @@ fn cross(
 
 // ---- cases ----
 
-/// The file's own: `[[case]]`, or a list `cc` of algorithms.
+/// Reads the file's own cases: `[[case]]`, or a list `cc` of algorithms.
 fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
     let mut cases: Vec<Case> = Vec::new();
     if let Some(names) = root.texts(&TOP.cc)? {
@@ -768,7 +771,7 @@ fn case_of_algorithm(name: &str, folder: &Path, experiment: &Path) -> Result<Cas
     Ok(Case { cc: Some(cc.clone()), ..Case::without_cc(&cc.name()) })
 }
 
-/// The cases that `--cc` names: the file's own of that name, or else the algorithm alone.
+/// Returns the cases that `--cc` names: the file's own of that name, or else the algorithm alone.
 fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Error> {
     let runnable = |case: Case| match case.wrong {
         Some(why) => Err(Error::Input(*why)),
@@ -788,7 +791,7 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
                 known.sort_unstable();
                 known.dedup();
                 let shown: String = name.chars().take(40).collect();
-                // What there is of these is known to whoever looked for it.
+                // These errors are complete in themselves, without a list of cases and algorithms.
                 let says_itself = module::is_path(name) || name.starts_with(KERNELS_OWN);
                 let wrong = |message: String| {
                     knee_file::Error::new(path, Origin::Nowhere, "--cc", message)

@@ -1,4 +1,4 @@
-//! An experiment in words: what it asks, of what, what was published, what is claimed, and how to run it again.
+//! Describes an experiment as text: question, network, published figures, claims, and how to run it again.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,11 @@ use crate::names::few;
 use crate::switches;
 use crate::table::{Align, Grid, Scale, wrapped};
 
-/// The experiment; `blessed` is the verdict that a claim of a name had in the quick set, if it is kept.
+/// Describes the experiment. `blessed` returns the golden verdict of a claim in the quick set, by its name, if there
+/// is one.
 ///
 /// # Errors
-/// None that [`Experiment::load`] has not found before.
+/// None beyond those of [`Experiment::load`].
 pub fn explain<'a>(
     experiment: &Experiment,
     command: &str,
@@ -58,7 +59,7 @@ pub fn explain<'a>(
             for check in &claim.checks {
                 out.push_str(&wrapped(&check.says(), "    "));
             }
-            // What was the cause of another verdict is none of this one.
+            // The cause explains only a claim that does not stand.
             let because = claim.because.as_ref().filter(|_| verdict != ClaimVerdict::Stands.name());
             let texts = [("cannot be decided here", claim.cannot.as_ref()), ("because", because)];
             for (name, text) in texts {
@@ -82,7 +83,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     let hosts: Vec<String> = hosts.map(|node| node.name).collect();
     let words = format!("network {}: hosts {}", network.topology, few(&hosts));
     out.push_str(&wrapped(&words, "  "));
-    // Links that are alike stand together.
+    // Equal links are listed together.
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
     for link in network.links {
         let delay = Scale::of_unit("s", link.delay_s);
@@ -159,7 +160,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Entries with the values that are used of them, in the order of the file.
+/// Returns the traffic entries with their used values, in the order of the file.
 fn traffic(resolved: &Map<String, Json>) -> Vec<(String, String)> {
     let mut entries: Vec<(String, Vec<String>)> = Vec::new();
     for (path, value) in resolved {

@@ -1,4 +1,4 @@
-//! Flight recordings of runs, among the other result files.
+//! Flight recordings of runs, written beside the other result files.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -11,24 +11,24 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::scenario::Scenario;
 
-/// Selection and target of recorded calls.
+/// Selects the calls to record, and the file to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     /// Name of the traffic entry.
     pub(crate) entry: String,
-    /// Makes the path under which a file is written until it is complete.
+    /// Returns the path of a file while it is incomplete.
     pub(crate) partial: fn(&Path, &str, &str) -> PathBuf,
     pub(crate) dir: PathBuf,
     pub(crate) mark: String,
 }
 
 impl Recording {
-    /// Whether this run is recorded: the first of each row. Its repeats differ by their seeds alone.
+    /// Returns whether this run is recorded: the first of each row. Repeats differ only by their seeds.
     pub(crate) fn has(&self, id: RunId) -> bool {
         id.repeat == 0
     }
 
-    /// Carries out a run and has it recorded; the name that the file is to have.
+    /// Carries out a run and records it. Returns the final name of the file.
     pub(crate) fn carry_out(
         &self,
         experiment: &Experiment,

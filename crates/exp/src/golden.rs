@@ -1,7 +1,7 @@
-//! What the quick set's part of an experiment says, as text that is kept and compared byte for byte.
+//! Summarises an experiment's quick set as text, which is kept and compared byte for byte.
 //!
-//! Figures are whole numbers of the units in which they are recorded, values of checks have four significant digits: nothing
-//! that another machine could round in another way.
+//! Figures are whole numbers of their recorded units, and values of checks have four significant digits. No value can
+//! be rounded differently on another machine.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::sweep_result::SweepResult;
 
-/// The text of an experiment.
+/// Returns the text of an experiment.
 pub fn summary(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = format!(
         "{}: {} of each row, seed {}\n",
@@ -78,7 +78,7 @@ fn interval(Interval { value, low, high }: Interval) -> String {
     }
 }
 
-/// Metrics of claims, published figures and charts; without any, those of tables.
+/// Returns the metrics of claims, published figures and charts. Without any, returns those of tables.
 fn wanted(experiment: &Experiment) -> Vec<(&str, Metric)> {
     let of_claims = experiment.claims.iter().flat_map(|claim| &claim.checks).flat_map(|check| {
         let other = check.other.iter().map(|(_, term)| term);
@@ -89,7 +89,7 @@ fn wanted(experiment: &Experiment) -> Vec<(&str, Metric)> {
     of_claims.chain(published).chain(charts).collect()
 }
 
-/// The unit in which a metric is recorded.
+/// Returns the unit in which a metric is recorded.
 fn unit(metric: Metric) -> String {
     match (metric.unit(), metric.scale()) {
         ("s", 1e9) => ", ns".to_owned(),
@@ -99,18 +99,19 @@ fn unit(metric: Metric) -> String {
     }
 }
 
-/// The verdict on a claim that a text holds.
+/// Returns the verdict on a claim, from a text.
 pub fn verdict<'a>(text: &'a str, claim: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix("claim ")?.strip_prefix(claim)?.strip_prefix(": "))
 }
 
-/// Claims of a text with their verdicts.
+/// Returns the claims of a text with their verdicts.
 pub fn verdicts(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| line.strip_prefix("claim ")?.split_once(": "))
 }
 
-/// Differences of two texts: changed verdicts, then lines that one text lacks, with their row. Empty: none.
+/// Describes differences of two texts: changed verdicts, then lines that one text lacks, with their row. Empty
+/// without differences.
 pub fn difference(before: &str, after: &str) -> String {
     const MOST: usize = 40;
     let mut out = String::new();
@@ -129,7 +130,7 @@ pub fn difference(before: &str, after: &str) -> String {
     let gone = old.iter().filter(|place| !new.contains(place)).map(|place| ("-", place));
     let come = new.iter().filter(|place| !old.contains(place)).map(|place| ("+", place));
     let mut lines: Vec<(&str, &(String, String))> = gone.chain(come).collect();
-    // Old and new of one row together.
+    // Puts the old and the new line of a row together.
     lines.sort_by(|a, b| a.1.0.cmp(&b.1.0));
     for (sign, (heading, line)) in lines.iter().take(MOST) {
         let _ = writeln!(out, "{sign} {heading} | {}", line.trim());
@@ -140,7 +141,7 @@ pub fn difference(before: &str, after: &str) -> String {
     out
 }
 
-/// Each line with the heading that it stands under.
+/// Returns each line with its heading.
 fn places(text: &str) -> Vec<(String, String)> {
     let mut heading = "";
     text.lines()

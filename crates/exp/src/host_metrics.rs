@@ -1,4 +1,4 @@
-//! What is measured of hosts and of what their sockets tell: merging, ACKs, CPU time, windows and RTTs.
+//! Measures hosts and their sockets: merging, ACKs, CPU time, windows and RTTs.
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome};
@@ -7,7 +7,7 @@ use knee_run::spec::Run;
 use crate::metric::{Measured, Metric, Window};
 use Metric as M;
 
-/// Cost of marks for hosts: packets per merge, ACKs, and CPU time of both ends.
+/// Measures the cost of marks for hosts: packets per merge, ACKs, and CPU time of both ends.
 pub(crate) fn measure_receiving(
     measured: &mut Measured,
     flows: &[&FlowOutcome],
@@ -37,7 +37,8 @@ pub(crate) fn measure_receiving(
     }
 }
 
-/// CPU time of both ends as a share of one core's in the whole run. A host that sends and receives is counted at both.
+/// Measures the CPU time of both ends in the whole run, as a share of one core. A host that sends and receives counts
+/// at both.
 pub(crate) fn measure_cpu_shares(
     measured: &mut Measured,
     outcome: &Outcome,
@@ -58,7 +59,7 @@ pub(crate) fn measure_cpu_shares(
     }
 }
 
-/// Means of what each flow's samples in the window say.
+/// Averages each flow's samples in the window.
 pub(crate) fn measure_samples(
     measured: &mut Measured,
     run: &Run,
@@ -69,7 +70,7 @@ pub(crate) fn measure_samples(
     if outcome.flow_samples.is_empty() {
         return;
     }
-    // One pass over the samples for all members.
+    // One pass over the samples serves all flows of the entry.
     let mut sums = vec![Sums::default(); run.flows.len()];
     let holds = |at: Time| window.is_none_or(|window| window.holds(at));
     for sample in outcome.flow_samples.iter().filter(|sample| holds(sample.at)) {
@@ -98,7 +99,8 @@ pub(crate) fn measure_samples(
     }
 }
 
-/// Packets per second that rate-limited flows hand to devices, from the first connect to the end of the run.
+/// Measures the packets per second that rate-limited flows pass to devices, from the first connect to the end of the
+/// run.
 pub(crate) fn measure_sending(
     measured: &mut Measured,
     run: &Run,
@@ -142,8 +144,8 @@ struct Sums {
     shown_ns: u64,
 }
 
-/// Smoothed RTT as shown by a kernel that measures in ticks (Linux up to 3.14). It subtracts two readings of the tick counter, at
-/// least 1, and keeps eighths of a tick. The average is right from one tick on.
+/// Returns the smoothed RTT as a kernel shows it that measures in ticks (Linux up to 3.14). It subtracts two readings
+/// of the tick counter, counts at least 1, and keeps eighths of a tick. The average is right from one tick on.
 fn shown(srtt: Duration, hz: u32) -> Duration {
     let eighth_ps = PS_PER_S / u64::from(hz) / 8;
     Duration::from_ps((srtt.ps() / eighth_ps).max(8) * eighth_ps)

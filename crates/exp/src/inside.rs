@@ -1,10 +1,10 @@
-//! What algorithms show of themselves, as columns of the series of connections.
+//! Internal values of algorithms, as columns of the connections' series.
 
 use knee_algo::{Algorithm, DiagInfo};
 use knee_file::one_of;
 use knee_results::{ResultFile, manifest};
 
-/// The values of these algorithms, each name with a unit once.
+/// Returns the internal values of these algorithms. Each name with a unit appears once.
 pub(crate) fn diagnostics(algorithms: &[&'static Algorithm]) -> Vec<DiagInfo> {
     let mut all: Vec<DiagInfo> = Vec::new();
     for diag in algorithms.iter().flat_map(|algorithm| algorithm.diag()) {
@@ -15,13 +15,13 @@ pub(crate) fn diagnostics(algorithms: &[&'static Algorithm]) -> Vec<DiagInfo> {
     all
 }
 
-/// Whether two values stand in one column.
+/// Returns whether two values share a column.
 pub(crate) fn is_same(a: &DiagInfo, b: &DiagInfo) -> bool {
     (a.name, a.unit) == (b.name, b.unit)
 }
 
-/// The columns of all values, in their order: no two have one name, and none that of another column of the file, which has one for each
-/// key that is varied.
+/// Returns the columns of all values, in their order. All names are unique, and none equals another column of the
+/// file, including those of varied keys.
 pub(crate) fn inside_columns<'a>(
     all: &[DiagInfo],
     varied: impl Iterator<Item = &'a str>,
@@ -38,7 +38,7 @@ pub(crate) fn inside_columns<'a>(
             name = format!("inside_{name}");
         }
         let is_free = |name: &str| {
-            // What another value is called by itself stays its own.
+            // A name that is another value's own stays with that value.
             let is_others = |other: &&DiagInfo| !is_same(other, diag) && wanted(other) == *name;
             !own.contains(&name)
                 && !columns.iter().any(|column| column == name)
@@ -56,10 +56,10 @@ pub(crate) fn inside_columns<'a>(
     columns
 }
 
-/// What a report is to draw under a name. Where two algorithms show it in different units it is two.
+/// Returns the plots for a name. If algorithms show it in different units, there is one plot per unit.
 ///
 /// # Errors
-/// For a name that is none of a column: what there is.
+/// Fails for a name that is no column, and lists the columns.
 pub(crate) fn plots<'a>(
     name: &str,
     algorithms: &[&'static Algorithm],

@@ -1,8 +1,8 @@
 //! Experiments: files, runs, statistics and results.
 //!
-//! An [`Experiment`] is one TOML file: a question, a network, traffic, the congestion controls to
-//! compare, what to vary, and how often to repeat. [`sweep`](runner::sweep) runs all of it over the
-//! cores and [`Results`](results::Results) keeps what comes of it; [`table`] shows it to people.
+//! An [`Experiment`] is one TOML file: a question, a network, traffic, congestion controls to compare, values to vary,
+//! and a number of repeats. [`sweep`](runner::sweep) spreads its runs over the cores. [`Results`](results::Results)
+//! writes the results to a directory, and [`table`] formats them as text.
 //!
 //! ```
 //! use std::path::Path;

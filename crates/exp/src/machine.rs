@@ -1,21 +1,21 @@
-//! What the machine says of itself and of this process. Nothing here reaches a simulation.
+//! Facts about the machine and this process. None of them affects a simulation.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 
-/// This build: version, and commit where it was built from a repository.
+/// Version of this build, and the commit if it was built from a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
-    /// As in `Cargo.toml`.
+    /// Version in `Cargo.toml`.
     pub version: &'static str,
-    /// Commit; `None`: not built from a repository.
+    /// Commit. `None` means not built from a repository.
     pub commit: Option<&'static str>,
 }
 
 impl Build {
-    /// Build of this library, and so of the whole program.
+    /// Returns the build of this library, which is that of the whole program.
     pub const fn this() -> Build {
         Build { version: env!("CARGO_PKG_VERSION"), commit: option_env!("KNEE_COMMIT") }
     }
@@ -30,7 +30,7 @@ impl std::fmt::Display for Build {
     }
 }
 
-/// CPU time of this process, all threads together, and of its children that have ended, as guests of a kernel in virtual time.
+/// Returns the CPU time in seconds of all threads of this process, and of its ended children, such as guests.
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let of_children = std::fs::read_to_string("/proc/self/stat").ok();
@@ -40,26 +40,27 @@ pub fn cpu_seconds() -> f64 {
         + of_children as f64 / clock_ticks_per_second() as f64
 }
 
-/// User and system time of children, of a line of `/proc/PID/stat`: fields 16 and 17, where the second is a name in parentheses.
+/// Parses the user and system time of children from a line of `/proc/PID/stat`: fields 16 and 17. Field 2 is a name
+/// in parentheses.
 fn children_ticks(stat: &str) -> Option<u64> {
     let behind_name = stat.rsplit_once(')')?.1;
     let mut times = behind_name.split_whitespace().skip(13);
     Some(times.next()?.parse::<u64>().ok()? + times.next()?.parse::<u64>().ok()?)
 }
 
-/// A value of `/proc/self/status` in kB, or of `/proc/meminfo`.
+/// Returns a value of `/proc/self/status` or `/proc/meminfo`, in kB.
 fn proc_kb(file: &str, key: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Largest resident memory of this process so far.
+/// Returns the largest resident memory of this process so far, in bytes.
 pub fn peak_rss_bytes() -> Option<u64> {
     Some(proc_kb("/proc/self/status", "VmHWM")? * 1024)
 }
 
-/// Memory that programs could still take.
+/// Returns the memory that programs can still take, in bytes.
 pub fn available_memory_bytes() -> Option<u64> {
     Some(proc_kb("/proc/meminfo", "MemAvailable")? * 1024)
 }
@@ -69,28 +70,28 @@ fn line_of(file: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The host's name.
+/// Returns the host's name.
 pub fn host_name() -> Option<String> {
     line_of("/proc/sys/kernel/hostname")
 }
 
-/// Name and release of the running kernel, as `uname -sr`.
+/// Returns name and release of the running kernel, as `uname -sr`.
 pub fn kernel() -> Option<String> {
     Some(format!("{} {}", line_of("/proc/sys/kernel/ostype")?, kernel_release()?))
 }
 
-/// Release of the running kernel, as `uname -r`.
+/// Returns the release of the running kernel, as `uname -r`.
 pub fn kernel_release() -> Option<String> {
     line_of("/proc/sys/kernel/osrelease")
 }
 
-/// The time of day as `2026-01-31T12:00:00Z`.
+/// Returns the current time as `2026-01-31T12:00:00Z`.
 pub(crate) fn utc_now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     utc(since.as_secs())
 }
 
-/// Seconds since 1970 as a date, by the usual count of days in eras of 400 years that begin in March.
+/// Converts seconds since 1970 to a date, with eras of 400 years that begin in March.
 fn utc(secs: u64) -> String {
     let (days, second) = (secs / 86_400 + 719_468, secs % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);

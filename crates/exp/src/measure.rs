@@ -1,4 +1,4 @@
-//! What is measured of a run, by the kind of its traffic.
+//! Measures a run, by the kind of its traffic.
 
 mod together;
 mod window;
@@ -19,18 +19,18 @@ use crate::scenario::Scenario;
 use crate::stats::jain;
 use window::{goodput_sum, goodputs, whole_run};
 
-/// Share of the least retransmission timeout from which on a time counts as one that waited for a timer:
-/// timers expire on ticks of the coarse clock, up to some ms early or late.
+/// Share of the minimum RTO, in per cent, from which a time counts as a wait for a timer. Timers expire on ticks of
+/// the coarse clock, some ms early or late.
 const LATE_PCT: u64 = 95;
 
-/// The time from which on a transfer has waited for a retransmission timer.
+/// Returns the time from which a transfer has waited for a retransmission timer.
 fn late_from(run: &Run) -> Duration {
     let hosts = run.network.nodes.iter().filter_map(|node| node.host.as_ref());
     let least = hosts.map(|host| host.rto_min).min().unwrap_or(Duration::ZERO);
     Duration::from_ps(least.ps() / 100 * LATE_PCT)
 }
 
-/// Everything measured of a run.
+/// Measures everything in a run.
 pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<Measured> {
     let window = scenario.window(outcome.end);
     let goodput = goodputs(run, outcome, window);
@@ -60,7 +60,7 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
         let holds = window.is_none_or(|window| window.holds(rpc.start + rpc.latency));
         if let (Some(flow), true) = (run.flows.get(rpc.flow as usize), holds) {
             let measured = &mut measured[flow.group as usize];
-            // A query is done when all have answered.
+            // A query is done when all servers have answered.
             if measured.kind != Kind::Query {
                 measured.record(M::Latency, rpc.latency.ns());
             }
@@ -136,10 +136,10 @@ fn measure_flows(
     }
 }
 
-/// One of the counters.
+/// Reads one counter of a flow.
 type Counter = fn(&FlowCounters) -> Option<u64>;
 
-/// Counts of all connections of an entry; one that is not known of all of them is absent.
+/// Sums counters over all connections of an entry. A counter that is unknown for any of them is absent.
 fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
     let hosts = hosts_of_their_own(run, outcome, members);
     let total = |counter: Counter| -> Option<u64> {
@@ -166,7 +166,8 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
     }
 }
 
-/// Counters of the sending hosts of these connections, if no other traffic sends there. Both ends of an exchange send.
+/// Returns counters of the sending hosts of these connections, if no other traffic sends there. Both ends of an
+/// exchange send.
 fn hosts_of_their_own<'a>(
     run: &Run,
     outcome: &'a Outcome,
@@ -177,7 +178,7 @@ fn hosts_of_their_own<'a>(
         [Some(flow.from), answers.then_some(flow.to)].into_iter().flatten()
     };
     let group = run.flows[*members.first()?].group;
-    // A class of size is a part of its entry, whose other connections send from the same hosts.
+    // A size class is part of its entry, whose other connections send from the same hosts.
     if members.len() < run.flows.iter().filter(|flow| flow.group == group).count() {
         return None;
     }
@@ -190,7 +191,7 @@ fn hosts_of_their_own<'a>(
     hosts.iter().map(count).collect()
 }
 
-/// Counters of the receiving hosts of these transfers, if no other traffic arrives there.
+/// Returns counters of the receiving hosts of these transfers, if no other traffic arrives there.
 fn receivers_of_their_own<'a>(
     run: &Run,
     outcome: &'a Outcome,
@@ -206,7 +207,7 @@ fn receivers_of_their_own<'a>(
     hosts.iter().map(count).collect()
 }
 
-/// How much longer each finished transfer took than it had to.
+/// Measures the slowdown of each finished transfer: its time relative to the shortest possible one.
 fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
     let mut ideal = Ideal::new(&run.network);
     for (flow, got) in members.iter().filter_map(|i| Some((&run.flows[*i], outcome.flows.get(*i)?)))
@@ -278,13 +279,13 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);
     }
-    // Of each recorded link: the sum of the probabilities sampled, and how many there were.
+    // For each recorded link: the sum and the number of sampled probabilities.
     let mut probabilities = vec![(0.0, 0u64); all.len()];
     for sample in &outcome.queue_samples {
         let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
         let (Some(index), true) = (index, holds) else { continue };
-        // Each kind has one of them.
+        // Each kind has one of these metrics.
         all[index].record(M::Queue, u64::from(sample.len_pkts));
         all[index].record(M::Occupancy, sample.len_bytes);
         if let Some(probability) = sample.drop_probability {

@@ -1,19 +1,19 @@
-//! How much memory a run may take, told before it is run.
+//! Estimates a run's memory before it starts.
 //!
-//! What a file asks for is estimated in bytes, key by key, rather too high: a run may end early, and a host may have less to tell. It
-//! is an estimate all the same, good for a refusal in time and not for an account.
+//! The estimate adds bytes key by key, and tends to be too high: a run may end early, and a host may report less. It
+//! serves to refuse a run in time, not to account for memory.
 
 use knee_file::units::{Quantity, Size};
 
 /// Default memory limit of a run, bytes.
 pub const MOST_BYTES: u64 = 4 << 30;
-/// From here on it is worth a line.
+/// Memory in bytes from which the estimate is printed.
 const LARGE_BYTES: u64 = 500_000_000;
 
 /// Memory of a row, or of the row that needs most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// A run of it while it goes on.
+    /// Memory of a run while it runs, in bytes.
     pub run_bytes: u64,
     /// Memory of all runs' values until the last run ends, bytes.
     pub kept_bytes: u64,
@@ -22,12 +22,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A run and what is kept of others.
+    /// Returns the memory of one run and of the values kept from others, in bytes.
     pub fn bytes(&self) -> u64 {
         self.run_bytes.saturating_add(self.kept_bytes)
     }
 
-    /// The most of each part: a run of one row begins while what another keeps is there.
+    /// Returns the maximum of each part, because a run of one row may start while another's values are kept.
     pub(crate) fn with(self, other: &Memory) -> Memory {
         let most = if other.bytes() > self.bytes() { other.most.clone() } else { self.most };
         Memory {
@@ -37,20 +37,20 @@ impl Memory {
         }
     }
 
-    /// Whether whoever runs it wants to know.
+    /// Returns whether the estimate is worth printing.
     pub fn is_large(&self) -> bool {
         self.bytes() >= LARGE_BYTES
     }
 
-    /// As `up to 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
+    /// Describes it, as `up to 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
     pub fn words(&self) -> String {
         format!("up to {} of memory per run, mostly for {}", shown(self.bytes()), self.most)
     }
 
-    /// An alternative that needs less memory; empty: none known.
+    /// Returns an alternative that needs less memory. Empty if none is known.
     pub(crate) fn other_way(&self) -> &'static str {
         match self.most.contains("sample.flows") {
-            // Whoever samples each microsecond wants to see each call.
+            // A user who samples every microsecond wants to see every call, which a recording shows.
             true => {
                 "; knee run --trace ENTRY records each call of an algorithm, and knee flight show prints them"
             }
@@ -59,15 +59,15 @@ impl Memory {
     }
 }
 
-/// Reads what somebody allows, as "8 GiB".
+/// Parses a memory limit, such as "8 GiB".
 ///
 /// # Errors
-/// What would have been a size.
+/// Describes a valid size.
 pub fn parse(text: &str) -> Result<u64, String> {
     Size::parse(text).map(|size| size.0)
 }
 
-/// Bytes as people say them, rounded up.
+/// Formats bytes with a unit, rounded up.
 pub(crate) fn shown(bytes: u64) -> String {
     match bytes {
         0..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),

@@ -1,4 +1,4 @@
-//! How values of what is measured are kept; `knee_results` lists the metrics.
+//! Values of metrics of a run. `knee_results` lists the metrics.
 
 use knee_queue::time::{Duration, Time};
 pub use knee_results::{Kind, Metric};
@@ -6,8 +6,8 @@ use knee_run::spec::Traffic;
 
 use crate::stats::Samples;
 
-/// Transfers of a size from the first to below the second, bytes: what is measured of an entry `web` whose sizes are drawn
-/// is also measured of `web/small` and so on.
+/// A class of transfer sizes in bytes, from the first to below the second. An entry `web` whose sizes are drawn is
+/// also measured as `web/small` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeClass {
     name: &'static str,
@@ -22,7 +22,7 @@ impl SizeClass {
         SizeClass { name: "large", from: 1_000_000, below: u64::MAX },
     ];
 
-    /// Those that sizes from `smallest` to `largest` fall into; none if it is one alone.
+    /// Returns the classes of sizes from `smallest` to `largest`. Empty if there is only one.
     pub(crate) fn of(smallest: u64, largest: u64) -> Vec<SizeClass> {
         let mut classes = SizeClass::ALL.to_vec();
         classes.retain(|class| smallest < class.below && largest >= class.from);
@@ -42,14 +42,14 @@ impl SizeClass {
 /// Values of one run for one traffic entry or queue.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The traffic entry's name, or the link's.
+    /// Name of the traffic entry or link.
     pub subject: String,
     pub kind: Kind,
-    /// Values of each metric, in the order of [`Kind::metrics`]; none where it was not measured.
+    /// Values of each metric, in the order of [`Kind::metrics`]. Empty if it was not measured.
     pub values: Vec<(Metric, Samples)>,
     /// Times of transfers and exchanges that waited for a retransmission timer, kept as a separate mode.
     pub late: Vec<(Metric, Samples)>,
-    /// From here on a time is late.
+    /// Time from which a value is late, that is, has waited for a retransmission timer.
     late_from: Duration,
 }
 
@@ -66,18 +66,18 @@ impl Measured {
         }
     }
 
-    /// Memory that it takes, bytes, more or less.
+    /// Returns its approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let all = self.values.iter().chain(&self.late);
         all.map(|pair| size_of_val(pair) + pair.1.bytes()).sum()
     }
 
-    /// Takes a value in the metric's unit, as [`Measured::record`] does.
+    /// Records a value in the metric's unit, as [`Measured::record`] does.
     pub(crate) fn measure(&mut self, metric: Metric, value: f64) {
         self.record(metric, (value * metric.scale()).round() as u64);
     }
 
-    /// Takes a value as it is recorded, if it is measured of this kind of traffic.
+    /// Records a value in recorded units, if this kind of traffic has the metric.
     pub(crate) fn record(&mut self, metric: Metric, value: u64) {
         if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
             samples.record(value);
@@ -90,11 +90,11 @@ impl Measured {
     }
 }
 
-/// The part of a run that rates, queue lengths, exchanges and pings are taken from.
+/// The part of a run in which rates, queue lengths, exchanges and pings are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) from: Time,
-    /// Not beyond the run's end.
+    /// End of the window, at most that of the run.
     pub(crate) until: Time,
 }
 

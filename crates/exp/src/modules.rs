@@ -1,4 +1,4 @@
-//! What the files of algorithms are compiled with, as an experiment and the command line say it.
+//! Compiler options for algorithm files, from an experiment and the command line.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,11 @@ keys! {
     }
 }
 
-/// Those of each experiment file that has been read. Files are read again for each run, by which time others may have been read.
+/// Options of each experiment file read so far. They are kept because each run reads files again, after other
+/// experiments were read.
 static OF_FILES: Mutex<Option<HashMap<PathBuf, Options>>> = Mutex::new(None);
 
-/// Reads the table.
+/// Reads the table `[module]`.
 pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
     let Some(reader) = reader else { return Ok(Options::default()) };
     let reader = reader.only(&[&MODULE])?;
@@ -48,7 +49,7 @@ pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
     Ok(options)
 }
 
-/// What an experiment says, and what the command line adds: its release and its API count.
+/// Combines an experiment's options with those of the command line, whose release and API take precedence.
 pub(crate) fn with(mut own: Options, asked: &Options) -> Options {
     own.define.extend(asked.define.iter().cloned());
     own.include.extend(asked.include.iter().cloned());
@@ -57,14 +58,14 @@ pub(crate) fn with(mut own: Options, asked: &Options) -> Options {
     own
 }
 
-/// From here on files that this experiment names are compiled with what it says, and what the command line adds.
+/// Sets the options for algorithm files of this experiment, combined with those of the command line.
 pub(crate) fn set(path: &Path, own: Options, asked: &Options) {
     let own = with(own, asked);
     let mut all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
     all.get_or_insert_default().insert(path.to_owned(), own);
 }
 
-/// Those of an experiment's file.
+/// Returns the options of an experiment's file.
 pub(crate) fn of(path: &Path) -> Options {
     let all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
     all.as_ref().and_then(|all| all.get(path).cloned()).unwrap_or_default()

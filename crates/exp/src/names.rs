@@ -1,17 +1,18 @@
-//! Names of hosts and switches, and ranges of them, as `s1..s8`.
+//! Names of hosts and switches, and ranges such as `s1..s8`.
 
-/// No network has more.
+/// Largest number of hosts in a network.
 pub(crate) const MAX_HOSTS: u64 = 10_000;
 
-/// Bytes of a range of names, which each of them may have.
+/// Longest range of names in bytes, because each name may be as long.
 const MAX_RANGE_BYTES: usize = 200;
 
-/// `s1..s10` is ten names, and `h0.1..h2.4` twelve: every number runs by itself. Anything else is itself.
+/// Expands a range: `s1..s10` gives ten names, and `h0.1..h2.4` twelve, as every number varies by itself. Other texts
+/// stay as they are.
 pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
     expand_all(&[text])
 }
 
-/// The names of a list of names and ranges, which are counted before they are made: no more than a network has hosts.
+/// Expands a list of names and ranges. It counts them first, and refuses more than a network can have.
 pub(crate) fn expand_all(texts: &[&str]) -> Result<Vec<String>, String> {
     let counts = texts.iter().map(|text| count(text)).collect::<Result<Vec<_>, _>>()?;
     let all = counts.iter().fold(0, |all: u64, count| all.saturating_add(*count));
@@ -29,7 +30,7 @@ fn bad_range() -> String {
     "must be a host or a range of hosts, as in \"s1..s10\"".to_owned()
 }
 
-/// How many names it is.
+/// Returns the number of names in a text.
 fn count(text: &str) -> Result<u64, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(1) };
     let ranges = ranges(first, last).filter(|_| text.len() <= MAX_RANGE_BYTES);
@@ -51,7 +52,8 @@ fn made(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The numbers in which two names differ or not, first and last, each with what stands before it; none if they differ in more.
+/// Returns the numbers of two names, first and last, each with the text before it. `None` if the names differ in
+/// anything else.
 fn ranges<'a>(mut first: &'a str, mut last: &'a str) -> Option<Vec<(&'a str, u32, u32)>> {
     let mut all = Vec::new();
     while !(first.is_empty() && last.is_empty()) {
@@ -75,7 +77,7 @@ fn split_number(name: &str) -> Option<(&str, u32, &str)> {
     Some((prefix, number.parse().ok()?, rest))
 }
 
-/// The first and the last of many names.
+/// Describes many names by the first and the last.
 pub(crate) fn few(names: &[String]) -> String {
     match names {
         [first, .., last] if names.len() > 5 => format!("{first} to {last} ({})", names.len()),

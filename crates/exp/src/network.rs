@@ -1,4 +1,4 @@
-//! `[network]`, `[hosts]` and `[[host]]`: who is joined to whom by what.
+//! `[network]`, `[hosts]` and `[[host]]`: hosts, switches and cables.
 
 mod fat_tree;
 mod graph;
@@ -25,9 +25,9 @@ use crate::receiving;
 use crate::switches;
 use serde_json::Value as Json;
 
-/// Largest buffer of a socket, bytes.
+/// Largest socket buffer, in bytes.
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
-/// More than any kernel charges a packet beside its payload.
+/// Largest overhead in bytes that a kernel charges for a packet besides its payload.
 const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
 const MAX_FABRIC_CABLES: u64 = 50_000;
 
@@ -143,14 +143,14 @@ fn keys_of(topology: Topology) -> [&'static dyn Keys; 3] {
     [&ANY, own, &switches::KEYS]
 }
 
-/// A network, ready to be built for any number of runs.
+/// A network that can be built for any number of runs.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkSpec {
     network: Network,
-    /// Links sampled only if a traffic entry sends to their host.
+    /// Indices of links that are sampled only if a traffic entry sends to their host.
     sampled_if_used: Vec<usize>,
     ids: HashMap<String, NodeId>,
-    /// Whether the file has every node and link, so that a way may be missing.
+    /// Whether the file draws every node and link, so that a path may be missing.
     is_drawn: bool,
 }
 
@@ -175,12 +175,12 @@ enum Topology {
     Graph,
 }
 
-/// Who owns the sending end of a cable.
+/// Kind of node at the sending end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// A host: its queue is never the question, and is unlimited if nothing is said.
+    /// A host. Its queue is unlimited by default, because it is never the subject of an experiment.
     Host,
-    /// A switch: its queue must be given.
+    /// A switch. The file must give its queue.
     Switch,
 }
 
@@ -215,7 +215,7 @@ impl NetworkSpec {
         Ok(spec)
     }
 
-    /// The network with the links sampled that traffic is sent over; `destinations` are the hosts that it is sent to.
+    /// Returns the network with links sampled if traffic crosses them. `destinations` are the receiving hosts.
     pub(crate) fn sampled(
         &self,
         destinations: impl FnOnce() -> HashSet<NodeId>,
@@ -230,7 +230,7 @@ impl NetworkSpec {
         Cow::Owned(network)
     }
 
-    /// The network of one run.
+    /// Builds the network of one run.
     pub(crate) fn build(
         &self,
         destinations: impl FnOnce() -> HashSet<NodeId>,
@@ -244,7 +244,7 @@ impl NetworkSpec {
         network
     }
 
-    /// Nodes and links.
+    /// Returns the number of nodes and links.
     pub(crate) fn size(&self) -> usize {
         self.network.nodes.len() + self.network.links.len()
     }
@@ -253,7 +253,7 @@ impl NetworkSpec {
         self.network.flow_control.is_some()
     }
 
-    /// Whether hosts speak IPv6: all of them do, or none.
+    /// Returns whether hosts use IPv6. Either all do, or none.
     pub(crate) fn ipv6(&self) -> bool {
         self.network.nodes.iter().any(|node| node.host.as_ref().is_some_and(|host| host.ipv6))
     }
@@ -262,12 +262,12 @@ impl NetworkSpec {
         &self.network.nodes[id as usize].name
     }
 
-    /// Whether shared memory of this name is sampled.
+    /// Returns whether shared memory of this name is sampled.
     pub(crate) fn has_sampled_buffer(&self, name: &str) -> bool {
         self.network.buffers.iter().any(|buffer| buffer.sampled && buffer.name == name)
     }
 
-    /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
+    /// Returns whether a link of this name, or one of its classes, is sampled.
     pub(crate) fn has_sampled_queue(&self, name: &str) -> bool {
         self.network.links.iter().filter(|link| link.sampled).any(|link| {
             link.name == name
@@ -278,18 +278,18 @@ impl NetworkSpec {
         })
     }
 
-    /// The hosts that a text such as `s1..s10` names.
+    /// Returns the hosts of a name or a range such as `s1..s10`.
     pub(crate) fn hosts_named(&self, text: &str) -> Result<Vec<NodeId>, String> {
         let names = expand(text)?;
         names.iter().map(|name| self.id(name)).collect()
     }
 
-    /// The hosts of a list of names and ranges.
+    /// Returns the hosts of a list of names and ranges.
     pub(crate) fn hosts_of(&self, texts: &[&str]) -> Result<Vec<NodeId>, String> {
         expand_all(texts)?.iter().map(|name| self.id(name)).collect()
     }
 
-    /// Whether there is a way between the hosts of each pair, of a network that was drawn by hand.
+    /// Checks that a hand-drawn network has a path between the hosts of each pair.
     pub(crate) fn check_ways(
         &self,
         pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
@@ -297,7 +297,7 @@ impl NetworkSpec {
         if self.is_drawn { graph::check_ways(&self.network, pairs) } else { Ok(()) }
     }
 
-    /// The rate of a link, or of the links to hosts, all of them together.
+    /// Returns the rate of a link, or the sum of the rates of links to the named hosts, in bit/s.
     pub(crate) fn rate_bps_named(&self, text: &str) -> Result<u64, String> {
         let links = &self.network.links;
         let rate = |link: &Link| {
@@ -475,7 +475,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         u32::try_from(size.0)
             .map_err(|_| reader.error(key, "must be at most 4 GB, as in \"6 MiB\""))
     };
-    // Defaults are not checked: with an MTU of 64 KB some are below four packets.
+    // Defaults are not checked, because some are below four packets with an MTU of 64 KB.
     let buffer = |key: &Key<Size>, mtu: u32, default: u32| -> Result<u32, Error> {
         let value = bytes(key, default)?;
         let least = 4 * mtu;
@@ -540,7 +540,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
     Ok(config)
 }
 
-/// Only where there is an fq.
+/// Reads `fq_counts_headers`, which requires fq.
 fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Error> {
     if reader.has(&HOST.fq_counts_headers) && !reader.get_or(&HOST.fq, base.fq)? {
         return Err(reader.error(&HOST.fq_counts_headers, "needs fq = true"));
@@ -548,7 +548,7 @@ fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Err
     reader.get_or(&HOST.fq_counts_headers, base.fq_counts_headers)
 }
 
-/// Those that experiments may set.
+/// Reads the sysctls that experiments may set.
 fn read_sysctls(reader: &Reader<'_>, base: Sysctls) -> Result<Sysctls, Error> {
     let tso_rtt_log = reader.get_or(&HOST.tso_rtt_log, base.tso_rtt_log.into())?;
     Ok(Sysctls { tso_rtt_log: tso_rtt_log as u8, ..base })
@@ -556,7 +556,7 @@ fn read_sysctls(reader: &Reader<'_>, base: Sysctls) -> Result<Sysctls, Error> {
 
 type Defect = (&'static str, fn(&mut Defects) -> &mut bool);
 
-/// All that there are.
+/// All defects that experiments may name.
 const DEFECTS: [Defect; 7] = [
     ("stale_special_ack", |defects| &mut defects.stale_special_ack),
     ("special_ack_cancels_delack", |defects| &mut defects.special_ack_cancels_delack),
@@ -571,7 +571,7 @@ fn defects() -> (String, Json) {
     keys::list_of(keys::words(DEFECTS.iter().map(|(name, _)| *name)))
 }
 
-/// Those that are named; the others are absent.
+/// Reads the named defects. The others are absent.
 fn read_defects(reader: &Reader<'_>, base: Defects) -> Result<Defects, Error> {
     let Some(names) = reader.texts_of(&HOST.defects)? else { return Ok(base) };
     let mut defects = Defects::default();
@@ -619,13 +619,13 @@ keys! {
 }
 
 impl Cables<'_, '_> {
-    /// The cable of this key, which must be there.
+    /// Reads the cable of a required key.
     fn need(&self, key: &Below, end: End, recorded: bool) -> Result<Cable, Error> {
         let reader = self.network.need_child(key)?;
         self.read(&reader, end, recorded)
     }
 
-    /// The cable of this key, or one like `forth`, without its losses.
+    /// Reads the cable of a key. Its default is `forth` without its losses.
     fn back_of(&self, key: &Below, forth: &Cable) -> Result<Cable, Error> {
         match self.network.child(key)? {
             Some(back) => self.read(&back, End::Switch, false),
@@ -638,7 +638,7 @@ impl Cables<'_, '_> {
         self.read_checked(reader, end, recorded)
     }
 
-    /// As `read`, of a table whose keys were looked at already.
+    /// Reads a cable like `read`, from a table whose keys are checked already.
     fn read_checked(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         let rate = reader.get(&CABLE.rate)?;
         if rate.is_none() {
@@ -696,7 +696,7 @@ impl Cables<'_, '_> {
     }
 }
 
-/// Whether losses take whole bursts; only where there are any.
+/// Reads whether losses drop whole bursts. The key requires a loss.
 fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
     if reader.has(&CABLE.loss_per) && !reader.has(&CABLE.loss) {
         return Err(reader.error(&CABLE.loss_per, "needs loss"));
@@ -708,7 +708,7 @@ fn unlimited() -> QueueConfig {
     QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) })
 }
 
-/// A cable that is not there: no rate, no delay.
+/// Returns a cable without rate and delay, as if the ends were the same place.
 fn nothing() -> Cable {
     Cable {
         rate: None,
@@ -725,8 +725,8 @@ fn nothing() -> Cable {
 
 // ---- topologies ----
 
-/// The network of the reference runs: senders `s1..`, one switch, one receiver `r`. Back from the
-/// switch to each sender goes the cable `return`, as a rule a delay alone.
+/// Builds the network of the reference runs: senders `s1..`, one switch, one receiver `r`. The cable `return` leads
+/// from the switch to each sender. Usually it only has a delay.
 fn many_to_one(
     reader: &Reader<'_>,
     cables: &Cables<'_, '_>,
@@ -754,7 +754,7 @@ fn many_to_one(
     Ok(network)
 }
 
-/// Hosts `h1..` around one switch.
+/// Builds hosts `h1..` around one switch.
 fn star(
     reader: &Reader<'_>,
     cables: &Cables<'_, '_>,
@@ -768,7 +768,7 @@ fn star(
     Ok((network, ports))
 }
 
-/// Senders `s1..`, two switches, receivers `r1..`.
+/// Builds senders `s1..`, two switches, and receivers `r1..`.
 fn dumbbell(reader: &Reader<'_>, cables: &Cables<'_, '_>, hosts: &Hosts) -> Result<Network, Error> {
     let senders = reader.read(&DUMBBELL.senders)?;
     let receivers = reader.get_or(&DUMBBELL.receivers, senders)?;
@@ -792,7 +792,7 @@ fn dumbbell(reader: &Reader<'_>, cables: &Cables<'_, '_>, hosts: &Hosts) -> Resu
     Ok(network.build())
 }
 
-/// Leaves with hosts `hLEAF.HOST`, from 0, each leaf joined to each spine.
+/// Builds leaves with hosts `hLEAF.HOST`, from 0. Each leaf is linked to each spine.
 fn leaf_spine(
     reader: &Reader<'_>,
     cables: &Cables<'_, '_>,
@@ -828,8 +828,8 @@ fn leaf_spine(
     Ok((network, ports))
 }
 
-/// Senders `s1..` at one end of a row of switches, receivers `r1..` at the other; before and behind each hop, cross traffic
-/// from `x1.1..` (hop, host) to `y1.1..`.
+/// Builds senders `s1..` at one end of a row of switches and receivers `r1..` at the other. At each hop, cross
+/// traffic goes from `x1.1..` (hop, host) to `y1.1..`.
 fn parking_lot(
     reader: &Reader<'_>,
     cables: &Cables<'_, '_>,
@@ -857,7 +857,7 @@ fn parking_lot(
     Ok(network.build())
 }
 
-/// The cable to hosts, and whether the file leaves open which of these ports are recorded.
+/// Returns the cable to hosts, and whether the file leaves the recording of these ports open.
 fn port_to_host(
     reader: &Reader<'_>,
     cables: &Cables<'_, '_>,

@@ -1,21 +1,21 @@
-//! A study of many rows as one table: a line for each row, with the mean of what its tables show.
+//! A study of many rows as one table: a line per row, with the mean of each metric.
 
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
 use crate::sweep_result::{Subject, Summaries, SweepResult};
 use crate::table::{self, Align, Grid, Scale, Varied};
 
-/// With more rows than these the tables of each traffic entry and queue do not stand on a screen any more.
+/// Above this number of rows, the tables per traffic entry and queue no longer fit a screen.
 const MOST_ROWS: usize = 24;
 /// Columns per line besides the varied values.
 const MOST_COLUMNS: usize = 9;
-/// Columns of one traffic entry or queue.
+/// Largest number of columns for one traffic entry or queue.
 const MOST_OF_ONE: usize = 4;
 
-/// Notes on single rows below a table of many.
+/// Largest number of notes on single rows below a table of many.
 const MOST_NOTES: usize = 6;
 
-/// Everything, as [`table::render`] has it; of many rows one table in all, a line for each row.
+/// Formats everything as [`table::render`] does. Many rows become one table with a line per row.
 pub fn render(experiment: &Experiment, swept: &SweepResult) -> String {
     match swept.tables.len() > MOST_ROWS {
         false => table::render(experiment, swept),
@@ -29,7 +29,7 @@ struct Column {
     scale: Scale,
 }
 
-/// The table, with a sentence on what it leaves out.
+/// Formats the table, with a sentence on what it leaves out.
 fn means(experiment: &Experiment, swept: &SweepResult) -> String {
     let (columns, left_out) = columns(experiment, swept);
     let varied = Varied::of(experiment);
@@ -37,7 +37,7 @@ fn means(experiment: &Experiment, swept: &SweepResult) -> String {
     grid.head(varied.names.iter().cloned().chain(["case".into()]), Align::Left);
     let mut of_whom = "";
     for Column { subject, metric, scale } in &columns {
-        // The columns behind it are of the same one.
+        // The subject is named only at the first of its columns.
         let whose = if of_whom == subject { String::new() } else { format!("{subject}: ") };
         of_whom = subject;
         grid.head([format!("{whose}{}{}", metric.column(), scale.suffix())], Align::Right);
@@ -74,7 +74,7 @@ fn named<'a>(summaries: &'a Summaries, name: &str) -> Option<&'a Subject> {
     summaries.subjects.iter().find(|subject| subject.name == name)
 }
 
-/// Columns of the lines, and the number of metrics without room.
+/// Returns the columns, and the number of metrics without room.
 fn columns(experiment: &Experiment, swept: &SweepResult) -> (Vec<Column>, usize) {
     let mut columns = Vec::new();
     let mut left_out = 0;

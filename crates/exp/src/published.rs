@@ -8,7 +8,7 @@ use crate::cases::{Axis, Case, has_case, metric_named};
 use crate::metric::Metric;
 use crate::stats::Summary;
 
-/// A figure that somebody published.
+/// A published figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {
     /// Traffic entry or link.
@@ -17,17 +17,17 @@ pub struct Published {
     pub metric: Metric,
     /// Statistic of the metric.
     pub stat: Stat,
-    /// Cases that it stands beside.
+    /// Cases to compare it with.
     pub cases: Vec<String>,
     /// Varied values it belongs to: path and value as text.
     pub at: Vec<(String, String)>,
     /// The figure, in the metric's unit.
     pub value: f64,
-    /// As it was printed.
+    /// The figure as it was printed.
     pub text: String,
     /// A note.
     pub note: Option<String>,
-    /// Where it was written.
+    /// Position in the file, for messages.
     pub(crate) origin: Origin,
 }
 
@@ -63,12 +63,12 @@ pub(crate) const STATS: &[(&str, Stat)] = &[
 ];
 
 impl Stat {
-    /// As in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         STATS.iter().find(|(_, stat)| *stat == self).map_or("", |(name, _)| name)
     }
 
-    /// This statistic of a summary.
+    /// Returns this statistic of a summary.
     pub fn of(self, summary: &Summary) -> Option<f64> {
         match self {
             Stat::Mean => summary.mean,

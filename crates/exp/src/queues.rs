@@ -1,4 +1,4 @@
-//! `queue` tables of cables: which discipline, and its settings.
+//! Tables `queue` of cables: the discipline and its settings.
 
 use std::ops::RangeInclusive;
 
@@ -14,13 +14,13 @@ use knee_queue::{
 use crate::classes::MAX_DSCP;
 use crate::names::expand_all;
 
-/// Limits of classes and weights.
+/// Largest number of classes, and largest weight of a class.
 const MAX_CLASSES: usize = 64;
 const MAX_WEIGHT: u32 = 1_000_000;
-/// Inputs of a port's second buffer: each port of a network has a list of its own.
+/// Largest number of inputs of a port's second buffer, because each port of a network has its own list.
 const MAX_INPUTS: usize = 200;
 
-/// Where the queue is whose defaults schema and page show.
+/// Frame length for which schema and page show a queue's defaults.
 const SHOWN_FRAME_BYTES: u32 = 1514;
 const SHOWN_RATE: &str = "1 Gbps";
 
@@ -70,7 +70,7 @@ pub(crate) fn read_queue(reader: &Reader<'_>, place: PortProperties) -> Result<Q
     }
 }
 
-/// Puts what a table says in the place of what it leaves out, up to the first mistake.
+/// Fills in the keys of a table in place of defaults, up to the first error.
 struct Read<'a, 'r> {
     reader: &'a Reader<'r>,
     place: PortProperties,
@@ -130,7 +130,7 @@ impl Read<'_, '_> {
             }
             Setting::Backlog(bytes) => {
                 *bytes = match reader.get_or(&Key::new(key, ""), Threshold::Bytes(*bytes))? {
-                    // Packets are full ones.
+                    // Packets are assumed to be full.
                     Threshold::Pkts(pkts) => u64::from(pkts) * u64::from(self.place.frame_bytes),
                     Threshold::Bytes(bytes) => bytes,
                     Threshold::Sojourn(_) => {
@@ -188,7 +188,7 @@ fn sizes(allowed: &RangeInclusive<u32>) -> String {
 fn described(queue: &QueueConfig) -> Vec<Entry> {
     let mut all = Describing::default();
     queue.clone().settings_mut().fields(&mut all);
-    // Some keys are shown only beside a flag or a word.
+    // Some keys exist only beside a flag or a word.
     for turn in 0..4 {
         all.turn = Some(turn);
         queue.clone().settings_mut().fields(&mut all);
@@ -198,14 +198,14 @@ fn described(queue: &QueueConfig) -> Vec<Entry> {
     all.entries
 }
 
-/// Notes each key that it has not seen.
+/// Records each key that it has not seen.
 #[derive(Default)]
 struct Describing {
     entries: Vec<Entry>,
     /// Description of the next key.
     says: &'static str,
     is_needed: bool,
-    /// Gives flags and words another value, so that other keys are shown.
+    /// Selects another value for flags and words, so that other keys appear.
     turn: Option<usize>,
 }
 
@@ -268,7 +268,7 @@ fn number_key(key: &'static str, says: &'static str, allowed: RangeInclusive<u32
     Key::new(key, says).within(u64::from(*allowed.start()), u64::from(*allowed.end()))
 }
 
-/// The classes of a port in order.
+/// Reads the classes of a port, in order.
 fn read_classes(reader: &Reader<'_>, place: PortProperties) -> Result<Vec<ClassConfig>, Error> {
     let all_strict = reader.node("service").and_then(Node::text) == Some("strict");
     let readers = reader.children("class")?;
@@ -347,7 +347,7 @@ fn read_class(
     })
 }
 
-/// The inputs of the second buffer, as names: `find_inputs` numbers them.
+/// Reads the inputs of the second buffer as names. `find_inputs` resolves them to numbers.
 fn read_inputs(reader: &Reader<'_>, key: &str) -> Result<Vec<String>, Error> {
     let texts = reader.texts_of(key)?.unwrap_or_default();
     let mut names = expand_all(&texts).map_err(|why| reader.error(key, why))?;

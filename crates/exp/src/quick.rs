@@ -1,4 +1,4 @@
-//! `[quick]`: what of an experiment belongs to the set that is run in two minutes.
+//! `[quick]`: the part of an experiment in the set that runs in two minutes.
 
 use knee_file::keys::{Below, Key, List, Text};
 use knee_file::{Error, Node, Reader, Table, keys, one_of};
@@ -6,26 +6,26 @@ use knee_file::{Error, Node, Reader, Table, keys, one_of};
 use crate::cases::{Axis, Case, MAX_RUNS, SET, axis_values, has_case, varied_path};
 use crate::published::AT;
 
-/// The part of an experiment that stands for it.
+/// The part of an experiment that represents it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quick {
-    /// In place of `run.repeat`.
+    /// Replaces `run.repeat`.
     pub repeat: Option<u32>,
     /// Cases of the quick set; empty: all.
     pub cases: Vec<String>,
-    /// Values of these axes; other axes keep theirs.
+    /// Values of these axes. Other axes keep their own.
     pub(crate) vary: Table,
-    /// Keys that have another value. It is another experiment then.
+    /// Keys with another value, which makes it a different experiment.
     pub(crate) set: Table,
 }
 
 impl Quick {
-    /// Keys that have another value than in the whole experiment.
+    /// Returns the keys whose value differs from the whole experiment.
     pub fn changed_keys(&self) -> impl Iterator<Item = &str> {
         self.set.iter().map(|(path, _)| path.as_str())
     }
 
-    /// Its settings, as overrides of the command line.
+    /// Returns its settings as overrides of the command line.
     pub(crate) fn overrides(&self) -> impl Iterator<Item = (String, Node)> + '_ {
         self.set.iter().chain(&self.vary).cloned()
     }

@@ -1,5 +1,5 @@
-//! Seeds and start jitter. Every number follows from the seed, the repeat and what it is for, and
-//! from nothing else: the same repeat starts its flows at the same times in every case.
+//! Seeds and start jitter. Each number depends only on the seed, the repeat and its purpose. The same repeat thus
+//! starts its flows at the same times in every case.
 
 use knee_queue::time::Duration;
 
@@ -16,7 +16,7 @@ fn mix(mut z: u64) -> u64 {
 }
 
 impl Random {
-    /// The stream for one purpose, told apart from the others by `labels`.
+    /// Returns the stream for one purpose, which `labels` identify.
     pub(crate) fn new(seed: u64, labels: &[u64]) -> Random {
         let fold = |state: u64, label: &u64| mix(state.wrapping_add(GOLDEN_GAMMA) ^ mix(*label));
         Random(labels.iter().fold(mix(seed), fold))
@@ -27,22 +27,22 @@ impl Random {
         mix(self.0)
     }
 
-    /// Uniform from 0 to below 1, in steps of 2^-53.
+    /// Returns a uniform number from 0 to below 1, in steps of 2^-53.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Uniform from 0 to below `count`, which is above 0.
+    /// Returns a uniform number from 0 to below `count`, which must be above 0.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.next()) * count as u128) >> 64) as usize
     }
 
-    /// Exponential with this mean, by von Neumann's way of 1951, which compares uniform draws and needs no logarithm: that is
-    /// not the same to the last bit on every machine.
+    /// Returns an exponential time with this mean, by von Neumann's method (1951). It compares uniform draws and
+    /// needs no logarithm, whose last bit differs between machines.
     pub(crate) fn exponential(&mut self, mean: Duration) -> Duration {
         for whole in 0_u64.. {
             let first = self.next();
-            // Draws that fall: the chance of an odd number of them, for this first one, is exp(-first).
+            // For a run of falling draws that begins with `first`, the probability of an odd length is exp(-first).
             let (mut last, mut falling) = (first, 1);
             loop {
                 let next = self.next();
@@ -59,15 +59,15 @@ impl Random {
         mean
     }
 
-    /// Uniform in 0 to `width`, both ends possible.
+    /// Returns a uniform time from 0 to `width`, both inclusive.
     pub(crate) fn up_to(&mut self, width: Duration) -> Duration {
         let span = u128::from(width.ps()) + 1;
         Duration::from_ps(((u128::from(self.next()) * span) >> 64) as u64)
     }
 }
 
-/// The seed that a run gets for its repeat. The first repeat's is the experiment's own, so any run can
-/// be had again alone: with one repeat and its seed.
+/// Returns the seed of a repeat. The first repeat uses the experiment's own seed, so any run can be repeated alone
+/// with one repeat and its seed.
 pub(crate) fn run_seed(seed: u64, repeat: u32) -> u64 {
     if repeat == 0 { seed } else { Random::new(seed, &[u64::from(repeat)]).next() }
 }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(Random::new(1, &[2]).up_to(Duration::ZERO), Duration::ZERO);
     }
 
-    /// Mean, variance and tail of the exponential distribution.
+    /// Checks mean, variance and tail of the exponential distribution.
     #[test]
     fn gaps_are_exponential() {
         let mean = Duration::from_us(100);

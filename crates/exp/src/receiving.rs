@@ -1,4 +1,4 @@
-//! How hosts receive: `hosts.coalesce`, `receive_queues`, `gro` and `cpu`.
+//! Receive settings of hosts: `hosts.coalesce`, `receive_queues`, `gro` and `cpu`.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use knee_file::{Error, Node, Reader, keys};
 use knee_queue::time::Duration;
 use knee_run::spec::{Adaptive, Coalesce, CpuCosts, HostConfig};
 
-/// More than any NIC has.
+/// Largest number of receive queues, more than any NIC has.
 const MAX_RECEIVE_QUEUES: u32 = 1024;
-/// A NIC's ring holds no more.
+/// Largest number of frames in a NIC's ring.
 const MAX_FRAMES: u64 = 65_536;
-/// Packets per second.
+/// Largest packet rate, in packets per second.
 const MAX_RATE: u64 = 1_000_000_000;
 
 keys! {
@@ -54,7 +54,7 @@ static COALESCE_TABLE: Table = Table {
     shape: || Shape::Keys(coalesce_entries()),
 };
 
-/// Schema entries of coalescing, for hosts and switches.
+/// Returns the schema entries of coalescing, for hosts and switches.
 pub(crate) fn coalesce_entries() -> Vec<Entry> {
     let example = knee_file::parse(Path::new(""), "time = \"50 us\"\nadaptive = true");
     with_defaults(entries(&[&COALESCE]), &example.unwrap_or_else(|_| Node::nothing()), |reader| {
@@ -92,7 +92,7 @@ keys! {
     }
 }
 
-/// Reads them into `host`, which has what they are where the file does not say.
+/// Reads the receive settings into `host`, which holds their defaults.
 pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Error> {
     if let Some(coalesce) = reader.child(&KEYS.coalesce)? {
         host.coalesce = Some(read_coalesce(&coalesce, None)?);
@@ -121,7 +121,7 @@ pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Err
     Ok(())
 }
 
-/// When interrupts come, of hosts and of switches, whose table has these other keys.
+/// Reads interrupt coalescing of a host or a switch. A switch's table has additional keys.
 pub(crate) fn read_coalesce(
     reader: &Reader<'_>,
     other: Option<&dyn Keys>,

@@ -1,4 +1,4 @@
-//! What a back end cannot carry out, found before the first run of a sweep takes place.
+//! Finds what a back end cannot carry out, before the first run of a sweep.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,11 @@ use crate::cases::Configuration;
 use crate::error::{Error, Refusal};
 use crate::experiment::Experiment;
 
-/// So many rows are named where no value says which.
+/// Number of rows to name if no single value describes them.
 const NAMED: usize = 3;
 
-/// Validates the first run of each row and asks the back end about it: repeats differ by their seeds alone.
+/// Validates the first run of each row and asks the back end whether it can carry it out. Repeats differ only by
+/// their seeds.
 ///
 /// # Errors
 /// [`Error::Refused`] with all reasons.
@@ -36,7 +37,7 @@ pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Erro
     })
 }
 
-/// Rows in words: the cases or the values of one key that they are, or else the first of them.
+/// Describes rows: by their cases, by the values of one key, or by the first of them.
 fn which(experiment: &Experiment, rows: &[usize]) -> String {
     let all = &experiment.configurations;
     if rows.len() == all.len() {

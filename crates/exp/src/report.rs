@@ -1,4 +1,4 @@
-//! The sweep as data: summary rows, the manifest and the answer of `--json`.
+//! A sweep as data: summary rows, the manifest, and the output of `--json`.
 
 use knee_algo::Algorithm;
 use knee_algo::module::Api;
@@ -16,14 +16,14 @@ use crate::published::Published;
 use crate::stats::{Summary, rounded};
 use crate::sweep_result::{self, Subject, Summaries, SweepResult, Verdict};
 
-/// The published figure that belongs beside a metric of a configuration.
+/// Returns the published figure for a metric of a configuration.
 pub(crate) fn published_for<'a>(
     experiment: &'a Experiment,
     summaries: &Summaries,
     subject: &str,
     metric: Metric,
 ) -> Option<&'a Published> {
-    // Timers, jiffies and an algorithm's own times do not scale: nothing says how the figure would.
+    // Timers, jiffies and an algorithm's own times do not scale, so the scaled figure is unknown.
     if !experiment.scale.is_one() {
         return None;
     }
@@ -67,7 +67,7 @@ fn row<'a>(
     }
 }
 
-/// The rows of `summary.csv`.
+/// Returns the rows of `summary.csv`.
 pub(crate) fn summary_rows(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = String::new();
     for summaries in &swept.tables {
@@ -88,7 +88,7 @@ fn json_of_subject(experiment: &Experiment, summaries: &Summaries, subject: &Sub
         let published = published_for(experiment, summaries, &subject.name, metric);
         let row = row(subject, figure, None).cells();
         let columns = ResultFile::Summary.columns().iter().zip(row);
-        // What was not measured is absent, as what is no number is here.
+        // Values that were not measured are absent, and so are those that are not numbers.
         let numbers = columns.filter_map(|(name, cell)| match cell {
             Cell::Whole(number) => Some(((*name).to_owned(), number.into())),
             Cell::Number(number) => Some(((*name).to_owned(), number.into())),
@@ -126,7 +126,7 @@ fn json_of_verdict(verdict: &Verdict) -> Json {
     })
 }
 
-/// The back end: its name, the scale, and what it says of itself.
+/// Describes the back end: its name, the scale, and its own description.
 fn back_end(experiment: &Experiment, swept: &SweepResult) -> BackEnd {
     BackEnd {
         name: swept.back_end.into(),
@@ -135,7 +135,7 @@ fn back_end(experiment: &Experiment, swept: &SweepResult) -> BackEnd {
     }
 }
 
-/// The answer of `knee run --json`: what was asked, the summary, and the block `simulator`.
+/// Returns the output of `knee run --json`: the settings, the summary, and the block `simulator`.
 pub fn json(
     experiment: &Experiment,
     swept: &SweepResult,
@@ -175,7 +175,7 @@ pub fn json(
     })
 }
 
-/// A file that an algorithm was compiled from.
+/// Describes the file that an algorithm was compiled from.
 fn module(algorithm: &Algorithm) -> Option<Module> {
     let module = algorithm.module()?;
     Some(Module {

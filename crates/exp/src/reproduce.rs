@@ -1,4 +1,4 @@
-//! The published experiments, all or some of them, one after the other, into one directory.
+//! Runs published experiments one after the other, all or some of them, into one directory.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,22 +31,22 @@ const MAX_NUMBER: u32 = 99_999;
 /// Selection of experiments of the library.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Experiments by name; empty: all.
+    /// Names of experiments. Empty means all.
     pub names: Vec<String>,
-    /// A part of a section's title, or a pattern of names with `*` and `?`.
+    /// Part of a section's title, or a pattern of names with `*` and `?`.
     pub only: Option<String>,
-    /// All of each, and not the quick set.
+    /// Whether to run whole experiments instead of the quick set.
     pub full: bool,
-    /// `key=value`, for all of them.
+    /// Settings `key=value` for all experiments.
     pub set: Vec<String>,
 }
 
-/// Why an experiment is not run.
+/// Reason why an experiment is not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// In one sentence.
+    /// The reason, in one sentence.
     pub why: String,
-    /// It should have been run: its file or the simulator is at fault.
+    /// Whether the file or the simulator is at fault, so that the experiment should have run.
     pub is_broken: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// How much there is to do, as far as that can be told before: packets, more or less.
+    /// Estimates the work in packets, as far as possible before the runs.
     pub fn work(&self) -> f64 {
         let Ok(experiment) = &self.what else { return 0.0 };
         let of = |configuration: usize| {
@@ -73,8 +73,8 @@ impl Planned {
     }
 }
 
-/// Packets of a run, more or less: those that its flows are told to send, at most those that its sampled links (all, where none is) can
-/// carry. Flows without end say nothing where a run ends with the others.
+/// Estimates the packets of a run: those that its flows send, at most those that its sampled links can carry. All
+/// links count if none is sampled. Endless flows do not count if the run ends with the others.
 fn packets(run: &Run) -> f64 {
     let links = &run.network.links;
     let has_sampled = links.iter().any(|link| link.sampled);
@@ -96,10 +96,10 @@ fn packets(run: &Run) -> f64 {
     1.0 + if are_enough { told.min(most) } else { most }
 }
 
-/// What is to be run, in the catalogue's order.
+/// Plans the experiments to run, in the catalogue's order.
 ///
 /// # Errors
-/// [`Error::Input`] if nothing is called so.
+/// [`Error::Input`] if nothing matches.
 pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
     let wrong =
         |why: String| Error::input(Path::new("scenarios/published"), Origin::Nowhere, "", why);
@@ -119,7 +119,7 @@ pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
             if !is_named || !is_meant {
                 continue;
             }
-            // One file that is wrong does not keep the others from being run.
+            // An invalid file does not keep the other experiments from running.
             let what = match library.load(name, &overrides) {
                 Ok(experiment) if wanted.full || experiment.is_quick => Ok(experiment),
                 Ok(_) => {
@@ -146,7 +146,7 @@ pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
 struct Only<'a>(Vec<&'a str>);
 
 impl<'a> Only<'a> {
-    /// Titles of sections have commas, too: what means something as a whole is one.
+    /// Titles of sections may contain commas, so a text that matches as a whole is not split.
     fn new(text: &'a str, library: &Library) -> Only<'a> {
         let whole = Only(vec![text]);
         let means_something = library.sections.iter().any(|section| {
@@ -164,7 +164,7 @@ impl<'a> Only<'a> {
     }
 }
 
-/// Whether a name is as a pattern says, in which `*` is anything and `?` one character.
+/// Returns whether a name matches a pattern: `*` stands for any text, `?` for one character.
 fn matches(pattern: &[char], name: &[char]) -> bool {
     match (pattern, name) {
         ([], []) => true,
@@ -183,22 +183,22 @@ pub struct Done {
     /// Index of its section.
     pub section: usize,
     pub name: String,
-    /// Results directory, inside that of the reproduction.
+    /// Results directory, relative to that of the reproduction.
     pub dir: Option<String>,
-    /// Why it was not run.
+    /// Reason why it was not run.
     pub skipped: Option<String>,
-    /// It was to run, and could not.
+    /// Whether it should have run and could not.
     pub is_broken: bool,
-    /// It was stopped, and has some of its runs.
+    /// Whether it was stopped and has only some of its runs.
     pub is_part: bool,
-    /// Wall-clock time.
+    /// Wall-clock time in seconds.
     pub wall_s: f64,
-    /// CPU time.
+    /// CPU time in seconds.
     pub cpu_s: f64,
     pub claims: Vec<(String, ClaimVerdict)>,
 }
 
-/// A directory with one results directory for each experiment.
+/// A directory with one results directory per experiment.
 #[derive(Debug)]
 pub struct Reproduction {
     dir: PathBuf,
@@ -214,10 +214,10 @@ pub struct Reproduction {
 }
 
 impl Reproduction {
-    /// In this directory, which is made if it is not there, or in a new `results/reproduce`, `-2`, ...
+    /// Starts a reproduction in this directory, created if missing, or in a new `results/reproduce`, `-2`, ...
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be made, or holds a reproduction already.
+    /// [`Error::Io`] if it cannot be created, or already holds a reproduction.
     pub fn new(
         dir: Option<&Path>,
         full: bool,
@@ -248,15 +248,16 @@ impl Reproduction {
         })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Runs the next one. What it gives is for showing; `None`: it was not run, or nothing of it had finished when it was stopped.
+    /// Runs the next experiment and returns its results for display. `None` if it was not run, or if it was stopped
+    /// before any run finished.
     ///
     /// # Errors
-    /// [`Error::Io`] if results cannot be written. That a run cannot be carried out is a result.
+    /// [`Error::Io`] if results cannot be written. A failed run is a result, not an error.
     pub fn run(
         &mut self,
         planned: &Planned,
@@ -298,7 +299,7 @@ impl Reproduction {
                         None
                     }
                     Err(Error::Simulation { source, .. }) => {
-                        // Only a real machine may be what a run fails of.
+                        // Only on a real machine can a run fail without a fault of file or simulator.
                         done.is_broken = !options.back_end.capabilities().has_host;
                         done.skipped = Some(source.to_string());
                         None
@@ -333,7 +334,7 @@ impl Reproduction {
         Ok(swept)
     }
 
-    /// Writes the list of what there is. Gives its path.
+    /// Writes the list of all experiments. Returns its path.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be written.
@@ -345,7 +346,7 @@ impl Reproduction {
         Ok(path)
     }
 
-    /// The list as data.
+    /// Returns the list as data.
     pub fn list(&self, library: &Library) -> reproduction::Reproduction {
         let mut sections: BTreeMap<usize, Vec<Entry>> = BTreeMap::new();
         for done in &self.done {
@@ -384,7 +385,7 @@ impl Reproduction {
         }
     }
 
-    /// The verdict that was blessed, where this is what is blessed: the quick set in the simulator.
+    /// Returns the golden verdict, if this reproduction is comparable: the quick set in the simulator.
     pub fn blessed<'a>(&self, library: &'a Library, name: &str, claim: &str) -> Option<&'a str> {
         let is_alike = !self.full && self.is_model;
         is_alike.then(|| library.blessed(name, claim)).flatten()
@@ -407,7 +408,7 @@ impl Reproduction {
         out
     }
 
-    /// Verdicts by experiment.
+    /// Formats the verdicts by experiment.
     fn verdicts(&self) -> String {
         let mut grid = Grid::default();
         grid.head(["experiment".to_owned()], Align::Left);
@@ -468,7 +469,7 @@ impl Reproduction {
         for done in &self.done {
             for (claim, verdict) in &done.claims {
                 let blessed = self.blessed(library, &done.name, claim);
-                // That of a part of the runs is another one.
+                // The verdict of only a part of the runs is not comparable.
                 let blessed = blessed.filter(|_| !done.is_part);
                 if let Some(was) = blessed.filter(|was| *was != verdict.name()) {
                     let is = verdict.name();
@@ -483,7 +484,7 @@ impl Reproduction {
     }
 }
 
-/// A new directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ...
+/// Creates a directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ... if it exists.
 fn numbered(parent: &Path, name: &str) -> Result<PathBuf, Error> {
     check_trusted(parent)?;
     fs::create_dir_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;

@@ -1,9 +1,11 @@
-//! The directory that a sweep leaves behind.
+//! The results directory of a sweep.
 //!
-//! Every file is written under another name and renamed when all of them are complete and on disk,
-//! the manifest last: a directory with a `manifest.json` holds whole files, and a disk that fills up
-//! leaves none. The other names are of one writer alone, and nobody can guess them; it removes no file but its own, so that
-//! two writers into one directory leave the files of the first that is done. Root writes nothing where others can put links.
+//! Every file is written under another name. All are renamed when they are complete and on disk, the manifest last.
+//! Thus a directory with a `manifest.json` holds complete files, and a full disk leaves none.
+//!
+//! The temporary names belong to one writer, and nobody can guess them. A writer removes only its own files, so of
+//! two writers into one directory the first to finish wins. As root, it refuses directories in which others can
+//! create links.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,19 +24,19 @@ use crate::report;
 use crate::sweep_result::SweepResult;
 
 const MANIFEST: &str = Manifest::FILE;
-/// `results/NAME`, `results/NAME-2`, ... up to this.
+/// Largest number in `results/NAME`, `results/NAME-2`, ...
 const MAX_NUMBER: u32 = 99_999;
 
-/// Where result files are written; a test can put a full disk here.
+/// Storage of result files. A test can simulate a full disk here.
 pub trait Storage {
-    /// Opens a new file for writing; one that is there already is an error.
+    /// Opens a new file for writing. An existing file is an error.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn create(&self, path: &Path) -> io::Result<File>;
 }
 
-/// The file system.
+/// The file system as storage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
@@ -44,7 +46,7 @@ impl Storage for Disk {
     }
 }
 
-/// Where captures of runs are written until they are complete: a directory for each run, with one file for each host.
+/// Location of incomplete captures: a directory per run, with one file per host.
 #[derive(Clone, Debug)]
 pub struct CaptureDir {
     dir: PathBuf,
@@ -52,12 +54,12 @@ pub struct CaptureDir {
 }
 
 impl CaptureDir {
-    /// The directory for a run.
+    /// Returns the directory for a run.
     pub fn of(&self, run: usize) -> PathBuf {
         partial(&self.dir, &format!("captures-run-{run}"), &self.mark)
     }
 
-    /// Makes the directory for a run.
+    /// Creates the directory for a run.
     pub(crate) fn make(&self, run: usize) -> Result<PathBuf, Error> {
         let dir = self.of(run);
         fs::create_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
@@ -65,14 +67,14 @@ impl CaptureDir {
     }
 }
 
-/// Removes the captures in a directory that [`CaptureDir`] has made, and nothing else.
+/// Removes captures in a directory that [`CaptureDir`] created, and nothing else.
 pub(crate) fn empty_captures(dir: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(()) };
     let dir = Dir::open(parent)?.open_own(name)?;
     captures_in(&dir)?.iter().try_for_each(|name| dir.remove(name))
 }
 
-/// The names of captures in a directory, in order.
+/// Returns the names of captures in a directory, sorted.
 fn captures_in(dir: &Dir) -> io::Result<Vec<std::ffi::OsString>> {
     let is_capture = |name: &std::ffi::OsString| {
         Path::new(name).extension().is_some_and(|extension| extension == "pcapng")
@@ -83,21 +85,21 @@ fn captures_in(dir: &Dir) -> io::Result<Vec<std::ffi::OsString>> {
     Ok(names)
 }
 
-/// Files being written; nothing of them stays if this is dropped before [`Results::finish`].
+/// Result files while they are written. Dropping this before [`Results::finish`] removes them all.
 pub struct Results {
     dir: PathBuf,
-    /// The same, held.
+    /// The directory, held open.
     held: Dir,
-    /// Whether the directory is ours to remove if it stays empty.
+    /// Whether this writer created the directory, and removes it if it stays empty.
     made_dir: bool,
     storage: Box<dyn Storage>,
-    /// By the name that they will have.
+    /// Open files, by their final name.
     open: BTreeMap<&'static str, BufWriter<File>>,
-    /// Flight recordings and captures, complete, by the name that they will have.
+    /// Complete flight recordings and captures, by their final name.
     recordings: Vec<String>,
-    /// Files that have got their name.
+    /// Files that have their final name.
     named: Vec<String>,
-    /// Tells this writer's partial files from those of every other.
+    /// Suffix that distinguishes this writer's partial files from all others.
     mark: String,
     finished: bool,
 }
@@ -109,10 +111,10 @@ impl std::fmt::Debug for Results {
 }
 
 impl Results {
-    /// A new directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ... if there is one.
+    /// Creates a directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ... if it exists.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be made.
+    /// [`Error::Io`] if it cannot be created.
     pub fn numbered(parent: &Path, name: &str) -> Result<Results, Error> {
         check_trusted(parent)?;
         fs::create_dir_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
@@ -133,10 +135,10 @@ impl Results {
         Err(Error::io(&parent.join(name), "cannot make", why))
     }
 
-    /// This directory, which is made if it is not there and must not hold results.
+    /// Uses this directory, created if missing. It must not hold results.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be made, or holds results already.
+    /// [`Error::Io`] if it cannot be created, or already holds results.
     pub fn at(dir: &Path) -> Result<Results, Error> {
         let failed = |why| Error::io(dir, "cannot make", why);
         check_trusted(dir)?;
@@ -153,7 +155,7 @@ impl Results {
     }
 
     fn new(dir: PathBuf, made_dir: bool) -> Result<Results, Error> {
-        // Somebody else may have been faster to make it.
+        // Another process may have created it in the meantime.
         check_trusted(&dir)?;
         let failed = |why| Error::io(&dir, "cannot write here", why);
         let held = Dir::open(&dir).map_err(failed)?;
@@ -163,19 +165,19 @@ impl Results {
         Ok(Results { dir, held, made_dir, storage, open, recordings, named, mark, finished: false })
     }
 
-    /// Writes through this instead of to the disk.
+    /// Replaces the storage.
     #[must_use]
     pub fn on(mut self, storage: Box<dyn Storage>) -> Results {
         self.storage = storage;
         self
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Adds the rows of one run.
+    /// Appends the rows of one run.
     pub(crate) fn append(&mut self, experiment: &Experiment, rows: &Rows) -> Result<(), Error> {
         for (table, rows) in rows.iter().filter(|(_, rows)| !rows.is_empty()) {
             self.write(table.name(), rows, || header(*table, experiment))?;
@@ -183,10 +185,10 @@ impl Results {
         Ok(())
     }
 
-    /// Writes the summary and the manifest, and gives every file its name. Gives the directory.
+    /// Writes the summary and the manifest, and gives every file its final name. Returns the directory.
     ///
     /// # Errors
-    /// [`Error::Io`] if anything cannot be written; then there are no files.
+    /// [`Error::Io`] if anything cannot be written. Then no files remain.
     pub fn finish(
         mut self,
         experiment: &Experiment,
@@ -207,7 +209,7 @@ impl Results {
             let written = writer.flush().and_then(|()| sync(writer.get_ref()));
             written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
         }
-        // Whoever wrote here meanwhile was first.
+        // Another writer may have finished here in the meantime.
         check_free(&self.dir)?;
         let rows =
             self.open.keys().filter(|name| **name != MANIFEST).map(|name| (*name).to_owned());
@@ -248,13 +250,13 @@ impl Results {
         partial(&self.dir, name, &self.mark)
     }
 
-    /// Recordings of a traffic entry, to be written beside the other files.
+    /// Returns the recording of a traffic entry, to be written beside the other files.
     pub(crate) fn recording(&self, entry: &str) -> Recording {
         let (dir, mark) = (self.dir.clone(), self.mark.clone());
         Recording { entry: entry.to_owned(), partial, dir, mark }
     }
 
-    /// Takes up a recording that was written under its partial name.
+    /// Takes over a recording that was written under its partial name.
     pub(crate) fn add_recording(&mut self, name: String) -> Result<(), Error> {
         let partial = partial_name(&name, &self.mark);
         let written = self.held.open_file(partial.as_ref()).and_then(|file| sync(&file));
@@ -263,12 +265,13 @@ impl Results {
         Ok(())
     }
 
-    /// Where captures of runs are to be written, each run's apart.
+    /// Returns the location of captures, with a directory per run.
     pub fn capture_dir(&self) -> CaptureDir {
         CaptureDir { dir: self.dir.clone(), mark: self.mark.clone() }
     }
 
-    /// Takes up the captures of a run: `HOST.pcapng` of its directory becomes `HOST-run-N.pcapng` beside the other files.
+    /// Takes over the captures of a run: `HOST.pcapng` of its directory becomes `HOST-run-N.pcapng` beside the other
+    /// files.
     pub(crate) fn add_captures(&mut self, run: usize) -> Result<(), Error> {
         let shown = self.capture_dir().of(run);
         let failed = |why| Error::io(&shown, "cannot read captures", why);
@@ -284,7 +287,7 @@ impl Results {
         self.held.remove_dir(name).map_err(failed)
     }
 
-    /// Removes recordings and captures of runs that were given up: all that still has this writer's partial name.
+    /// Removes recordings and captures of abandoned runs: every file with this writer's partial name.
     fn remove_partial(&self) {
         let end = format!(".{}{PARTIAL}", self.mark);
         for name in self.held.names().unwrap_or_default() {
@@ -303,7 +306,7 @@ impl Results {
     }
 }
 
-/// The name of a file that is not complete.
+/// Returns the path of an incomplete file.
 fn partial(dir: &Path, name: &str, mark: &str) -> PathBuf {
     dir.join(partial_name(name, mark))
 }
@@ -312,7 +315,7 @@ fn partial_name(name: &str, mark: &str) -> String {
     format!(".{name}.{mark}{PARTIAL}")
 }
 
-/// Refuses, of root, a directory in which others can put links.
+/// Refuses, for root, a directory in which others can create links.
 pub(crate) fn check_trusted(dir: &Path) -> Result<(), Error> {
     trust::check(dir).map_err(|why| {
         let why = format!(
@@ -324,7 +327,7 @@ pub(crate) fn check_trusted(dir: &Path) -> Result<(), Error> {
     })
 }
 
-/// Waits until the disk has it; what is no file on a disk has nothing to wait for.
+/// Waits until a file is on disk. Files that are not on a disk need no wait.
 fn sync(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(why) if why.kind() == ErrorKind::InvalidInput => Ok(()),
@@ -351,7 +354,7 @@ impl Drop for Results {
         if self.finished {
             return;
         }
-        // Whatever went wrong has been reported; what cannot be removed now stays under its partial name.
+        // Errors were reported before. A file that cannot be removed keeps its partial name.
         for (_, writer) in std::mem::take(&mut self.open) {
             let (_file, _unwritten) = writer.into_parts();
         }

@@ -1,6 +1,6 @@
-//! Sweeps: all runs of an experiment, and what they say together.
+//! Sweeps: all runs of an experiment, and their combined statistics.
 //!
-//! What is kept of a run is its rows until they are written, and of each metric what it adds to its row of the summary.
+//! A run's rows are kept until they are written. Each metric of a run is added to its row of the summary.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::runs::{Done, ExtraFiles, Options, begin};
 use crate::stats::OverRuns;
 use crate::sweep_result::{Effort, MOST_WARNINGS, Subject, Summaries, SweepResult, Verdict};
 
-/// A finished run, worked up by the thread that ran it.
+/// A finished run, evaluated by the thread that ran it.
 struct Record {
     id: RunId,
     measured: Vec<Measured>,
@@ -30,9 +30,9 @@ struct Record {
     work: Work,
     /// First fault of an algorithm from a file, and the number of connections with faults.
     warning: Option<String>,
-    /// Name of its recording.
+    /// Name of its flight recording.
     recording: Option<String>,
-    /// There are captures of it.
+    /// Whether it has captures.
     is_captured: bool,
 }
 
@@ -53,14 +53,14 @@ impl Record {
         }
     }
 
-    /// Memory while it waits, bytes.
+    /// Returns its memory while it waits, in bytes.
     fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|(_, rows)| rows.len()).sum();
         rows + self.measured.iter().map(Measured::bytes).sum::<usize>()
     }
 }
 
-/// Warning about faults of algorithms from files in a run.
+/// Returns a warning about faults of algorithms from files in a run.
 fn warning(experiment: &Experiment, id: RunId, outcome: &Outcome) -> Option<String> {
     let flows = outcome.flows.iter().enumerate();
     let all = flows.flat_map(|(flow, got)| got.warnings.iter().map(move |found| (flow, found)));
@@ -81,13 +81,13 @@ fn warning(experiment: &Experiment, id: RunId, outcome: &Outcome) -> Option<Stri
 
 /// Runs everything and writes the rows of each run to `results`.
 ///
-/// `progress` is told how many runs are done, several times a second. When [`Options::stop`] is set
-/// the call returns at once with what has finished; threads end with the run that they are at.
-/// A run that code of a file ends is left out and noted in [`SweepResult::failed`]; the others go on.
+/// `progress` receives the number of finished runs several times a second. Once [`Options::stop`] is set, the call
+/// returns at once with the finished runs. Threads end after their current run. If code of a file ends a run, the run
+/// is left out and noted in [`SweepResult::failed`]. The others continue.
 ///
 /// # Errors
-/// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
-/// [`Error::Input`] if a recording or captures are asked of what makes none, or rows were not checked.
+/// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written. [`Error::Input`]
+/// if the back end cannot make a requested recording or captures, or if rows were not checked.
 pub fn sweep(
     experiment: &Arc<Experiment>,
     options: &Options,
@@ -138,7 +138,7 @@ pub fn sweep(
     let warnings = std::mem::take(&mut gathered.warnings);
     let (tables, work) = gathered.finish();
     let failed = match (failed.first, runs_done) {
-        // Nothing is left that could be kept.
+        // No run finished, so there is nothing to keep.
         (Some(why), 0) => return Err(why),
         (_, _) => failed.sentences,
     };
@@ -179,10 +179,10 @@ impl Failed {
     }
 }
 
-/// Description of a back end, and differences of its runs from the simulator's.
+/// Describes a back end, and the differences of its runs from simulated ones.
 fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, Json>, Error> {
     let mut about = back_end.about();
-    // The simulator is what the others differ from.
+    // Other back ends are compared with the simulator.
     if back_end.capabilities().is_model {
         return Ok(about);
     }
@@ -198,7 +198,7 @@ fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, 
     Ok(about)
 }
 
-/// Adds runs up, one row after the other.
+/// Adds up runs row by row.
 struct Gathered<'a> {
     experiment: &'a Experiment,
     tables: Vec<Summaries>,
@@ -254,13 +254,13 @@ impl Gathered<'_> {
     }
 }
 
-/// Runs of a row so far.
+/// The runs of a row so far.
 #[derive(Default)]
 struct Row {
     index: usize,
     runs: usize,
     verdict: Option<Verdict>,
-    /// Values of valid runs, or of all while no run is valid.
+    /// Values of valid runs. Values of all runs while none is valid.
     subjects: Vec<SubjectOverRuns>,
 }
 
@@ -358,7 +358,7 @@ mod tests {
         let none = bytes(0);
         assert!((100..2000).contains(&none), "{none}");
         assert!(bytes(1000) >= none + 8 * 1000);
-        // In a histogram, whose counts go up to the largest value.
+        // The values are in a histogram, whose counts reach up to the largest value.
         assert!((100_000..1_000_000).contains(&bytes(100_000)), "{}", bytes(100_000));
     }
 }

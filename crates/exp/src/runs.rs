@@ -1,7 +1,7 @@
-//! The runs of an experiment as a stream: spread over the cores, and given in their order.
+//! The runs of an experiment as a stream: spread over the cores, and returned in order.
 //!
-//! Every run is independent and knows its seed, and each is given when its turn comes, so what is made of them is the same for any
-//! number of threads.
+//! Every run is independent and knows its seed. Runs are returned in order, so results are the same for any number of
+//! threads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,28 +28,28 @@ use crate::scenario::Scenario;
 
 /// Memory for results that wait for an earlier run, bytes. Above it, threads start only that earlier run.
 const MOST_WAITING_BYTES: usize = 64 << 20;
-/// And so far ahead of it nobody begins another.
+/// Largest lead over that earlier run, in runs.
 const MOST_AHEAD_RUNS: usize = 1000;
 
-/// How a sweep is run.
+/// Options of a sweep.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads; 0: one per core, or as many as there is memory for. The back end may allow less.
+    /// Number of threads. 0 means one per core, or as many as memory allows. The back end may allow fewer.
     pub threads: usize,
-    /// Set to stop: finished runs are kept, those under way are given up.
+    /// Stops the sweep when set. Finished runs are kept, and current ones are abandoned.
     pub stop: Arc<AtomicBool>,
     /// Back end of the runs.
     pub back_end: Arc<dyn BackEnd>,
-    /// How often a run is tried, at least once, until it is valid; the last counts.
+    /// Number of attempts for a run, at least one, until it is valid. The last one counts.
     pub attempts: u32,
-    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row.
+    /// Traffic entry to record: every call of its algorithm, in the first run of each row.
     pub trace: Option<String>,
-    /// Captures packets of hosts in the first run of each row; conflicts with `trace`.
+    /// Whether to capture packets of hosts in the first run of each row. Conflicts with `trace`.
     pub captures: bool,
 }
 
 impl Options {
-    /// All runs once, by this back end.
+    /// Returns options that carry out every run once, on this back end.
     pub fn new(back_end: Arc<dyn BackEnd>) -> Options {
         Options {
             threads: 0,
@@ -62,18 +62,18 @@ impl Options {
     }
 }
 
-/// A run that is done.
+/// A finished run.
 #[derive(Debug)]
 pub struct Done {
     pub id: RunId,
     pub run: Run,
     pub ran: RunResult,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
     pub(crate) scenario: Scenario,
-    /// Name of its recording.
+    /// Name of its flight recording.
     pub(crate) recording: Option<String>,
-    /// There are captures of it.
+    /// Whether it has captures.
     pub(crate) is_captured: bool,
 }
 
@@ -91,11 +91,11 @@ pub(crate) struct ExtraFiles {
     pub(crate) captures: Option<CaptureDir>,
 }
 
-/// Begins all runs of an experiment. The thread that ran one gives it to `make`, and the iterator gives what that made of it when its
-/// turn comes. No more than 1,000 wait for their turn, or 64 MiB of what `bytes` says that they take.
+/// Starts all runs of an experiment. The thread of a run passes it to `make`, and the iterator returns the results of
+/// `make` in order. At most 1,000 results wait for earlier runs, or 64 MiB of memory by the sizes that `bytes` returns.
 ///
-/// [`Options::trace`] and [`Options::captures`] want a directory: they are for [`sweep`](crate::runner::sweep) alone, and refused
-/// here.
+/// [`Options::trace`] and [`Options::captures`] need a directory. Only [`sweep`](crate::runner::sweep) accepts them, and
+/// this function refuses them.
 ///
 /// ```
 /// use std::{path::Path, sync::Arc};
@@ -137,8 +137,8 @@ pub(crate) struct ExtraFiles {
 /// ```
 ///
 /// # Errors
-/// [`Error::Input`] if there is no memory for as many threads as were asked for, if rows were not checked, or if recordings or captures
-/// are asked for.
+/// [`Error::Input`] if the requested threads do not fit into memory, if rows were not checked, or if recordings or
+/// captures are requested.
 pub fn runs<T: Send + 'static>(
     experiment: &Arc<Experiment>,
     options: &Options,
@@ -152,7 +152,7 @@ pub fn runs<T: Send + 'static>(
     begin((experiment, options, ExtraFiles::default()), make, bytes, |_| {})
 }
 
-/// The same, with files beside; `progress` is told how many runs have finished, several times a second.
+/// Starts all runs, with extra files. `progress` receives the number of finished runs several times a second.
 pub(crate) fn begin<'a, T: Send + 'static>(
     (experiment, options, beside): (&Arc<Experiment>, &Options, ExtraFiles),
     make: impl Fn(Done) -> T + Send + Sync + 'static,
@@ -176,7 +176,7 @@ pub(crate) fn begin<'a, T: Send + 'static>(
         waiting_bytes: AtomicUsize::new(0),
         next: AtomicUsize::new(0),
     });
-    // A bound, so that no thread is far ahead of what is taken.
+    // The bound keeps threads from running far ahead of the consumer.
     let (sender, records) = mpsc::sync_channel(2 * threads);
     for _ in 0..threads {
         let (work, sender) = (work.clone(), sender.clone());
@@ -186,10 +186,11 @@ pub(crate) fn begin<'a, T: Send + 'static>(
     Ok(Runs { work, records, early, finished: 0, state: State::Going, progress })
 }
 
-/// Finished runs, one after the other: see [`runs()`]. Threads end with the run that they are at when it is dropped.
+/// Iterates over finished runs in order: see [`runs()`]. When it is dropped, threads end after their current run.
 ///
-/// When [`Options::stop`] is set it gives at once what has finished, perhaps with gaps, and ends. After an error it ends, too:
-/// [`Error::Simulation`] if a run cannot be carried out. Where that [is of one run](Error::is_of_one_run), the others follow.
+/// Once [`Options::stop`] is set, it returns the finished runs at once, perhaps with gaps, and ends. It also ends
+/// after an error: [`Error::Simulation`] if a run cannot be carried out. If that [is of one
+/// run](Error::is_of_one_run), the other runs follow.
 pub struct Runs<'a, T> {
     work: Arc<Work<T>>,
     records: mpsc::Receiver<Result<(usize, Made<T>), Error>>,
@@ -222,12 +223,12 @@ impl<T> std::fmt::Debug for Runs<'_, T> {
 }
 
 impl<T> Runs<'_, T> {
-    /// Whether it was stopped before all runs had finished.
+    /// Returns whether it was stopped before all runs had finished.
     pub fn is_stopped(&self) -> bool {
         self.state == State::Stopped
     }
 
-    /// The one whose turn it is, or the first of those that have finished if no more will.
+    /// Takes the next result in order. If no more will finish, takes the first of the finished ones.
     fn take(&mut self) -> Option<Made<T>> {
         let next = self.work.next.load(Ordering::Relaxed);
         let made = match self.state {
@@ -242,14 +243,14 @@ impl<T> Runs<'_, T> {
         Some(made)
     }
 
-    /// Waits for another run to finish, but not for long.
+    /// Waits briefly for another run to finish.
     fn wait(&mut self) -> Result<(), Error> {
         match self.records.recv_timeout(WallTime::from_millis(50)) {
             Ok(record) => self.add(record?),
             Err(RecvTimeoutError::Timeout) => {}
-            // All have stopped, each with the run that it was at.
+            // All threads have stopped after their current run.
             Err(RecvTimeoutError::Disconnected) if self.work.is_stopped() => {}
-            // Only a thread that panicked leaves before its run is sent.
+            // A thread leaves before it sends its run only if it panics.
             Err(RecvTimeoutError::Disconnected) => {
                 let by_make = self.work.make_panicked.load(Ordering::Relaxed);
                 let name = self.work.options.back_end.name();
@@ -291,7 +292,7 @@ impl<T> Iterator for Runs<'_, T> {
             }
             if let Err(why) = self.wait() {
                 self.state = State::Failed;
-                // Nobody takes what the threads would still do.
+                // Nobody takes the results that the threads would still produce.
                 self.work.quit.store(true, Ordering::Relaxed);
                 return Some(Err(why));
             }
@@ -312,19 +313,19 @@ struct Work<T> {
     beside: ExtraFiles,
     make: Box<dyn Fn(Done) -> T + Send + Sync>,
     bytes: fn(&T) -> usize,
-    /// Nobody takes what they do any more.
+    /// Nobody takes results any more, so threads quit.
     quit: Arc<AtomicBool>,
-    /// It is `make` that panicked, not the back end.
+    /// Whether `make` panicked, and not the back end.
     make_panicked: Arc<AtomicBool>,
-    /// Runs that somebody has begun.
+    /// Number of runs handed out to threads.
     handed_out: AtomicUsize,
     /// Memory of finished results not taken yet, bytes.
     waiting_bytes: AtomicUsize,
-    /// The run that all others wait for.
+    /// The run for which all others wait.
     next: AtomicUsize,
 }
 
-/// Is raised where its thread panics.
+/// Sets its flag if its thread panics.
 struct OnPanic(Arc<AtomicBool>);
 
 impl Drop for OnPanic {
@@ -344,7 +345,8 @@ impl<T> Work<T> {
         self.is_stopped() || self.quit.load(Ordering::Relaxed)
     }
 
-    /// Whether a run may begin. The one that others wait for always may, and somebody has it: runs are handed out in their order.
+    /// Returns whether a run may begin. The run for which others wait always may. Some thread has it, because runs
+    /// are handed out in order.
     fn lets_begin(&self, run: usize) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         let has_room = self.waiting_bytes.load(Ordering::Relaxed) <= MOST_WAITING_BYTES;
@@ -353,7 +355,7 @@ impl<T> Work<T> {
 
     /// Loop of one thread.
     fn run_all(&self, sender: &mpsc::SyncSender<Result<(usize, Made<T>), Error>>) {
-        // All threads end where one panics, so that none waits for its run.
+        // If one thread panics, all end, so that none waits for its run.
         let _ends = OnPanic(self.quit.clone());
         while !self.is_over() {
             let index = self.handed_out.fetch_add(1, Ordering::Relaxed);
@@ -377,7 +379,7 @@ impl<T> Work<T> {
                 Err(why) if !why.is_of_one_run() => Err(why),
                 of_this_run => Ok((index, of_this_run)),
             };
-            // Where the flag went up meanwhile the back end may have cut the run short.
+            // If the stop flag was set in the meantime, the back end may have cut the run short.
             if self.is_stopped() || sender.send(made).is_err() {
                 return;
             }
@@ -408,7 +410,8 @@ impl<T> Work<T> {
     }
 }
 
-/// Runs it until it is valid, as often as allowed; the last, and how many there were. Captures are those of the last.
+/// Carries out a run until it is valid or attempts are used up. Returns the last attempt and their number. Captures
+/// are those of the last one.
 fn attempt(
     options: &Options,
     run: &Run,
@@ -430,7 +433,7 @@ fn attempt(
     }
 }
 
-/// Whether this run is captured: the first of each row. Its repeats differ by their seeds alone.
+/// Returns whether this run is captured: the first of each row. Repeats differ only by their seeds.
 fn is_captured(id: RunId) -> bool {
     id.repeat == 0
 }
@@ -438,10 +441,11 @@ fn is_captured(id: RunId) -> bool {
 /// Share of free memory for runs, in per cent; the rest is for other programs.
 const SHARE_PCT: u64 = 75;
 
-/// How many runs go on at once: as many as asked for (0: as there are cores), or as many as fit into memory where nobody asked.
+/// Returns the number of parallel runs: as requested (0 means one per core), or as many as fit into memory if none is
+/// requested.
 ///
 /// # Errors
-/// [`Error::Input`] if as many as asked for do not fit.
+/// [`Error::Input`] if the requested number does not fit.
 pub fn threads(
     experiment: &Experiment,
     back_end: &dyn BackEnd,
@@ -450,7 +454,7 @@ pub fn threads(
     threads_in(experiment, back_end, asked, machine::available_memory_bytes())
 }
 
-/// With so much memory free, where that is known.
+/// Returns the number of parallel runs with this free memory, if known.
 fn threads_in(
     experiment: &Experiment,
     back_end: &dyn BackEnd,
@@ -463,7 +467,7 @@ fn threads_in(
     let wanted = wanted.clamp(1, experiment.runs().max(1));
     let Some(free) = free_bytes else { return Ok(wanted) };
     let memory = &experiment.memory;
-    // One is what the bound on a run allows, and its estimate is rather too high.
+    // One run is always allowed: the memory limit admits it, and the estimate tends to be too high.
     let fit = fit(memory, free).max(1);
     if fit >= wanted || asked == 0 {
         return Ok(fit.min(wanted));
@@ -476,7 +480,7 @@ fn threads_in(
     Err(Error::input(&experiment.path, Origin::Nowhere, "--threads", why))
 }
 
-/// Runs that fit into memory that is free.
+/// Returns the number of runs that fit into free memory.
 fn fit(memory: &Memory, free_bytes: u64) -> usize {
     let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
     usize::try_from(of_runs / memory.run_bytes.max(1)).unwrap_or(usize::MAX)

@@ -1,22 +1,21 @@
-//! The same experiment on slower links, in longer time: every rate multiplied by a scale, every time divided
-//! by it.
+//! Slows an experiment down: every rate is multiplied by a scale, and every time divided by it.
 //!
-//! Queues, windows and sizes stay what they are in packets and bytes, and so does what happens in a round trip,
-//! so that a machine too slow for an experiment can run it all the same. What is no value of the experiment does not scale:
-//! docs/compare.md lists it.
+//! Queues, windows and sizes keep their values in packets and bytes, and so do the events within a round trip. A
+//! machine that is too slow for an experiment can thus run it. docs/compare.md lists what does not
+//! scale.
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Setting, Threshold, Visit};
 use knee_run::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run};
 
-/// One, in the parts that a scale is counted in.
+/// The scale 1, in millionths.
 const UNIT: u32 = 1_000_000;
-/// No run is longer: beyond it nothing has been tried.
+/// Longest run. Longer ones are untested.
 const LONGEST: Duration = Duration::from_ms(7 * 86_400 * 1000);
-/// No link is slower.
+/// Slowest link, in bit/s.
 const SLOWEST_BPS: u64 = 1000;
 
-/// How slow: above 0, at most 1.
+/// The scale of an experiment, above 0 and at most 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// In millionths, so that scaled times are exact.
@@ -30,13 +29,13 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// Everything as written.
+    /// The scale of an experiment as written.
     pub const ONE: Scale = Scale { millionths: UNIT };
 
-    /// A share of 0.000001 to 1.
+    /// Returns a scale from a share of 0.000001 to 1.
     ///
     /// # Errors
-    /// What is allowed, for any other number.
+    /// Describes the allowed range.
     pub fn new(share: f64) -> Result<Scale, String> {
         let millionths = (share * f64::from(UNIT)).round();
         match (1.0..=f64::from(UNIT)).contains(&millionths) {
@@ -45,28 +44,28 @@ impl Scale {
         }
     }
 
-    /// As a share.
+    /// Returns the scale as a share.
     pub fn share(self) -> f64 {
         f64::from(self.millionths) / f64::from(UNIT)
     }
 
-    /// Whether everything is as written.
+    /// Returns whether the scale is 1.
     pub fn is_one(self) -> bool {
         self == Scale::ONE
     }
 
-    /// A time, longer. Rounded down: what fits into a span a whole number of times still does.
+    /// Lengthens a time. It rounds down, so that a period that divides a span still fits as often.
     pub fn time(self, time: Duration) -> Duration {
         let ps = u128::from(time.ps()) * u128::from(UNIT) / u128::from(self.millionths);
         Duration::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
     }
 
-    /// A moment, later.
+    /// Delays a moment.
     pub fn moment(self, at: Time) -> Time {
         Time::ZERO + self.time(at.since(Time::ZERO))
     }
 
-    /// A rate, slower.
+    /// Reduces a rate.
     pub fn rate(self, rate: Rate) -> Rate {
         let bps = u128::from(rate.bps()) * u128::from(self.millionths) / u128::from(UNIT);
         u64::try_from(bps).ok().and_then(Rate::from_bps).unwrap_or(rate)
@@ -75,7 +74,7 @@ impl Scale {
     /// Refuses a run that would become too long or too slow.
     ///
     /// # Errors
-    /// What would, in one sentence.
+    /// Describes the excess in one sentence.
     pub(crate) fn check(self, run: &Run) -> Result<(), String> {
         let share = self.share();
         if self.time(run.end.since(Time::ZERO)) > LONGEST {
@@ -91,7 +90,7 @@ impl Scale {
         }
     }
 
-    /// The run, slower and longer.
+    /// Applies the scale to a run.
     pub(crate) fn apply(self, run: &mut Run) {
         if self.is_one() {
             return;
@@ -179,7 +178,7 @@ impl Visit for Scale {
         match setting {
             Setting::Time(time) | Setting::Threshold(Threshold::Sojourn(time)) => self.set(time),
             Setting::MaybeTime(time) => self.set_maybe(time),
-            // Per second of delay, and delays are longer. A scale is at most 1: the gain does not grow.
+            // The gain is per second of delay, and delays grow. A scale is at most 1, so the gain does not grow.
             Setting::Gain(gain, _) => {
                 let scaled = u64::from(*gain) * u64::from(self.millionths) / u64::from(UNIT);
                 *gain = u32::try_from(scaled).unwrap_or(u32::MAX);

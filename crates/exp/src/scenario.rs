@@ -1,4 +1,4 @@
-//! One configuration of an experiment, every value resolved: it gives the run of each repeat.
+//! One configuration of an experiment with every value resolved. It builds the run of each repeat.
 
 mod amounts;
 
@@ -22,10 +22,10 @@ use crate::traffic::{self, Converged, TrafficSpec};
 
 pub(crate) use amounts::MemoryInputs;
 
-/// How often goodput is sampled if times of convergence need it and the file does not say.
+/// Default sampling period of goodput, for convergence times.
 const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
 
-/// A network, its traffic, and what is asked of it.
+/// A network with its traffic and measurements.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     network: NetworkSpec,
@@ -38,9 +38,9 @@ pub(crate) struct Scenario {
     pub(crate) plot: Vec<String>,
     /// Memory of a run.
     pub(crate) memory: Memory,
-    /// How runs and the window differ from all this.
+    /// Scale of runs and window, relative to the other fields.
     pub(crate) scale: Scale,
-    /// Every value used, by its path.
+    /// Every used value, by its path.
     pub(crate) resolved: Resolved,
 }
 
@@ -127,8 +127,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The run of a repeat. All randomness follows from `seed` and `repeat`, so the same repeat
-    /// starts its flows at the same times in every case.
+    /// Returns the run of a repeat. All randomness depends on `seed` and `repeat`, so the same repeat starts its
+    /// flows at the same times in every case.
     pub(crate) fn run(&self, seed: u64, repeat: u32) -> Run {
         let seed = run_seed(seed, repeat);
         let (mut flows, mut pings, mut schedule) = (Vec::new(), Vec::new(), Schedule::default());
@@ -154,7 +154,7 @@ impl Scenario {
         self.traffic.iter().flat_map(TrafficSpec::destinations).collect()
     }
 
-    /// Names of traffic entries, each once, and what they are.
+    /// Returns the names and kinds of traffic entries, without duplicates.
     pub(crate) fn groups(&self) -> Vec<(String, Kind)> {
         let mut groups: Vec<(String, Kind)> = Vec::new();
         for entry in &self.traffic {
@@ -171,7 +171,7 @@ impl Scenario {
         self.traffic.iter().map(|entry| index(entry).unwrap_or(0) as u32).collect()
     }
 
-    /// The group of each ping stream, in the order of [`Run::pings`].
+    /// Returns the group of each ping stream, in the order of [`Run::pings`].
     pub(crate) fn ping_groups(&self) -> Vec<u32> {
         let entries = self.traffic.iter().zip(self.group_of_entries());
         entries
@@ -179,7 +179,7 @@ impl Scenario {
             .collect()
     }
 
-    /// Metrics of a traffic entry or a recorded link; `None`: unknown name.
+    /// Returns the metrics of a traffic entry or a recorded link. `None` for an unknown name.
     pub(crate) fn measured_of(&self, subject: &str) -> Option<Vec<Metric>> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
         let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
@@ -191,7 +191,7 @@ impl Scenario {
         Some(entry.map(|(_, kind)| kind).or_else(queue).or_else(buffer).or_else(class)?.metrics())
     }
 
-    /// Classes of size that are measured by themselves of the entries of this name, from all of them together.
+    /// Returns the size classes that are measured separately, over all entries of this name.
     pub(crate) fn size_classes(&self, subject: &str) -> Vec<SizeClass> {
         let entries = self.traffic.iter().filter(|entry| entry.name == subject);
         let drawn: Vec<_> = entries.filter_map(TrafficSpec::drawn_sizes).collect();
@@ -200,32 +200,32 @@ impl Scenario {
         smallest.zip(largest).map_or_else(Vec::new, |(small, large)| SizeClass::of(small, large))
     }
 
-    /// Metrics of a traffic entry in the table.
+    /// Returns the metrics that a table shows for a traffic entry.
     pub(crate) fn shown(&self, subject: &str) -> Option<&[Metric]> {
         self.traffic.iter().find(|entry| entry.name == subject).map(|entry| entry.show.as_slice())
     }
 
-    /// Incast rounds of all entries of this name.
+    /// Returns the number of incast rounds in all entries of this name.
     pub(crate) fn rounds_of(&self, subject: &str) -> usize {
         let entries = self.traffic.iter().filter(|entry| entry.name == subject);
         entries.map(TrafficSpec::rounds).sum::<u64>().max(1) as usize
     }
 
-    /// For rounds of entries of this name: whether each receiver has its own rounds, and whether the share of rounds with a
-    /// timeout is measured.
+    /// Returns, for rounds of entries of this name, whether each receiver has its own rounds, and whether the share
+    /// with a timeout is measured.
     pub(crate) fn rounds_are(&self, subject: &str) -> (bool, bool) {
         let entries = || self.traffic.iter().filter(|entry| entry.name == subject);
         let is_per_target = entries().any(TrafficSpec::is_all_to_all);
         (is_per_target, is_per_target || entries().any(TrafficSpec::is_one_by_one))
     }
 
-    /// When transfers of this name share fairly, and the period of goodput that its times are counted in.
+    /// Returns the convergence criterion of transfers of this name, and the sampling period of goodput.
     pub(crate) fn converged_of(&self, subject: &str) -> Option<(Converged, Duration)> {
         let entries = self.traffic.iter().filter(|entry| entry.name == subject);
         entries.filter_map(TrafficSpec::converged).next().zip(self.sampling.goodput)
     }
 
-    /// Whether a flow comes to an end by itself.
+    /// Returns whether a flow ends by itself.
     pub(crate) fn ends(&self, run: &Run, flow: usize) -> bool {
         let flow = &run.flows[flow];
         match flow.traffic {
@@ -234,25 +234,25 @@ impl Scenario {
         }
     }
 
-    /// The measurement window of a run that ended at `end`; `None`: all of it.
+    /// Returns the measurement window of a run that ended at `end`. `None` means the whole run.
     pub(crate) fn window(&self, end: Time) -> Option<Window> {
         let Window { from, until } = self.measure?;
         let (from, until) = (self.scale.moment(from), self.scale.moment(until));
         Some(Window { from, until: until.min(end) })
     }
 
-    /// Algorithms of its connections.
+    /// Returns the algorithms of its connections.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = &'static Algorithm> + '_ {
         self.traffic.iter().filter_map(TrafficSpec::algorithm)
     }
 
-    /// Those that were compiled from files, of either side.
+    /// Returns the algorithms of either side that were compiled from files.
     pub(crate) fn modules(&self) -> impl Iterator<Item = &'static Algorithm> + '_ {
         let peers = self.traffic.iter().filter_map(TrafficSpec::peer_algorithm);
         self.algorithms().chain(peers).filter(|algorithm| algorithm.module().is_some())
     }
 
-    /// Nodes, links and pairs of hosts: the time that reading it takes grows with them.
+    /// Returns the number of nodes, links and pairs of hosts, which determines the time to read the scenario.
     pub(crate) fn size(&self) -> usize {
         self.network.size() + self.traffic.iter().map(TrafficSpec::size).sum::<usize>()
     }
@@ -309,7 +309,7 @@ fn read_sampling(
     let goodput = if rules.is_empty() { sampling.goodput } else { Some(period) };
     let Some(window) = measure else { return Ok(Sampling { goodput, ..sampling }) };
     for (key, at) in [(&RUN.measure_from, window.from), (&RUN.measure_until, window.until)] {
-        // Without a series nobody needs them to fit.
+        // The bounds need not be multiples without a series of goodput.
         if goodput.is_some() && at.ps() % period.ps() != 0 {
             let run = root.need_child("run")?;
             let key = if run.has(key) { key } else { &RUN.duration };
@@ -329,7 +329,7 @@ fn read_sampling(
     let (from, until) = (window.from, window.until);
     let common = common_period(from, until);
     let period = match until_done {
-        // Where the run may end early, what came after the last look is not counted.
+        // If the run ends early, counts after the last reading are lost, so readings are more frequent.
         true => finer(
             common,
             common_period(Time::ZERO + period, Time::ZERO + common),
@@ -340,7 +340,7 @@ fn read_sampling(
     Ok(Sampling { goodput, window: Some(MeasuredWindow { from, until, period }), ..sampling })
 }
 
-/// Reads `plot`, which needs samples of connections.
+/// Reads `plot`, which requires samples of connections.
 fn read_plot(root: &Reader<'_>) -> Result<Vec<String>, Error> {
     let sample = root.child_or_empty("sample")?;
     let plot = sample.texts(&SAMPLE.plot)?.unwrap_or_default();
@@ -351,7 +351,7 @@ fn read_plot(root: &Reader<'_>) -> Result<Vec<String>, Error> {
     Ok(plot.into_iter().map(str::to_owned).collect())
 }
 
-/// The longest time that fits a whole number of times into both.
+/// Returns the longest time that divides both.
 fn common_period(from: Time, until: Time) -> Duration {
     let (mut a, mut b) = (until.ps(), from.ps());
     while b > 0 {
@@ -360,7 +360,8 @@ fn common_period(from: Time, until: Time) -> Duration {
     Duration::from_ps(a)
 }
 
-/// The longest part of `period` that is a multiple of `least` and at most a hundredth of `window`, or `least`.
+/// Returns the longest divisor of `period` that is a multiple of `least` and at most a hundredth of `window`, or else
+/// `least`.
 fn finer(period: Duration, least: Duration, window: Duration) -> Duration {
     let steps = period.ps() / least.ps();
     let most = (window.ps() / 100 / least.ps()).clamp(1, steps);

@@ -1,4 +1,4 @@
-//! How large transfers are: one size, or a distribution that is drawn from.
+//! Sizes of transfers: one size, or a distribution.
 
 use knee_file::keys::{self, Special};
 use knee_file::units::{Quantity, Share, Size};
@@ -8,11 +8,11 @@ use serde_json::{Value as Json, json};
 
 use crate::random::Random;
 
-/// Points of a cumulative distribution: size in bytes, share of transfers that are no larger.
+/// Points of a cumulative distribution: size in bytes, and share of transfers up to that size.
 type Points = &'static [(u64, f64)];
 
-/// Web search: figure 4 of the DCTCP paper (SIGCOMM 2010), as read off for the simulations of later papers. Shares are good
-/// to about 0.02; the mean, 1.7 MB, rests on the last three points.
+/// Web search: figure 4 of the DCTCP paper (SIGCOMM 2010), as read off for simulations in later papers. Shares are
+/// accurate to about 0.02. The mean, 1.7 MB, depends on the last three points.
 const WEB_SEARCH: Points = &[
     (1, 0.0),
     (10_000, 0.15),
@@ -28,8 +28,8 @@ const WEB_SEARCH: Points = &[
     (30_000_000, 1.0),
 ];
 
-/// Data mining: figure 2 of the VL2 paper (SIGCOMM 2009), read off likewise. Its text says that 99 % of the flows are below
-/// 100 MB; readings with 98 % are about, with nearly twice the mean, which is 7.7 MB here.
+/// Data mining: figure 2 of the VL2 paper (SIGCOMM 2009), read off in the same way. Its text says that 99 % of the
+/// flows are below 100 MB. Some readings use 98 %, which gives nearly twice the mean of 7.7 MB here.
 const DATA_MINING: Points = &[
     (1, 0.0),
     (180, 0.1),
@@ -58,10 +58,11 @@ pub(crate) fn takes() -> (String, Json) {
 
 const NAMED: [(&str, Points); 2] = [("web-search", WEB_SEARCH), ("data-mining", DATA_MINING)];
 
-/// Sizes to draw from: linear between points; below the first point's share there is only its size.
+/// A distribution of sizes, linear between points. Below the first point's share, the size is that of the first
+/// point.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sizes {
-    /// Neither sizes nor shares fall, and the last share is 1.
+    /// Points whose sizes and shares never fall. The last share is 1.
     points: Vec<(u64, f64)>,
 }
 
@@ -114,7 +115,7 @@ impl Sizes {
     }
 }
 
-/// One of ours, or one size.
+/// Parses a built-in distribution, or one size.
 fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
     if let Some((_, points)) = NAMED.iter().find(|(name, _)| *name == text) {
         return Ok(points.to_vec());
@@ -132,7 +133,7 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
     }
 }
 
-/// Pairs of a size and the share that is no larger.
+/// Parses pairs of a size and the share of transfers up to it.
 fn listed(items: &[Node]) -> Result<Vec<(u64, f64)>, String> {
     let mut points: Vec<(u64, f64)> = Vec::new();
     for item in items {
@@ -169,13 +170,13 @@ mod tests {
         Sizes { points: points.to_vec() }
     }
 
-    /// Means worked by hand: the sum over pieces of share times middle.
+    /// Checks means computed by hand: the sum over pieces of share times middle.
     #[test]
     fn the_published_distributions_have_their_known_means() {
         // In kB: 0.75 + 0.75 + 2.5 + 4 + 8.45 + 9.8 + 60 + 150 + 350 + 525 + 600.
         let web = sizes(WEB_SEARCH).mean_bytes();
         assert!((web - 1_711_250.0).abs() < 1.0, "{web}");
-        // In kB: 0.47 of the first seven, 0.66, 20.5, 89, 2063.2 and 5500.
+        // In kB: 0.47 for the first seven, then 0.66, 20.5, 89, 2063.2 and 5500.
         let mining = sizes(DATA_MINING).mean_bytes();
         assert!((mining - 7_673_800.0).abs() < 1_000.0, "{mining}");
     }
@@ -186,7 +187,7 @@ mod tests {
         let mut random = Random::new(7, &[]);
         let draws: Vec<u64> = (0..200_000).map(|_| web.draw(&mut random)).collect();
         let mean = draws.iter().sum::<u64>() as f64 / draws.len() as f64;
-        // The standard deviation of one is 4.0 MB, of this mean 9 kB.
+        // The standard deviation of one size is 4.0 MB, that of this mean 9 kB.
         assert!((mean - web.mean_bytes()).abs() < 36_000.0, "{mean}");
         for (size, share) in WEB_SEARCH {
             let below = draws.iter().filter(|draw| *draw <= size).count() as f64;

@@ -1,18 +1,18 @@
 //! Statistics over values and over runs.
 //!
-//! Values are whole numbers (nanoseconds, bits per second, packets), so that sums are exact and do
-//! not depend on the order in which runs finish. Percentiles come from a histogram with three
-//! significant digits; the smallest and the largest value are exact.
+//! Values are whole numbers (nanoseconds, bits per second, packets). Sums are thus exact and do not depend on the
+//! order in which runs finish. Percentiles come from a histogram with three significant digits. The smallest and the
+//! largest value are exact.
 
 use hdrhistogram::Histogram;
 
 use crate::difference::student_t_95;
 
-/// Values are kept one by one up to this many, then in a histogram.
+/// Number of values kept one by one. With more, a histogram holds them.
 const KEPT: usize = 4096;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// The values that one metric took.
+/// The values of one metric.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     kept: Vec<u64>,
@@ -43,13 +43,13 @@ impl Samples {
         }
     }
 
-    /// Adds all of another's values.
+    /// Adds all values of another.
     pub fn merge(&mut self, other: &Samples) {
         if let Some(theirs) = &other.histogram {
             let mut ours =
                 self.histogram.take().unwrap_or_else(|| Box::new(histogram_of(&self.kept)));
             self.kept.clear();
-            // A histogram that resizes itself takes whatever another holds.
+            // A histogram that resizes itself can hold any other's values.
             let _ = ours.add(theirs.as_ref());
             self.histogram = Some(ours);
             self.count += other.count;
@@ -64,34 +64,34 @@ impl Samples {
         }
     }
 
-    /// Memory that its values take beside itself, bytes.
+    /// Returns the memory of the values in bytes, without that of the struct.
     pub(crate) fn bytes(&self) -> usize {
         let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
         (self.kept.capacity() + counts) * size_of::<u64>()
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Returns the sum of the values.
     pub fn total(&self) -> u128 {
         self.sum
     }
 
-    /// Their mean; `None` without values.
+    /// Returns the mean. `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Their standard deviation (n - 1); `None` below two values.
+    /// Returns the standard deviation (n - 1). `None` below two values.
     pub fn sd(&self) -> Option<f64> {
         if self.count < 2 {
             return None;
         }
         let (n, sum) = (u128::from(self.count), self.sum);
-        // n * sum of squares - square of the sum, exactly, while it fits; else in floats.
+        // n * sum of squares - square of the sum, computed exactly if it fits, else in floats.
         let spread = match n.checked_mul(self.sum_of_squares).zip(sum.checked_mul(sum)) {
             Some((a, b)) => a.saturating_sub(b) as f64,
             None => (n as f64 * self.sum_of_squares as f64 - sum as f64 * sum as f64).max(0.0),
@@ -100,13 +100,13 @@ impl Samples {
         Some((spread / (n * (n - 1.0))).sqrt())
     }
 
-    /// The smallest and the largest.
+    /// Returns the smallest and the largest value.
     pub fn range(&self) -> Option<(u64, u64)> {
         self.range
     }
 
-    /// Percentiles for shares in 0 to 1; one that would take more values than there are (the 99th
-    /// of less than 100) is `None`.
+    /// Returns percentiles for shares from 0 to 1. A percentile that needs more values than there are is `None`, such
+    /// as the 99th of fewer than 100.
     pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<u64>; N] {
         let Some((min, max)) = self.range else { return [None; N] };
         let made;
@@ -137,17 +137,16 @@ fn put(histogram: &mut Histogram<u64>, value: u64) {
     histogram.record(value).expect("a histogram that resizes itself takes every value");
 }
 
-/// One metric of one configuration, over all its runs, in base units (seconds, bits per second).
+/// A metric of one configuration over all its runs, in base units (seconds, bits per second).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Runs in which it was measured.
+    /// Number of runs in which it was measured.
     pub runs: u64,
-    /// Values in all of them.
+    /// Number of values in all runs.
     pub values: u64,
     /// Mean of the runs' means.
     pub mean: Option<f64>,
-    /// Half the width of the 95 % confidence interval of `mean`, from the spread over runs; `None`
-    /// if there is no spread.
+    /// Half the width of the 95 % confidence interval of `mean`, from the spread over runs. `None` without a spread.
     pub ci95: Option<f64>,
     /// Standard deviation of all values.
     pub sd: Option<f64>,
@@ -167,8 +166,8 @@ pub struct Summary {
     pub max: Option<f64>,
 }
 
-/// One metric of a row while its runs are added, one after the other. It grows by a mean of 8 bytes with each run, and up to some
-/// 250 kB with the values of all.
+/// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run, and by up to some
+/// 250 kB for all values.
 #[derive(Clone, Debug, Default)]
 pub struct OverRuns {
     all: Samples,
@@ -182,12 +181,12 @@ impl OverRuns {
         self.means.extend(run.mean());
     }
 
-    /// The sum of all values.
+    /// Returns the sum of all values.
     pub fn total(&self) -> u128 {
         self.all.total()
     }
 
-    /// `scale` is how many recorded units make a base unit.
+    /// Returns the summary. `scale` is the number of recorded units per base unit.
     pub fn summary(&self, scale: f64) -> Summary {
         let all = &self.all;
         let over_runs = Spread::of(&self.means);
@@ -213,17 +212,17 @@ impl OverRuns {
 /// Mean and spread of a few numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Their mean; `None` without numbers.
+    /// Mean. `None` without numbers.
     pub mean: Option<f64>,
-    /// Standard deviation (n - 1); `None` below two.
+    /// Standard deviation (n - 1). `None` below two numbers.
     pub sd: Option<f64>,
-    /// Half the width of the 95 % confidence interval of the mean (Student's t); `None` below two, or
-    /// if all are the same: repeats without anything random say nothing about other runs.
+    /// Half the width of the 95 % confidence interval of the mean (Student's t). `None` below two numbers, or if all
+    /// are equal: repeats without randomness say nothing about other runs.
     pub ci95: Option<f64>,
 }
 
 impl Spread {
-    /// Spread of numbers.
+    /// Returns the spread of these numbers.
     pub fn of(numbers: &[f64]) -> Spread {
         let n = numbers.len() as f64;
         if numbers.is_empty() {
@@ -243,14 +242,14 @@ impl Spread {
     }
 }
 
-/// Jain's fairness index, 1/n to 1; `None` below two shares, or if all are zero.
+/// Returns Jain's fairness index, from 1/n to 1. `None` below two shares, or if all are zero.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();
     (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// Rounded to seven significant digits: what is beyond comes from the conversion, not from the run.
+/// Rounds to seven significant digits. Further digits come from the conversion, not from the run.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
 }
@@ -288,7 +287,7 @@ mod tests {
         // 1..5: sd = sqrt 2.5, standard error 0.7071, t of four degrees 2.776.
         near(Spread::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).ci95, 1.963);
         assert_eq!(Spread::of(&[7.0]), Spread { mean: Some(7.0), ..Spread::default() });
-        // 0.1 three times over three is not 0.1, and the same all the same.
+        // Three times 0.1 divided by three is not exactly 0.1, but the values count as equal.
         let same = Spread { mean: Some(0.1), sd: Some(0.0), ci95: None };
         assert_eq!(Spread::of(&[0.1, 0.1, 0.1]), same);
         near(Some(student_t_95(40.0)), 2.021);
@@ -326,7 +325,7 @@ mod tests {
             over_runs.summary(10.0)
         };
         let summary = over(&[&a, &b, &Samples::default()]);
-        // (1.5 + 4) / 2; a run without values counts neither way.
+        // (1.5 + 4) / 2. A run without values does not count.
         assert_eq!((summary.runs, summary.values), (2, 3));
         near(summary.mean, 2.75);
         assert_eq!((summary.min, summary.max), (Some(1.0), Some(4.0)));

@@ -1,4 +1,4 @@
-//! Results of a sweep in memory: summaries, verdicts and what it cost.
+//! Results of a sweep in memory: summaries, verdicts and cost.
 
 use knee_run::outcome::{Validity, Work};
 use serde_json::{Map, Value as Json};
@@ -7,62 +7,62 @@ use crate::cases::Configuration;
 use crate::metric::{Kind, Metric};
 use crate::stats::Summary;
 
-/// As many sentences of one kind are kept; the results have all.
+/// Largest number of sentences of one kind to keep. The result files have all.
 pub const MOST_WARNINGS: usize = 20;
 
 /// Result of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepResult {
-    /// One per configuration that has finished runs, in order.
+    /// Summaries of each configuration with finished runs, in order.
     pub tables: Vec<Summaries>,
-    /// Runs that finished.
+    /// Number of finished runs.
     pub runs_done: usize,
-    /// Whether it was stopped before all of them had.
+    /// Whether it was stopped before all runs had finished.
     pub interrupted: bool,
-    /// Runs that code of a file ended, each in a sentence.
+    /// Runs that code of a file ended, one sentence each.
     pub failed: Vec<String>,
     /// Faults of algorithms from files: the first of each affected run, up to [`MOST_WARNINGS`].
     pub warnings: Vec<String>,
-    /// Runs with such.
+    /// Number of runs with such faults.
     pub runs_warned: usize,
     /// Time and work.
     pub effort: Effort,
     /// Name of the back end.
     pub back_end: &'static str,
-    /// [`Capabilities::is_model`](knee_run::Capabilities::is_model) of it.
+    /// The back end's [`Capabilities::is_model`](knee_run::Capabilities::is_model).
     pub is_model: bool,
-    /// Description by the back end.
+    /// The back end's description of itself.
     pub about: Map<String, Json>,
 }
 
-/// The work of all runs and what it cost.
+/// The work of all runs, and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effort {
     /// Work of the simulator.
     pub work: Work,
-    /// CPU time of the process during the sweep.
+    /// CPU time of the process during the sweep, in seconds.
     pub cpu_s: f64,
-    /// Wall-clock time.
+    /// Wall-clock time in seconds.
     pub wall_s: f64,
-    /// Largest resident memory of the process so far; `None` where the system does not tell.
+    /// Largest resident memory of the process so far, in bytes. `None` if the system does not report it.
     pub peak_rss_bytes: Option<u64>,
 }
 
-/// Everything measured in one configuration.
+/// All measurements of one configuration.
 #[derive(Clone, Debug)]
 pub struct Summaries {
     pub configuration: Configuration,
     pub index: usize,
-    /// One per traffic entry and recorded queue: of the valid runs, or of all if none is.
+    /// Summaries of each traffic entry and recorded queue, over the valid runs, or over all if none is valid.
     pub subjects: Vec<Subject>,
-    /// Validity by host load; `None`: no host can limit it.
+    /// Validity by host load. `None` if no host can limit the runs.
     pub verdict: Option<Verdict>,
 }
 
-/// How many runs of a configuration are valid, and what limited the others.
+/// Number of valid runs in a configuration, and what limited the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Runs whose results are those of the host, and not of algorithms and queues.
+    /// Number of runs whose results depend on the host instead of algorithms and queues.
     pub limited: usize,
     pub runs: usize,
     /// Reason of the first limited run.
@@ -70,7 +70,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Counts what limited a run, if anything did.
+    /// Counts a run, and notes what limited it.
     pub(crate) fn add(&mut self, run: &Validity) {
         if !run.is_valid() {
             if self.limited == 0 {
@@ -80,26 +80,26 @@ impl Verdict {
         }
     }
 
-    /// Whether there is no valid run.
+    /// Returns whether no run is valid.
     pub fn is_limited(&self) -> bool {
         self.limited == self.runs
     }
 }
 
-/// One traffic entry or queue over all runs of a configuration.
+/// A traffic entry or queue over all runs of a configuration.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The entry's name, or the link's.
+    /// Name of the traffic entry or link.
     pub name: String,
     pub kind: Kind,
-    /// Metrics that were measured, in the order of [`Kind::metrics`].
+    /// Measured metrics, in the order of [`Kind::metrics`].
     pub metrics: Vec<(Metric, Summary)>,
-    /// Transfers or exchanges that the end of a run cut off, in all runs.
+    /// Number of transfers or exchanges that the end of a run cut off, in all runs.
     pub unfinished: u64,
 }
 
 impl Subject {
-    /// The summary of a metric, if it was measured.
+    /// Returns the summary of a metric, if it was measured.
     pub fn metric(&self, metric: Metric) -> Option<&Summary> {
         self.metrics.iter().find(|(m, _)| *m == metric).map(|(_, summary)| summary)
     }

@@ -1,5 +1,5 @@
-//! `[network.buffer]`, `[[network.buffers]]`, `[network.flow_control]` and `[network.coalesce]`: what switches have beside the queues
-//! of their ports.
+//! `[network.buffer]`, `[[network.buffers]]`, `[network.flow_control]` and `[network.coalesce]`: features of switches
+//! besides the queues of their ports.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::names::few;
 use crate::receiving::{self, read_coalesce};
 use serde_json::{Value as Json, json};
 
-/// IEEE 802.1Q has so many priorities.
+/// Number of priorities in IEEE 802.1Q.
 const MAX_STOPPED: usize = 8;
 
 keys! {
@@ -93,7 +93,7 @@ static FLOW_CONTROL_TABLE: Table = Table {
     },
 };
 
-/// The keys of flow control of links, or of classes.
+/// Returns the keys of flow control, for whole links or for classes.
 fn flow_control_keys(of_classes: bool) -> [&'static dyn Keys; 3] {
     let own: &dyn Keys = if of_classes { &STOPPED } else { &THRESHOLDS };
     [&PAUSE_KIND, own, &PAUSE]
@@ -153,7 +153,7 @@ keys! {
     }
 }
 
-/// Puts it into a network, whose frames have at most `frame_bytes`.
+/// Reads the features of switches into a network, whose frames have at most `frame_bytes`.
 pub(crate) fn read(
     network_reader: &Reader<'_>,
     network: &mut Network,
@@ -194,7 +194,7 @@ fn switches(network: &Network) -> Vec<(NodeId, String)> {
         .collect()
 }
 
-/// The places among the switches of those that the key `switches` names, where it is there.
+/// Returns the indices of the switches that the key `switches` names, if it is present.
 fn named(reader: &Reader<'_>, switches: &[(NodeId, String)]) -> Result<Option<Vec<usize>>, Error> {
     let Some(texts) = reader.texts(&SWITCHES.switches)? else { return Ok(None) };
     let wrong = || reader.error(&SWITCHES.switches, which(switches));
@@ -214,7 +214,7 @@ fn which(switches: &[(NodeId, String)]) -> String {
     format!("must name switches of this network ({}), as in \"{}\"", names.join(", "), names[0])
 }
 
-/// The memory of one switch, for all of its ports that have a queue.
+/// Reads the shared memory of one switch, for all of its ports with a queue.
 fn read_buffer(
     reader: &Reader<'_>,
     network: &Network,
@@ -284,7 +284,8 @@ fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
     Ok(alpha)
 }
 
-/// The ports of software routers: those of all switches, or of some, and there those by which packets of some neighbours come.
+/// Reads the ports of software routers: all of them, or those of some switches that receive packets from some
+/// neighbours.
 fn read_ports(
     reader: &Reader<'_>,
     network: &Network,
@@ -321,7 +322,7 @@ fn read_ports(
     Ok(all.into_iter().map(|link| CoalescingPort { link, coalesce }).collect())
 }
 
-/// Flow control and interrupt coalescing of switches, in words.
+/// Describes flow control and interrupt coalescing of switches.
 pub(crate) fn words(network: &Network) -> Vec<String> {
     let name = |id: NodeId| network.nodes[id as usize].name.clone();
     let mut words = Vec::new();
@@ -372,7 +373,7 @@ pub(crate) fn words(network: &Network) -> Vec<String> {
     words
 }
 
-/// Pauses of IEEE 802.3x, or of 802.1Qbb.
+/// Reads flow control: pauses of IEEE 802.3x, or of 802.1Qbb.
 fn read_flow_control(
     reader: &Reader<'_>,
     network: &Network,
@@ -415,7 +416,8 @@ fn read_thresholds(reader: &Reader<'_>) -> Result<Thresholds, Error> {
     Ok(Thresholds { xoff_bytes, xon_bytes })
 }
 
-/// The classes that are stopped each by itself. That all queues have them is for the simulator to say, which names the link.
+/// Reads the classes that can be paused one by one. The simulator checks that all queues have them, and its error
+/// names the link.
 fn read_stopped(reader: &Reader<'_>, network: &Network) -> Result<Vec<StoppedClass>, Error> {
     let example = "class = [{ name = \"storage\", xoff = \"100 kB\" }]";
     let readers = reader.children(&STOPPED.class)?;

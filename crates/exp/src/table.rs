@@ -1,4 +1,4 @@
-//! The sweep as tables for people.
+//! A sweep as text tables.
 
 use std::fmt::Write as _;
 
@@ -12,15 +12,15 @@ use crate::report::published_for;
 use crate::stats::Summary;
 use crate::sweep_result::{Subject, Summaries, SweepResult, Verdict};
 
-/// Queues beyond this many are left to the files.
+/// Largest number of queues in tables. Result files have all.
 const MAX_QUEUES: usize = 8;
 
-/// Everything: what was asked, a table for each traffic entry and queue, what was not finished.
+/// Formats the whole sweep: the settings, a table for each traffic entry and queue, and unfinished transfers.
 pub fn render(experiment: &Experiment, swept: &SweepResult) -> String {
     around(experiment, swept, &all_tables(experiment, swept), usize::MAX)
 }
 
-/// These tables with what was asked, and so many notes on single rows.
+/// Adds the settings and at most `most` notes on single rows to these tables.
 pub(crate) fn around(
     experiment: &Experiment,
     swept: &SweepResult,
@@ -73,7 +73,7 @@ fn all_tables(experiment: &Experiment, swept: &SweepResult) -> String {
     out
 }
 
-/// One line for each claim: the verdict, and what it says.
+/// Formats one line per claim: the verdict, and the statement.
 fn claims(experiment: &Experiment, swept: &SweepResult) -> String {
     let widest = ClaimVerdict::ALL.iter().map(|verdict| verdict.name().len()).max().unwrap_or(0);
     let lines = experiment.claims.iter().map(|claim| {
@@ -83,7 +83,7 @@ fn claims(experiment: &Experiment, swept: &SweepResult) -> String {
     lines.collect()
 }
 
-/// A paragraph in lines of at most 100 characters.
+/// Breaks a paragraph into lines of at most 100 characters.
 pub fn wrapped(text: &str, indent: &str) -> String {
     let mut out = String::from(indent);
     let mut width = indent.len();
@@ -99,7 +99,7 @@ pub fn wrapped(text: &str, indent: &str) -> String {
     format!("{}\n", out.trim_end())
 }
 
-/// Traffic entries and queues of all configurations, each once, in the order of the file.
+/// Returns the traffic entries and queues of all configurations, without duplicates, in the order of the file.
 pub(crate) fn subjects(swept: &SweepResult) -> Vec<(String, Kind)> {
     let mut all: Vec<(String, Kind)> = Vec::new();
     for subject in swept.tables.iter().flat_map(|summaries| &summaries.subjects) {
@@ -110,7 +110,7 @@ pub(crate) fn subjects(swept: &SweepResult) -> Vec<(String, Kind)> {
     all
 }
 
-/// One table for each distribution that is shown; counts stand in the first.
+/// Formats one table per shown distribution. Counts appear in the first.
 fn tables_of(experiment: &Experiment, swept: &SweepResult, names: &[String], kind: Kind) -> String {
     let shown = shown(experiment, swept, &names[0], kind);
     let measured = |metric: &Metric| rows(swept, names).any(|(_, s)| s.metric(*metric).is_some());
@@ -140,7 +140,7 @@ pub(crate) fn shown(
     of_file.map_or_else(|| kind.shown(), <[Metric]>::to_vec)
 }
 
-/// Rows of a table: these subjects of each configuration.
+/// Formats the rows of a table: these subjects of each configuration.
 fn rows<'a>(
     swept: &'a SweepResult,
     names: &'a [String],
@@ -191,7 +191,7 @@ fn table(
     if published_one.is_some() {
         grid.head(["published".to_owned()], Align::Right);
     }
-    // Nobody shall take the host's figures for those of an algorithm.
+    // A mark keeps readers from taking the host's figures for an algorithm's.
     let any_limited = swept.tables.iter().any(|summaries| limited(summaries).is_some());
     if any_limited {
         grid.head(["verdict".to_owned()], Align::Left);
@@ -238,7 +238,7 @@ fn table(
     format!("{title}\n{}", grid.render())
 }
 
-/// Validity of a row, in words.
+/// Describes the validity of a row.
 pub(crate) fn verdict(summaries: &Summaries) -> String {
     match limited(summaries) {
         None => "valid".into(),
@@ -247,7 +247,7 @@ pub(crate) fn verdict(summaries: &Summaries) -> String {
     }
 }
 
-/// The verdict of a row in which a host limited runs.
+/// Returns the verdict of a row in which a host limited runs.
 pub(crate) fn limited(summaries: &Summaries) -> Option<&Verdict> {
     summaries.verdict.as_ref().filter(|verdict| verdict.limited > 0)
 }
@@ -265,7 +265,7 @@ fn distribution_cells(summary: Option<&Summary>, scale: &Scale) -> [String; 7] {
     ]
 }
 
-/// The varied values that tell rows apart, under the shortest names that do.
+/// The varied values that distinguish rows, under the shortest unique names.
 pub(crate) struct Varied {
     axes: Vec<usize>,
     pub(crate) names: Vec<String>,
@@ -301,7 +301,7 @@ impl Varied {
     }
 }
 
-/// One unit for a whole column, so that its numbers can be compared at a glance.
+/// The unit of a whole column, so that its numbers are easy to compare.
 pub(crate) struct Scale {
     unit: &'static str,
     factor: f64,
@@ -312,7 +312,7 @@ impl Scale {
         Scale::of_unit(metric.unit(), largest)
     }
 
-    /// Scale for the unit of a metric.
+    /// Returns the scale for a metric's unit and the largest value of a column.
     pub(crate) fn of_unit(unit: &str, largest: f64) -> Scale {
         let steps: &[(f64, &str)] = match unit {
             "s" => &[(10.0, "s"), (1e-3, "ms"), (0.0, "us")],
@@ -333,7 +333,7 @@ impl Scale {
         Scale { unit, factor }
     }
 
-    /// The unit of what it shows.
+    /// Returns the unit of the shown values.
     pub(crate) fn unit(&self) -> &'static str {
         self.unit
     }
@@ -342,14 +342,14 @@ impl Scale {
         if self.unit.is_empty() { String::new() } else { format!(", {}", self.unit) }
     }
 
-    /// Four significant digits; a column of plain numbers goes without zeros at the end.
+    /// Formats a value with four significant digits. A column of plain numbers omits trailing zeros.
     pub(crate) fn show(&self, value: Option<f64>) -> String {
         let Some(value) = value.map(|value| value * self.factor) else { return String::new() };
         let digits = match value.abs() {
             x if x == 0.0 || x >= 1000.0 => 0,
             x if x >= 100.0 => 1,
             x if x >= 10.0 => 2,
-            // Small shares, down to the millionths that are recorded.
+            // Small shares, down to millionths, in which they are recorded.
             x if x < 0.001 && self.unit.is_empty() => 6,
             x if x < 0.01 && self.unit.is_empty() => 5,
             x if x < 0.1 && self.unit.is_empty() => 4,
@@ -363,7 +363,7 @@ impl Scale {
     }
 }
 
-/// Footnotes of the tables, with at most `most` notes on single rows.
+/// Formats the footnotes of the tables, with at most `most` notes on single rows.
 fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> String {
     let notes = notes(experiment, swept);
     let mut out = String::from("\n");
@@ -405,7 +405,7 @@ fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> Strin
     out
 }
 
-/// Notes on single rows.
+/// Returns the notes on single rows.
 fn notes(experiment: &Experiment, swept: &SweepResult) -> Vec<String> {
     let mut notes = Vec::new();
     for summaries in &swept.tables {
@@ -444,7 +444,7 @@ pub(crate) enum Align {
 #[derive(Default)]
 pub(crate) struct Grid {
     heads: Vec<(String, Align)>,
-    /// `None`: an empty line.
+    /// Rows. `None` is an empty line.
     rows: Vec<Option<Vec<String>>>,
 }
 
@@ -461,7 +461,7 @@ impl Grid {
         self.rows.push(Some(cells));
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }

@@ -1,4 +1,4 @@
-//! `[[traffic]]`: who sends what to whom, and when.
+//! `[[traffic]]`: hosts, amounts and times of traffic.
 
 mod attempts;
 mod converged;
@@ -26,10 +26,10 @@ use attempts::Attempts;
 pub(crate) use converged::Converged;
 use waiting::Waiting;
 
-/// Connections of one run.
+/// Largest number of connections in one run.
 const MAX_FLOWS: u64 = 100_000;
 
-/// Ethernet, IPv4 and UDP headers around a ping's payload; IPv6's header is longer.
+/// Bytes of Ethernet, IPv4 and UDP headers around a ping's payload. IPv6's header is longer.
 const PING_HEADER_BYTES: u64 = ETHERNET_BYTES as u64 + 20 + 8;
 const IPV6_EXTRA_BYTES: u64 = 20;
 
@@ -200,21 +200,21 @@ const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("e
 
 type FromTo = (Vec<NodeId>, Vec<NodeId>);
 
-/// One traffic entry, ready to be turned into the flows of any repeat.
+/// A traffic entry, ready to build the flows of any repeat.
 #[derive(Clone, Debug)]
 pub(crate) struct TrafficSpec {
-    /// Index of its `[[traffic]]` in the file.
+    /// Index of its `[[traffic]]` table in the file.
     pub(crate) table: usize,
     pub(crate) name: String,
     pub(crate) kind: Kind,
     /// Metrics in the table.
     pub(crate) show: Vec<Metric>,
-    /// Sending and receiving host, one for each connection of a round.
+    /// Sending and receiving host of each connection of a round.
     pairs: Vec<(NodeId, NodeId)>,
     start: Duration,
     start_jitter: Duration,
     what: EntryKind,
-    /// When its transfers count as sharing fairly.
+    /// Criterion for fair sharing of its transfers.
     converged: Option<Converged>,
 }
 
@@ -234,15 +234,15 @@ struct Connections {
     stop_stagger: Duration,
     rounds: u64,
     every: Duration,
-    /// Where and when connections begin, if not at the times and between the pairs of the entry.
+    /// Places and times of connections, if they are not those of the entry.
     arrivals: Option<Arrivals>,
-    /// Connections that only ask for one.
+    /// Connection attempts without data.
     attempts: Option<Attempts>,
     /// Dependencies between its flows.
     waiting: Option<Waiting>,
-    /// Whether every host of `from` sends to every one of `to`.
+    /// Whether every host of `from` sends to every host of `to`.
     all_to_all: bool,
-    /// Connection i takes entry i modulo the length.
+    /// Traffic per connection: connection i takes item i modulo the length.
     traffic: Arc<[Traffic]>,
     read_at_bytes: u32,
     sampled: bool,
@@ -252,7 +252,7 @@ struct Connections {
     max_pacing_rate: Option<Rate>,
 }
 
-/// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
+/// Reads every entry. `cc` is the case's congestion control, which an entry's own overrides.
 pub(crate) fn read(
     root: &Reader<'_>,
     network: &NetworkSpec,
@@ -287,7 +287,7 @@ pub(crate) fn read(
     Ok(entries)
 }
 
-/// An entry; with `each = true` one for each host that `from` names.
+/// Reads an entry. With `each = true`, it gives one entry per host of `from`.
 fn read_entry(
     reader: &Reader<'_>,
     network: &NetworkSpec,
@@ -333,7 +333,7 @@ fn read_entry(
     };
     let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts);
     let entry = TrafficSpec {
-        // Whoever reads them all knows.
+        // The caller, which reads all entries, sets the index.
         table: 0,
         name: name.to_owned(),
         kind,
@@ -355,7 +355,7 @@ fn read_entry(
     Ok(entry.of_each(senders))
 }
 
-/// The hosts of `from` and `to`.
+/// Reads the hosts of `from` and `to`.
 fn read_hosts(reader: &Reader<'_>, network: &NetworkSpec) -> Result<FromTo, Error> {
     let hosts = |key: &Key<List<Text>>| -> Result<Vec<NodeId>, Error> {
         let texts = reader.need_texts(key)?;
@@ -364,7 +364,7 @@ fn read_hosts(reader: &Reader<'_>, network: &NetworkSpec) -> Result<FromTo, Erro
     Ok((hosts(&COMMON.from)?, hosts(&COMMON.to)?))
 }
 
-/// One to one, all to one, or one to all.
+/// Pairs hosts one to one, all to one, or one to all.
 fn pair_up(
     reader: &Reader<'_>,
     network: &NetworkSpec,
@@ -397,7 +397,7 @@ fn pair_up(
     }
 }
 
-/// Every host of `from` with every other of `to`.
+/// Pairs every host of `from` with every other host of `to`.
 fn all_pairs(reader: &Reader<'_>, (from, to): FromTo) -> Result<Vec<(NodeId, NodeId)>, Error> {
     if (from.len() as u64).saturating_mul(to.len() as u64) > 2 * MAX_FLOWS {
         let message = format!("must give at most {MAX_FLOWS} flows in all, from each to each");
@@ -411,7 +411,7 @@ fn all_pairs(reader: &Reader<'_>, (from, to): FromTo) -> Result<Vec<(NodeId, Nod
     Ok(pairs)
 }
 
-/// Every pair as often as `flows` says, so that flow i of each pair comes before flow i + 1 of any.
+/// Repeats the pairs `flows` times. Flow i of each pair comes before flow i + 1 of any pair.
 fn repeat_pairs(
     reader: &Reader<'_>,
     pairs: &[(NodeId, NodeId)],
@@ -424,7 +424,7 @@ fn repeat_pairs(
     Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
 }
 
-/// Transfers at random times, between random pairs, of random sizes.
+/// Reads transfers at random times, between random pairs, of random sizes.
 fn read_poisson(
     reader: &Reader<'_>,
     network: &NetworkSpec,
@@ -503,7 +503,7 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
             let requests = reader.list(&RPC.request)?.unwrap_or_else(|| vec![Size(100)]);
             let responses = reader.list(&RPC.response)?.unwrap_or_else(|| vec![Size(100)]);
             let count = reader.get(&RPC.count)?;
-            // Flow i takes size i of each list; the shorter list is gone through again.
+            // Flow i takes size i of each list. The shorter list repeats.
             let mixes = requests.len().max(responses.len());
             Ok((0..mixes)
                 .map(|i| Traffic::Rpc {
@@ -514,7 +514,7 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
                 .collect())
         }
         Kind::Endless => Ok(vec![Traffic::Bulk { bytes: None }]),
-        // Every arrival brings its own, and queries say theirs for all servers.
+        // Arrivals bring their own traffic, and queries define it for all servers.
         Kind::Poisson | Kind::Query | Kind::Attempts => Ok(Vec::new()),
         _ => {
             let sizes = reader.list(&INCAST.size)?;
@@ -538,9 +538,9 @@ fn read_show(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Metric>, Error> {
 }
 
 impl TrafficSpec {
-    /// The entries that it stands for where it holds for each of so many senders by itself.
+    /// Splits an entry with `each` into one entry per sender.
     fn of_each(self, senders: usize) -> Vec<TrafficSpec> {
-        // The pairs of one sender may go to many hosts; of several, each has one, again and again.
+        // With one sender, the entry stays as it is. With several, pair i belongs to sender i modulo their number.
         let entry = |sender| {
             let pairs = self.pairs.iter().skip(sender).step_by(senders).copied().collect();
             TrafficSpec { pairs, ..self.clone() }
@@ -548,7 +548,7 @@ impl TrafficSpec {
         if senders == 1 { vec![self] } else { (0..senders).map(entry).collect() }
     }
 
-    /// Connections that it makes in a run, at most.
+    /// Returns the largest number of connections that it makes in a run.
     pub(crate) fn flows(&self) -> u64 {
         match &self.what {
             EntryKind::Connections(c) => match (&c.arrivals, &c.attempts) {
@@ -560,13 +560,13 @@ impl TrafficSpec {
         }
     }
 
-    /// Pairs of hosts, or hosts that are paired at random.
+    /// Returns the number of host pairs, or of hosts that are paired at random.
     pub(crate) fn size(&self) -> usize {
         let drawn = |drawn: &Arrivals| drawn.sources().len() + drawn.destinations().len();
         self.pairs.len() + self.arrivals().map_or(0, drawn)
     }
 
-    /// Exchanges of each connection, with their hosts; `None`: no exchanges.
+    /// Returns the hosts and traffic of each connection with exchanges. `None` if it has no exchanges.
     pub(crate) fn exchanges(
         &self,
     ) -> Option<impl Iterator<Item = ((NodeId, NodeId), Traffic)> + '_> {
@@ -576,7 +576,7 @@ impl TrafficSpec {
         exchanges.then(|| self.pairs.iter().copied().zip(of.iter().copied().cycle()))
     }
 
-    /// The most bytes that one of its connections has to send at a time; `None`: no end of them.
+    /// Returns the largest number of bytes that one of its connections sends at a time. `None` if endless.
     pub(crate) fn largest_transfer(&self) -> Option<u64> {
         let EntryKind::Connections(connections) = &self.what else { return Some(0) };
         if let Some((_, largest)) = self.drawn_sizes() {
@@ -594,7 +594,7 @@ impl TrafficSpec {
         of.collect::<Option<Vec<_>>>().map(|all| all.into_iter().max().unwrap_or(0))
     }
 
-    /// Pings that it sends until `end`.
+    /// Returns the number of pings that it sends until `end`.
     pub(crate) fn pings(&self, end: Time) -> u64 {
         match &self.what {
             EntryKind::Connections(_) => 0,
@@ -604,7 +604,7 @@ impl TrafficSpec {
         }
     }
 
-    /// Ping streams that it has.
+    /// Returns the number of its ping streams.
     pub(crate) fn ping_streams(&self) -> usize {
         match &self.what {
             EntryKind::Connections(_) => 0,
@@ -612,7 +612,7 @@ impl TrafficSpec {
         }
     }
 
-    /// Rounds of connections.
+    /// Returns the number of rounds.
     pub(crate) fn rounds(&self) -> u64 {
         match &self.what {
             EntryKind::Connections(connections) => connections.rounds,
@@ -620,22 +620,22 @@ impl TrafficSpec {
         }
     }
 
-    /// Whether rounds are told apart by whom they are sent to.
+    /// Returns whether each receiver has its own rounds.
     pub(crate) fn is_all_to_all(&self) -> bool {
         matches!(&self.what, EntryKind::Connections(connections) if connections.all_to_all)
     }
 
-    /// Whether a round begins when the one before is done.
+    /// Returns whether a round begins when the previous one is done.
     pub(crate) fn is_one_by_one(&self) -> bool {
         matches!(&self.what, EntryKind::Connections(c) if matches!(c.waiting, Some(Waiting::Rounds)))
     }
 
-    /// When its transfers count as sharing fairly.
+    /// Returns the criterion for fair sharing of its transfers.
     pub(crate) fn converged(&self) -> Option<Converged> {
         self.converged
     }
 
-    /// Algorithm of the connecting side.
+    /// Returns the algorithm of the connecting side.
     pub(crate) fn algorithm(&self) -> Option<&'static Algorithm> {
         match &self.what {
             EntryKind::Connections(connections) => Some(connections.cc.algorithm),
@@ -643,7 +643,7 @@ impl TrafficSpec {
         }
     }
 
-    /// The listening side's, where it has one of its own.
+    /// Returns the algorithm of the listening side, if it has its own.
     pub(crate) fn peer_algorithm(&self) -> Option<&'static Algorithm> {
         match &self.what {
             EntryKind::Connections(connections) => {
@@ -653,12 +653,12 @@ impl TrafficSpec {
         }
     }
 
-    /// When it starts, before any jitter.
+    /// Returns its start time without jitter.
     pub(crate) fn start(&self) -> Duration {
         self.start
     }
 
-    /// Connections that are sampled.
+    /// Returns the number of sampled connections.
     pub(crate) fn sampled_flows(&self) -> u64 {
         match &self.what {
             EntryKind::Connections(connections) if connections.sampled => self.flows(),
@@ -666,7 +666,7 @@ impl TrafficSpec {
         }
     }
 
-    /// Hosts whose switch port its data passes.
+    /// Returns the hosts whose switch port its data passes.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = NodeId> + '_ {
         let answers = matches!(self.kind, Kind::Rpc | Kind::Query);
         let of_pairs = self
@@ -677,7 +677,7 @@ impl TrafficSpec {
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
     }
 
-    /// Hosts that data comes from.
+    /// Returns the hosts that send data.
     pub(crate) fn senders(&self) -> impl Iterator<Item = NodeId> + '_ {
         let answers = matches!(self.kind, Kind::Rpc | Kind::Query);
         let of_pairs = self.pairs.iter().flat_map(move |(from, to)| {
@@ -686,7 +686,7 @@ impl TrafficSpec {
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::sources).copied())
     }
 
-    /// Hosts that send to each other, as pairs.
+    /// Returns the pairs of hosts that send to each other.
     pub(crate) fn ways(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
         let drawn = self.arrivals().into_iter().flat_map(Arrivals::pairs);
         self.pairs.iter().copied().chain(drawn)
@@ -699,12 +699,12 @@ impl TrafficSpec {
         }
     }
 
-    /// The smallest and the largest transfer that may arrive, where sizes are drawn.
+    /// Returns the smallest and the largest transfer, if sizes are drawn.
     pub(crate) fn drawn_sizes(&self) -> Option<(u64, u64)> {
         self.arrivals().map(|arrivals| (arrivals.sizes.smallest(), arrivals.sizes.largest()))
     }
 
-    /// Adds its flows or pings to those of a run. `entry` and `seed` alone decide the jitter.
+    /// Adds its flows or pings to a run. The jitter depends only on `entry` and `seed`.
     pub(crate) fn build(
         &self,
         (entry, group): (usize, u32),
@@ -747,7 +747,7 @@ impl TrafficSpec {
                     from: attempt.from,
                     to: attempt.to,
                     start: attempt.start,
-                    // It never writes.
+                    // This connection never writes.
                     first_write: Some(Time::MAX),
                     stop: Some(attempt.deadline),
                     ..connections.flow(group)
@@ -759,7 +759,7 @@ impl TrafficSpec {
                 let both_ways = Duration::from_ps(shift.ps() * 2);
                 let moved = start + Random::new(seed, &[entry as u64, 2]).up_to(both_ways) - shift;
                 for round in 0..connections.rounds {
-                    // The start of what waits counts from its turn.
+                    // The start time of a waiting flow counts from its turn.
                     let waits = connections.waiting.is_some() && round > 0;
                     let every = times(connections.every, round);
                     let round_start = if waits { Time::ZERO } else { moved + every };
@@ -791,7 +791,7 @@ impl TrafficSpec {
 }
 
 impl Connections {
-    /// A flow with the entry's common settings; hosts, sizes and times are still missing.
+    /// Returns a flow with the entry's common settings. Hosts, sizes and times are still missing.
     fn flow(&self, group: u32) -> Flow {
         Flow {
             group,

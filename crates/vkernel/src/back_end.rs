@@ -1,4 +1,4 @@
-//! A Linux kernel in virtual time as a back end.
+//! The back end that runs experiments on a Linux kernel in virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,28 +12,29 @@ use crate::kernel::{self, Built, DEFAULT_HZ};
 use crate::plan::{Plan, differences};
 use crate::run::{Options, hz, run};
 
-/// The kernels of one version.
+/// The built kernels of one version, one for each number of ticks per second.
 #[derive(Debug)]
 pub struct Kernels {
     version: String,
     options: Options,
-    /// Those that runs have asked for, by their ticks per second.
+    /// Kernels that runs have used, by ticks per second.
     used: Mutex<BTreeMap<u32, Built>>,
 }
 
 impl Kernels {
-    /// Those of a version; `None`: of the one that there is.
+    /// Finds the kernels of `version`, or of the newest version built if it is `None`.
     ///
     /// # Errors
-    /// If none is built.
+    /// Fails if no such kernel is built.
     pub fn new(version: Option<&str>, options: Options) -> Result<Kernels, Error> {
-        // Runs ask for a kernel with their own ticks, which are these as a rule.
+        // Most runs use the default ticks per second, so that kernel is looked up first.
         let usual = kernel::find(version, Some(DEFAULT_HZ));
         let built = usual.or_else(|_| kernel::find(version, None))?;
         Ok(Kernels { version: built.version, options, used: Mutex::default() })
     }
 
-    /// The kernel with the ticks that the hosts of a run have; the same for all runs, whatever is built meanwhile.
+    /// Returns the kernel with the ticks per second of the run's hosts. All runs get the same one, even if another is
+    /// built meanwhile.
     fn built(&self, wanted: &Run) -> Result<Built, Error> {
         let hz = hz(wanted)?;
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +47,7 @@ impl Kernels {
     }
 }
 
-/// What a manifest says of a kernel.
+/// Returns the manifest's entries for a kernel.
 fn values(built: &Built) -> Map<String, Value> {
     let text = built.values().into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
     text.chain([("hz".to_owned(), json!(built.hz))]).collect()
@@ -63,7 +64,7 @@ impl BackEnd for Kernels {
     }
 
     fn check(&self, wanted: &Run) -> Result<(), Error> {
-        // What no kernel can do is said before one is asked for.
+        // The plan reports what no kernel can do before a kernel is looked up.
         let plan = Plan::new(wanted, self.options.algorithms, &self.version)?;
         let built = self.built(wanted)?;
         plan.files.iter().try_for_each(|file| file.module(&built).map(drop))
@@ -78,7 +79,7 @@ impl BackEnd for Kernels {
         run(wanted, &self.built(wanted)?, &self.options, ask).map(RunResult::from)
     }
 
-    /// Whoever stops a sweep does not wait for its runs, and their guests are to leave nothing behind.
+    /// Waits for the guests of a stopped sweep, whose runs nobody waits for, so that they leave nothing behind.
     fn leave(&self) {
         wait_until_gone();
     }

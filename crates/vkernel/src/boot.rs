@@ -1,4 +1,4 @@
-//! A guest's process: started with its orders, waited for, ended with all that belongs to it.
+//! Starts a guest's process with its orders, waits for it, and ends it with all its children.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -16,60 +16,61 @@ use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use crate::Error;
 use crate::error::failed;
 
-/// The guest's memory. What it does not touch it does not take.
+/// The guest's memory in bytes. The host provides only the pages that the guest touches.
 const MEMORY_BYTES: u64 = 2 << 30;
-/// Where the guest's memory is a file, unless it has not the room.
+/// Directory for the file that backs the guest's memory, if it has enough room.
 const MEMORY_FOLDER: &str = "/dev/shm";
-/// How often it is looked whether the guest has ended: at first, and in the long run.
+/// Interval between checks whether the guest has ended: the first one, and the longest one.
 const LOOK: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
-/// How long a stopped guest is waited for.
+/// Longest wait for a stopped guest.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Lines of the console in a message.
+/// Number of console lines that an error message quotes.
 const LAST_LINES: usize = 8;
 const BETWEEN_LINES: &str = " | ";
-/// Before the number of the process in names of directories.
+/// Prefix of the names of guest directories, before the process number.
 const PREFIX: &str = "knee-guest-";
-/// Where the guest's calendar begins, in ns since 1970: it may say nothing of the day of the run.
+/// Start of the guest's calendar, in ns since 1970. It is fixed, so results do not depend on the day of the run.
 const CALENDAR_NS: &str = "1700000000000000000";
 
-/// What is started.
+/// A guest to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
     pub kernel: &'a Path,
     pub program: &'a [u8],
     pub orders: &'a [u8],
-    /// More that it finds in its directory, by their paths there.
+    /// Further files for the guest's directory: path in it, and content.
     pub files: &'a [(&'a str, &'a [u8])],
-    /// More for the kernel's command line.
+    /// Further arguments for the kernel's command line.
     pub arguments: &'a [String],
-    /// All randomness of the guest follows from it.
+    /// Seed of all the guest's randomness.
     pub seed: u64,
-    /// So long it may take, of the host's time.
+    /// Longest run time, on the host's clock.
     pub limit: Duration,
 }
 
-/// What a guest leaves behind. Its directory goes with it.
+/// Output of a guest. Dropping it removes the guest's directory.
 #[derive(Debug)]
 pub struct Left {
-    /// The file of its results.
+    /// Content of the results file.
     pub result: Vec<u8>,
     folder: Folder,
 }
 
 impl Left {
-    /// Another file that it has written.
+    /// Reads another file that the guest has written.
     ///
     /// # Errors
-    /// If it has not.
+    /// Fails if the guest has not written it.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
         fs::read(self.folder.0.join(name)).map_err(failed(format!("the guest's file {name}")))
     }
 }
 
-/// Runs a guest to its end and answers what it has written.
+/// Runs a guest to its end and returns its output.
 ///
 /// # Errors
-/// What the host refuses, a guest that does not come to its end, with the last lines of its console, and a `stop` that was set.
+/// Fails if the host refuses something, if the guest does not finish (with the last lines of its console), or if
+/// `stop` is set.
 pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
     let folder = Folder::new()?;
     let dir = folder.0.as_path();
@@ -104,7 +105,7 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
     }
 }
 
-/// Why a guest has failed.
+/// Returns the cause of a guest's failure.
 fn why(status: ExitStatus, console: &str) -> String {
     let is_refusal = |line: &str| line.contains("ptrace") && !line.ends_with("OK");
     if console.split(BETWEEN_LINES).any(is_refusal) {
@@ -113,7 +114,7 @@ fn why(status: ExitStatus, console: &str) -> String {
              or allow it (docker run --cap-add SYS_PTRACE); its console ends with: {console}"
         );
     }
-    // Of a program that it does not find, and of one that it may not start.
+    // The kernel prints these lines for a program that it does not find and for one that it may not execute.
     let not_started = [
         (
             "/init failed (error -2)",
@@ -130,7 +131,7 @@ fn why(status: ExitStatus, console: &str) -> String {
     }
 }
 
-/// The last lines, as one.
+/// Joins the console's last lines into one.
 fn last_lines(console: &[u8]) -> String {
     let text = String::from_utf8_lossy(console);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -140,14 +141,14 @@ fn last_lines(console: &[u8]) -> String {
     }
 }
 
-/// How a guest has ended.
+/// How a guest's process ended.
 enum Ended {
     With(ExitStatus),
     TooLate,
     Stopped,
 }
 
-/// A kernel and its processes: one group, which ends as one.
+/// A kernel and its processes, as one process group that is killed together.
 struct Process(Child);
 
 impl Process {
@@ -156,8 +157,9 @@ impl Process {
         command
             .arg(format!("mem={}M", MEMORY_BYTES >> 20))
             .args(["root=/dev/root", "rootfstype=hostfs"])
-            // The guest sees its own directory and nothing else of the host's files. What it is called must not be said: the
-            // kernel stirs its command line into its entropy. "." would not do: since 6.12 hostfs takes absolute paths alone.
+            // The guest sees only its own directory of the host's files. The kernel stirs its command line into its
+            // entropy, so the command line must not contain the directory's name. "." does not work: since 6.12
+            // hostfs takes only absolute paths.
             .args(["hostfs=/proc/self/cwd", "rootflags=/", "uml_dir=./"])
             .args(["rw", "init=/init", "quiet", "time-travel=inf-cpu"])
             .arg(format!("time-travel-start={CALENDAR_NS}"))
@@ -200,13 +202,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Of a guest that has ended there is nobody left.
+        // If the guest has ended, the group is empty and the call fails harmlessly.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// Whether the guest's memory can be a file there: it has the room, and what is in it may be executed.
+/// Returns whether a folder can hold the guest's memory: it has the room, and files in it may be mapped executable.
 fn can_hold_memory(folder: &Path) -> bool {
     rustix::fs::statvfs(folder).is_ok_and(|system| {
         system.f_bavail.saturating_mul(system.f_frsize) >= MEMORY_BYTES
@@ -214,10 +216,10 @@ fn can_hold_memory(folder: &Path) -> bool {
     })
 }
 
-/// Directories of this process that are there.
+/// Number of guest directories that this process holds.
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until the guests of other threads, which have been told to stop, are gone with all that is theirs; not for ever.
+/// Waits, for a limited time, until the guests that other threads were told to stop are gone with their directories.
 pub fn wait_until_gone() {
     let begun = Instant::now();
     while FOLDERS.load(Ordering::Acquire) > 0 && begun.elapsed() < PATIENCE {
@@ -225,8 +227,8 @@ pub fn wait_until_gone() {
     }
 }
 
-/// The directory of a guest, which goes when it is dropped. It is held by a lock: the number of a process says nothing to one that
-/// numbers processes otherwise, as a container beside this one does, and both may see the same directory.
+/// A guest's directory, removed when dropped and held by a lock. Process numbers cannot show whether it is in use: a
+/// container has its own numbers and may share the parent directory.
 #[derive(Debug)]
 struct Folder(PathBuf, #[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
@@ -241,12 +243,13 @@ impl Folder {
             }
             let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
             match fs::create_dir(&path) {
-                // Of a process with the same number, elsewhere.
+                // A process with the same number exists elsewhere, such as in a container.
                 Err(why) if why.kind() == ErrorKind::AlreadyExists => continue,
                 Err(why) => return Err(failed(format!("{}: cannot be made", path.display()))(why)),
                 Ok(()) => {}
             }
-            // Before it is locked, another process may take it for left behind: then the next is tried.
+            // Before the lock is taken, another process may remove the directory as left behind. Then the next name
+            // is tried.
             match lock(&path) {
                 Ok(Some(lock)) => {
                     FOLDERS.fetch_add(1, Ordering::AcqRel);
@@ -254,7 +257,7 @@ impl Folder {
                 }
                 Ok(None) => {}
                 Err(why) => {
-                    // It is empty, and why it cannot be locked is said.
+                    // The directory is empty, and the error reports why it cannot be locked.
                     let _ = fs::remove_dir(&path);
                     let what =
                         format!("{}: cannot be locked (set TMPDIR to another)", path.display());
@@ -267,13 +270,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What remains is removed by the next process.
+        // The next process removes what remains.
         let _ = fs::remove_dir_all(&self.0);
         FOLDERS.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// The lock of a directory; `None`: somebody else has it, or has removed the directory.
+/// Locks a directory. `None` means that another process holds the lock or has removed the directory.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let lock = || -> io::Result<Option<File>> {
         let directory = File::open(path)?;
@@ -287,14 +290,14 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether a directory has the name of a guest's: processes and guests are numbers.
+/// Returns whether a name is that of a guest's directory: the prefix, then numbers of process and guest.
 fn is_guests(name: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
     let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     numbers.is_some_and(|(process, guest)| is_number(process) && is_number(guest))
 }
 
-/// Removes the directories of processes that are no more: nobody can clean up behind a kill.
+/// Removes the directories of killed processes, which could not clean up themselves.
 fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_named = entry.file_name().to_str().is_some_and(is_guests);
@@ -304,7 +307,7 @@ fn remove_left_behind(parent: &Path) {
             continue;
         }
         if let Ok(Some(_lock)) = lock(&entry.path()) {
-            // What cannot be removed is tried again by the next process.
+            // The next process tries again what cannot be removed now.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -387,9 +390,9 @@ mod tests {
         remove_left_behind(parent);
         assert_eq!([&held, &left].map(|folder| folder.exists()), [true, false]);
         assert!(others.iter().all(|folder| folder.exists()), "they are somebody else's");
-        // The number of a running process does not keep what nobody holds.
+        // A directory that nobody locks is removed even if a process with its number runs.
         drop(lock_of_held);
-        // A child of another test has the lock, too, until it is another program.
+        // A child that another test forks holds a copy of the lock until it executes another program.
         let begun = Instant::now();
         while held.exists() && begun.elapsed() < LONG {
             remove_left_behind(parent);

@@ -1,4 +1,4 @@
-//! Captures of hosts, of what the guest's kernel has noted of its cables (`kernel/knee_capture.c`).
+//! Captures of hosts, made from the frames that the guest's kernel records on its cables (`kernel/knee_capture.c`).
 
 use std::path::Path;
 
@@ -10,25 +10,25 @@ use knee_wire::{Direction, Record};
 
 use crate::Error;
 
-/// A frame's times, link and lengths; its bytes follow, filled up to 8.
+/// Length of a frame's header: times, link and lengths. The frame's bytes follow, padded to a multiple of 8.
 const HEADER_BYTES: usize = 32;
-/// What came to nowhere before the run was over.
+/// Time of an event that did not happen before the run ended.
 const NEVER: u64 = u64::MAX;
 
-/// A frame that went over a link.
+/// A frame that crossed a link.
 #[derive(Clone, Copy, Debug)]
 struct Frame<'a> {
-    /// It left its queue then, and had come to the other end then; on the guest's clock.
+    /// Times at which the frame left its queue and reached the other end, in ns on the guest's clock.
     left_ns: u64,
     came_ns: u64,
     link: u32,
     original_len: u32,
-    /// Without the zeros at its end.
+    /// The frame's bytes without the padding.
     bytes: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// The first frame in these bytes, and what is behind it.
+    /// Splits off the first frame of these bytes.
     fn read(bytes: &'a [u8]) -> Option<(Frame<'a>, &'a [u8])> {
         let u64_at = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let u32_at = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -44,10 +44,10 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Writes `HOST.pcapng` for each host into a directory that is there. Times become those since the run's time 0.
+/// Writes `HOST.pcapng` for each host into an existing directory, with times since the run's time 0.
 ///
 /// # Errors
-/// Frames for which the guest had no memory, bytes that are none of frames, a file that cannot be written.
+/// Fails if the guest lacked memory for frames, if the bytes are malformed, or if a file cannot be written.
 pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result<(), Error> {
     let cut_short = || Error::Failed("the guest's captures are cut short".to_owned());
     let (left_out, frames) = bytes.split_first_chunk().ok_or_else(cut_short)?;
@@ -57,7 +57,7 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
                 .to_owned(),
         ));
     }
-    // When frames were seen, and where among the bytes they are: there may be millions.
+    // Only times and offsets are kept, because there may be millions of frames.
     let mut sightings: Vec<(u64, usize, u8)> = Vec::new();
     let mut rest = frames;
     while !rest.is_empty() {
@@ -74,7 +74,7 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
         sightings.extend(seen);
         rest = behind;
     }
-    // Frames of one time stay in the order in which they came.
+    // Frames of the same time stay in their order of arrival, because the offset breaks ties.
     sightings.sort_unstable();
     let nodes = run.network.nodes.iter();
     let files =
@@ -103,7 +103,7 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
     files.into_iter().flatten().try_for_each(HostFile::finish).map_err(caused)
 }
 
-/// Where a frame may be seen: by the host that sends and by the one that receives, as it leaves its queue and as it comes.
+/// A side of a link that sees a frame: the sender as the frame leaves its queue, the receiver as it arrives.
 #[derive(Clone, Copy, Debug)]
 struct Sighting {
     direction: Direction,
@@ -119,7 +119,7 @@ const SIGHTINGS: [Sighting; 4] = [
 ];
 
 impl Sighting {
-    /// By whom a frame of this link is seen, and when.
+    /// Returns the node that sees a frame of this link, and the time in ns.
     fn of(self, link: &Link, frame: &Frame<'_>) -> (NodeId, u64) {
         let node = if self.direction == Direction::Out { link.from } else { link.to };
         (node, if self.leaves { frame.left_ns } else { frame.came_ns })
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Two hosts at a switch: links 0 and 1 are of the first, up and down.
+    /// Two hosts at a switch. Links 0 and 1 are the first host's, up and down.
     fn run() -> Run {
         let host = HostConfig::new(LinuxVersion::V6_1);
         let cable = Cable {

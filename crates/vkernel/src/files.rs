@@ -1,5 +1,5 @@
-//! Algorithms of somebody's own files in a guest's kernel: each is built as a module against the kernel's tree, once for the same content, and
-//! is loaded before anything else happens there.
+//! Algorithms from users' own files in a guest's kernel. Each file is built as a module against the kernel's tree,
+//! once per content. The guest loads it before it does anything else.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,32 +15,33 @@ use crate::Error;
 use crate::error::failed;
 use crate::kernel::{Built, is_tree, make_module, ours, sha256};
 
-/// Where modules are kept, in the directory of their kernel.
+/// Folder of built modules within a kernel's directory.
 const KEPT: &str = "files";
-/// Headers beside a file, and bytes of one.
+/// Bounds on the headers beside a file: their number, and the bytes of each.
 const MOST_HEADERS: usize = 100;
 const MOST_HEADER_BYTES: u64 = 4 << 20;
 
-/// A file that a run uses.
+/// An algorithm's file that a run uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFile {
-    /// As it was named.
+    /// The path as the user gave it.
     pub path: PathBuf,
     text: &'static str,
-    /// The source of a Linux module; else it is on the contract.
+    /// Whether the file is the source of a Linux module. Otherwise it uses knee's algorithm contract.
     is_kernel_module: bool,
-    /// What the guest's kernel calls its algorithm.
+    /// The algorithm's name in the guest's kernel.
     pub name: String,
-    /// As `insmod` takes them.
+    /// Module parameters in the syntax of `insmod`.
     pub parameters: String,
 }
 
 impl OwnFile {
-    /// That of an algorithm which is of a file; `number` tells it from others of the run.
+    /// Returns the file of an algorithm, or `None` if the algorithm comes from no file. `number` keeps names within
+    /// the run apart.
     pub(crate) fn of(cc: &Cc, number: usize) -> Option<OwnFile> {
         let module = cc.algorithm.module()?;
         let is_kernel_module = module.is_kernel_module();
-        // By the first letters the kernel knows who tells of its inside (kernel/knee_inside.c).
+        // The prefix tells the kernel which algorithms report their internal state (`kernel/knee_inside.c`).
         let name = match is_kernel_module {
             true => format!("file{number}"),
             false => format!("knee_file{number}"),
@@ -59,10 +60,10 @@ impl OwnFile {
         Some(OwnFile { path, text, is_kernel_module, name, parameters })
     }
 
-    /// The module, built for this kernel if it has not been.
+    /// Returns the module for this kernel and builds it if needed.
     ///
     /// # Errors
-    /// What is wrong with the file, in the compiler's words, or why it cannot be built.
+    /// Fails if the file is wrong, with the compiler's message, or if it cannot be built.
     pub(crate) fn module(&self, kernel: &Built) -> Result<Vec<u8>, Error> {
         let (headers, refused) = self.headers()?;
         let source = self.source();
@@ -109,12 +110,13 @@ impl OwnFile {
         let module = work.0.join(format!("{name}.ko"));
         let bytes = fs::read(&module).map_err(failed(module.display()))?;
         fs::rename(&module, &kept).map_err(failed(kept.display()))?;
-        // It has nothing to say of what went well.
+        // A successful build needs no log.
         let _ = fs::remove_file(&log);
         Ok(bytes)
     }
 
-    /// The file with what gives its algorithm the name that this run has for it: another one may be in the kernel.
+    /// Returns the file's text behind [`BEFORE`], which gives the algorithm this run's name. Another file may define
+    /// the same one.
     fn source(&self) -> String {
         let shown = self.path.to_string_lossy().replace(['"', '\\', '\n'], "_");
         format!("{BEFORE}#line 1 \"{shown}\"\n{}", self.text)
@@ -124,7 +126,8 @@ impl OwnFile {
         Error::Failed(format!("{}: {why}", self.path.display()))
     }
 
-    /// Headers that stand beside it, and those that it may not include, with the sentence why: what the build for the simulator takes.
+    /// Returns the headers beside the file, and those that it may not include, each with the reason. The build for
+    /// the simulator takes the same ones.
     fn headers(&self) -> Result<(Headers, Vec<(String, String)>), Error> {
         bounded::reads_a_file(self.text).map_or(Ok(()), |why| Err(self.refused(&why)))?;
         let beside = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -164,12 +167,12 @@ impl OwnFile {
 
 type Headers = Vec<(String, Vec<u8>)>;
 
-/// What the compiler says of a header that is not there.
+/// The compiler's message for a missing header.
 fn missing(name: &str) -> String {
     format!("{name}: No such file or directory")
 }
 
-/// What comes before a file.
+/// Text placed before a file.
 const BEFORE: &str = include_str!("../guest/knee_file.h");
 
 fn makefile(name: &str) -> String {
@@ -179,7 +182,7 @@ fn makefile(name: &str) -> String {
     )
 }
 
-/// A directory to build in, which goes when it is dropped.
+/// A build directory, removed when dropped.
 struct Work(PathBuf);
 
 impl Work {
@@ -187,7 +190,7 @@ impl Work {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("work-{}-{number}", process::id()));
-        // Left behind by a process of this number.
+        // An earlier process with this number may have left the directory behind.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).map_err(failed(path.display()))?;
         Ok(Work(path))

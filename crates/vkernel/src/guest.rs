@@ -1,4 +1,5 @@
-//! What a guest is told and what it tells. The guest's program is built with this file, too: it has neither a C library nor `std`.
+//! Orders to a guest and records from it. The guest's program includes this file too, and has neither a C library nor
+//! `std`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,86 +7,86 @@ use alloc::vec::Vec;
 use knee_traffic::bytes::{Plain, Sink};
 use knee_traffic::{Moment, TrafficPlan, TrafficReport, plain};
 
-/// Everything that a guest does, in this order: steps, then the run.
+/// All that a guest does, in this order: load modules, take steps, run the traffic.
 #[derive(Clone, Debug, Default)]
 pub struct Orders {
-    /// Network namespaces; the first of them are hosts.
+    /// Number of network namespaces. The first ones are the hosts.
     pub namespaces: u32,
     pub hosts: u32,
-    /// What is loaded before all else.
+    /// Modules to load first.
     pub modules: Vec<ModuleOrder>,
-    /// How the network is built.
+    /// Steps that build the network.
     pub steps: Vec<Step>,
-    /// Queues that are looked at.
+    /// Queues to read.
     pub queues: Vec<QueueOrder>,
-    /// RTT without queues that the algorithm of a connection is told, by its port: us.
+    /// RTT without queueing, in us, that a connection's algorithm is given, by the connection's port.
     pub base_rtts_us: Vec<(u16, u32)>,
-    /// Whether what went over cables is written down.
+    /// Whether to record the frames that cross cables.
     pub captures: bool,
-    /// Hosts are namespaces.
+    /// The applications' traffic. Its hosts are namespaces.
     pub traffic: TrafficPlan,
 }
 
-/// A module of the kernel, which is a file in the guest's directory.
+/// A kernel module, stored as a file in the guest's directory.
 #[derive(Clone, Debug)]
 pub struct ModuleOrder {
     pub path: String,
-    /// As `insmod` takes them.
+    /// Parameters in the syntax of `insmod`.
     pub parameters: String,
-    /// The file that it was made of.
+    /// The file that the module was built from, for messages.
     pub what: String,
 }
 
-/// Something to be done in a namespace.
+/// One action in a namespace.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Writes a file of `/proc/sys`.
+    /// Writes a file below `/proc/sys`.
     Write {
         namespace: u32,
-        /// The file.
+        /// The file's path.
         path: String,
-        /// What it holds then.
+        /// The text to write.
         text: String,
     },
-    /// Asks the kernel, which must agree.
+    /// Sends a netlink request, which the kernel must accept.
     Netlink {
         namespace: u32,
         request: Vec<u8>,
-        /// What is asked for, for the case that the kernel refuses.
+        /// Description of the request, for the message if the kernel refuses it.
         what: String,
     },
 }
 
-/// A queue or a device that is looked at.
+/// A queue or a device to read.
 #[derive(Clone, Debug)]
 pub struct QueueOrder {
     pub namespace: u32,
-    /// At the end of the run and at those of the measured window, and not at samples.
+    /// Whether to read it only at the end of the run and at the bounds of the measured window, not at samples.
     pub only_counts: bool,
-    /// The request that asks for it.
+    /// The netlink request that reads it.
     pub request: Vec<u8>,
 }
 
-/// Everything that a guest has told. Times are ns since the run's time 0.
+/// All records of a guest. Times are in ns since the run's time 0.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// Its time 0 on the guest's clock.
+    /// The run's time 0 on the guest's clock, in ns.
     pub zero_ns: u64,
     pub traffic: TrafficReport,
     pub queues: Vec<QueueAnswer>,
-    /// Files of `/proc/net`: host, whether it was after the run, text.
+    /// Files of `/proc/net`: host, whether read after the run, and text.
     pub counts: Vec<(u32, bool, Vec<u8>)>,
 }
 
-/// What the kernel told of a queue.
+/// The kernel's answer about a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueAnswer {
     pub at_ns: u64,
-    /// Why it was looked at.
+    /// The reason for reading it.
     pub moment: Moment,
-    /// Which of those that were asked for.
+    /// Index in the orders' queues.
     pub queue: u32,
-    /// `RTM_NEWQDISC` with its attributes.
+    /// The `RTM_NEWQDISC` message with its attributes.
     pub answer: Vec<u8>,
 }
 

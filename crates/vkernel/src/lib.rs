@@ -1,16 +1,18 @@
 //! Experiments on a Linux kernel in virtual time.
 //!
-//! A run is one process: a User Mode Linux kernel whose clock stands still while anything computes. Hosts and switches are network
-//! namespaces in it, cables are devices with a rate and a delay, queues are the kernel's own queue disciplines, and TCP is the
-//! kernel's. It takes no rights, nothing else on the machine can disturb it, and the same seed gives the same bytes.
+//! A run is one process: a User Mode Linux kernel whose clock stands still while anything computes. Its network
+//! namespaces are hosts and switches. Its devices are cables with a rate and a delay. Queues are the kernel's own
+//! queue disciplines, and TCP is the kernel's.
+//!
+//! A run needs no privileges. Nothing else on the machine can disturb it, and the same seed gives the same bytes.
 //!
 //! | part | what it is |
 //! | --- | --- |
 //! | [`run`] | one run from beginning to end |
-//! | [`plan`] | what a run becomes: namespaces, devices, routes, queues, applications; what the kernel cannot do |
-//! | [`guest`] | what a guest is told and what it tells |
-//! | [`kernel`] | a kernel for guests: from a source tree to the user's cache |
-//! | [`boot`](mod@boot) | a guest's process |
+//! | [`plan`] | turns a run into namespaces, devices, routes, queues, applications; reports what the kernel lacks |
+//! | [`guest`] | orders to a guest and records from it |
+//! | [`kernel`] | builds a kernel for guests from a source tree, in the user's cache |
+//! | [`boot`](mod@boot) | starts and ends a guest's process |
 #![forbid(unsafe_code)]
 
 extern crate alloc;

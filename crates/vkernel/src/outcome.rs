@@ -1,4 +1,4 @@
-//! The records of a run, in the simulator's shape.
+//! Assembles a run's records in the simulator's form.
 
 use knee_linux::applications;
 use knee_linux::counts::{Mib, add_pairs, host_count};
@@ -12,10 +12,10 @@ use crate::Error;
 use crate::guest::{QueueAnswer, Records};
 use crate::plan::{Discipline, Figures, Plan, SampledQueue, figures};
 
-/// Everything that a guest has told, put together. What nobody measured is absent.
+/// Combines all records of a guest into an outcome. Values that were not measured are absent.
 ///
 /// # Errors
-/// An answer of the kernel that is not what it should be.
+/// Fails if an answer of the kernel is malformed.
 pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outcome, Error> {
     let at = |moment| {
         let answers = records.queues.iter().filter(|answer| answer.moment == moment);
@@ -41,17 +41,17 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
     })
 }
 
-/// What is known of a link's queue at a time.
+/// State of a link's queue at one time.
 struct Known {
     queue: SampledQueue,
     at: Time,
-    /// Of the queue, or of its classes in their order.
+    /// Figures of the queue, or of each of its classes in order.
     parts: Vec<(SampledQueue, Figures)>,
-    /// Of the device above: what was lost, and what there was no memory for.
+    /// Figures of the entry device above the queue: random losses, and packets refused for lack of shared memory.
     entry: Figures,
 }
 
-/// Answers, link by link and time by time.
+/// Groups the answers by link and time.
 fn known(plan: &Plan, answers: &[&QueueAnswer]) -> Result<Vec<Known>, Error> {
     let mut all: Vec<Known> = Vec::new();
     for (queue, at, figures) in each(plan, answers)? {
@@ -69,7 +69,7 @@ fn known(plan: &Plan, answers: &[&QueueAnswer]) -> Result<Vec<Known>, Error> {
 }
 
 impl Known {
-    /// The queue, then its classes.
+    /// Returns the outcomes of the queue, then of its classes.
     fn outcomes(&self) -> Vec<QueueOutcome> {
         let parts = self.parts.iter().map(|(queue, figures)| queue_outcome(*queue, figures));
         let parts: Vec<QueueOutcome> = parts.collect();
@@ -81,7 +81,7 @@ impl Known {
         std::iter::once(own).chain(parts).collect()
     }
 
-    /// The queue, then its classes.
+    /// Returns the samples of the queue, then of its classes.
     fn samples(&self) -> Vec<QueueSample> {
         let at = self.at;
         let parts = self.parts.iter().map(|(queue, figures)| queue_sample(*queue, at, figures));
@@ -95,7 +95,7 @@ impl Known {
     }
 }
 
-/// Several queues as one.
+/// Sums the outcomes of several queues into one.
 fn sum<'a>(link: LinkId, parts: impl Iterator<Item = &'a QueueOutcome>) -> QueueOutcome {
     let threshold_hits = Some(0);
     let mut sum = QueueOutcome { link, threshold_hits, ..QueueOutcome::default() };
@@ -103,7 +103,7 @@ fn sum<'a>(link: LinkId, parts: impl Iterator<Item = &'a QueueOutcome>) -> Queue
     sum
 }
 
-/// What waits in several queues.
+/// Sums the backlogs of several queues into one sample.
 fn sum_of_samples<'a>(
     link: LinkId,
     at: Time,
@@ -122,7 +122,7 @@ fn sum_of_samples<'a>(
     }
 }
 
-/// Queues at the end, then memories.
+/// Returns the queues' outcomes at the end of the run, then those of shared memories.
 fn queues(run: &Run, known: &[Known]) -> Vec<QueueOutcome> {
     let all: Vec<QueueOutcome> = known.iter().flat_map(Known::outcomes).collect();
     let reported = known.iter().filter(|of_link| of_link.queue.is_reported);
@@ -134,7 +134,7 @@ fn queues(run: &Run, known: &[Known]) -> Vec<QueueOutcome> {
     reported.flat_map(Known::outcomes).chain(memories).collect()
 }
 
-/// Samples of queues, and at each time of memories behind them.
+/// Returns the queues' samples, and at each time those of shared memories after them.
 fn queue_samples(run: &Run, known: &[Known]) -> Vec<QueueSample> {
     let mut samples = Vec::new();
     for of_time in known.chunk_by(|a, b| a.at == b.at) {
@@ -150,13 +150,13 @@ fn queue_samples(run: &Run, known: &[Known]) -> Vec<QueueSample> {
     samples
 }
 
-/// Memories that are in results, with their numbers, which are behind those of links.
+/// Returns the shared memories in results, with their numbers, which follow those of links.
 fn memories(run: &Run) -> impl Iterator<Item = (u32, &SharedBuffer)> {
     let first = run.network.links.len() as u32;
     (first..).zip(&run.network.buffers).filter(|(_, memory)| memory.sampled)
 }
 
-/// Each answer about a queue, read.
+/// Parses each answer about a queue.
 fn each(
     plan: &Plan,
     answers: &[&QueueAnswer],

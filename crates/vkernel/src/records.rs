@@ -1,4 +1,4 @@
-//! Orders and records as the files that a guest reads and writes.
+//! Orders and records in the format of the files that a guest reads and writes.
 
 use knee_traffic::bytes::Plain;
 
@@ -6,7 +6,7 @@ use crate::Error;
 use crate::guest::{Orders, Records};
 
 impl Orders {
-    /// As the guest reads them.
+    /// Encodes the orders for the guest.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.put(&mut bytes);
@@ -15,10 +15,10 @@ impl Orders {
 }
 
 impl Records {
-    /// Reads the file of a guest.
+    /// Reads a guest's records.
     ///
     /// # Errors
-    /// What the guest says has failed, and a file that does not end as it should.
+    /// Reports the guest's failure, and a file that ends early or late.
     pub fn read(mut bytes: &[u8]) -> Result<Records, Error> {
         if let Some(Some(why)) = <Option<String> as Plain>::take(&mut bytes) {
             return Err(Error::Failed(format!("the guest: {why}")));

@@ -1,4 +1,4 @@
-//! One run from beginning to end.
+//! Carries out one run from beginning to end.
 
 use std::io;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::kernel::{Built, DEFAULT_HZ, PROGRAM};
 use crate::outcome::assemble;
 use crate::plan::Plan;
 
-/// How runs take place.
+/// Options of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whose algorithms names mean.
+    /// The algorithms that names refer to: knee's or the kernel's.
     pub algorithms: Algorithms,
-    /// So long a run may take, of the host's time.
+    /// Longest duration of a run, on the host's clock.
     pub limit: Duration,
 }
 
@@ -30,10 +30,10 @@ impl Default for Options {
     }
 }
 
-/// Ticks per second of a run's hosts.
+/// Returns the ticks per second of a run's hosts.
 ///
 /// # Errors
-/// If they are not the same on all.
+/// Fails if hosts differ.
 pub(crate) fn hz(run: &Run) -> Result<u32, Error> {
     let mut all = run.network.nodes.iter().filter_map(|node| Some((node, node.host.as_ref()?.hz)));
     let Some((_, hz)) = all.next() else { return Ok(DEFAULT_HZ) };
@@ -46,10 +46,11 @@ pub(crate) fn hz(run: &Run) -> Result<u32, Error> {
     }
 }
 
-/// Carries out one run on a guest's kernel, in virtual time. With captures comes the same of it as without.
+/// Carries out one run on a guest's kernel, in virtual time. Captures do not change the results.
 ///
 /// # Errors
-/// What the kernel cannot do, a guest that fails or hangs, captures that have no room, and a stop that was set.
+/// Fails if the kernel cannot do something, if the guest fails or hangs, if captures have no room, or if `stop` is
+/// set.
 pub fn run(
     run: &Run,
     kernel: &Built,
@@ -93,7 +94,7 @@ pub fn run(
     assemble(run, &plan, &records)
 }
 
-/// What a guest says that the kernel answered: a number, for it has no words.
+/// Translates a guest's message: it gives the kernel's error as a number.
 fn in_words(why: String) -> String {
     why.parse().map_or(why, |number| io::Error::from_raw_os_error(number).to_string())
 }

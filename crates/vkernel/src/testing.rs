@@ -1,11 +1,11 @@
-//! What several tests need.
+//! Functions that several tests use.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Another process writes it: were it this one, a child that another test forks meanwhile would
-/// hold the file open for writing, and the kernel runs no such file ("Text file busy").
+/// Writes a program by another process. If this process wrote it, a child that another test forks meanwhile would
+/// hold the file open for writing. The kernel does not run such a file ("Text file busy").
 pub(crate) fn write_program(path: &Path, text: &str) {
     let mut install = Command::new("install")
         .args(["-m", "755", "/dev/stdin"])

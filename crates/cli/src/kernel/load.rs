@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{entry_json, made_of, mounted, mounted_json, set_to};
 use crate::{CHECK_FAILED, DONE, Failure, print, stop_on_signals};
 
-/// Characters of a name that the kernel takes.
+/// Longest name that the kernel accepts, in characters.
 const NAME_MOST: usize = 15;
 
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// `60s`, `5 min`, `500ms`.
+/// Parses a duration such as `60s`, `5 min` or `500ms`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -109,13 +109,13 @@ fn request(args: &Args) -> Result<Request, Failure> {
     })
 }
 
-/// The algorithm or the file, and the variant.
+/// Splits the algorithm or file from its variant.
 fn split(what: &str) -> (&str, Option<&str>) {
     if is_file(what) && (what.ends_with(".c") || what.ends_with(".o")) {
         return (what, None);
     }
     let parts = match is_file(what) {
-        // A file's name may have such a sign in it.
+        // A file's path may contain the sign too.
         true => what.rsplit_once('='),
         false => what.split_once('='),
     };
@@ -159,7 +159,7 @@ fn variant_name(algorithm: &str, variant: &str) -> Result<String, Failure> {
     }
 }
 
-/// The same wherever the command is run.
+/// Returns the cgroup's absolute path.
 fn cgroup(path: &Path) -> Result<PathBuf, Failure> {
     let says = |why: String| Failure::Says(format!("--cgroup {}: {why}", path.display()));
     let path = fs::canonicalize(path).map_err(|error| says(error.to_string()))?;
@@ -253,7 +253,7 @@ fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failu
     Ok(code)
 }
 
-/// Prints, but goes on if nobody reads any more: how a trial ends is told by the exit code, too.
+/// Prints a text, but continues if nobody reads it: the exit code also reports how a trial ended.
 fn tell(text: &str) -> Result<(), Failure> {
     match print(text) {
         Err(Failure::ClosedPipe) => Ok(()),

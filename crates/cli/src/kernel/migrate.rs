@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::select::{FilterArgs, NetnsArgs};
 use crate::{CHECK_FAILED, DONE, Failure, print};
 
-/// Lines of connections shown of each outcome; --json has them all.
+/// Connections listed per outcome. --json lists all.
 const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(if moved.iter().any(|one| one.outcome.is_failed()) { CHECK_FAILED } else { DONE })
 }
 
-/// How many were moved (or would be), skipped, and failed.
+/// Returns how many connections were moved (or would be), skipped, and failed.
 fn counts(all: &[Planned]) -> [usize; 3] {
     let count = |is: fn(Outcome) -> bool| all.iter().filter(|one| is(one.outcome)).count();
     [

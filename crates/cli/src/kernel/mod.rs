@@ -1,4 +1,4 @@
-//! The commands that work on the running kernel.
+//! Commands that work on the running kernel.
 
 mod confirm;
 mod load;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::{DONE, Failure, plain};
 
-/// Digits of a SHA-256 that a person is shown; JSON has all.
+/// Digits of a SHA-256 in text output. JSON has all.
 const HASH_SHOWN: usize = 16;
 
 #[derive(Subcommand)]
@@ -60,13 +60,13 @@ impl Command {
     }
 }
 
-/// `, shift_g=4 alpha_on_init=1024`.
+/// Describes set parameters, as `, shift_g=4 alpha_on_init=1024`.
 fn set_to(entry: &Entry) -> String {
     let words: Vec<String> = shown_params(entry).map(|(n, value)| format!("{n}={value}")).collect();
     if words.is_empty() { String::new() } else { format!(", {}", words.join(" ")) }
 }
 
-/// A line, if this command has mounted a BPF file system.
+/// Returns a line if this command has mounted a BPF file system.
 fn mounted(host: &Host) -> String {
     host.mounted().map_or_else(String::new, |at| {
         format!(
@@ -103,7 +103,8 @@ fn source_json(source: &Source) -> Json {
     json!({ "file": source.file, "sha256": source.sha256, "path": path })
 }
 
-/// `/x/foo.c, sha256 2c26b46b68ffc68f...`, or for an object `/x/foo.bpf.o, made of foo.c, sha256 ...`.
+/// Describes the source, as `/x/foo.c, sha256 2c26b46b68ffc68f...`, or for an object `/x/foo.bpf.o, made of foo.c,
+/// sha256 ...`.
 fn made_of(source: &Source) -> String {
     let hash = source.sha256.get(..HASH_SHOWN).unwrap_or_default();
     let file = &source.file;
@@ -117,7 +118,7 @@ fn made_of(source: &Source) -> String {
     format!("{}, sha256 {hash}...", plain(&of))
 }
 
-/// Parameters as a person writes them, without the fallback that the host's default overrides.
+/// Returns parameters in their written form, without the fallback that the host's default overrides.
 fn shown_params(entry: &Entry) -> impl Iterator<Item = (String, String)> {
     shown(&entry.algorithm, &entry.params, entry.fallback.is_some())
 }

@@ -13,7 +13,7 @@ use super::load::duration;
 use super::mounted;
 use crate::{COULD_NOT, DONE, Failure, complain, print, stop_on_signals};
 
-/// How often a command in the foreground looks whether it is over.
+/// Interval at which a command in the foreground checks whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
@@ -139,7 +139,7 @@ fn words(all: &[LabelsAt], what: impl Fn(&LabelsAt) -> String) -> String {
     out
 }
 
-/// The removed labels and those that stay with their process, in words.
+/// Describes the removed labels, and those that stay with their process.
 fn in_words_after(dropped: &LabelsDropped) -> String {
     let begin = match dropped.at.is_empty() && dropped.failed.is_empty() {
         true => "no device writes labels\n".to_owned(),
@@ -148,13 +148,13 @@ fn in_words_after(dropped: &LabelsDropped) -> String {
     begin + &left_alone(dropped)
 }
 
-/// For `knee unload --all`, too.
+/// Describes labels that stay with their process. `knee unload --all` uses it too.
 pub(super) fn left_alone(dropped: &LabelsDropped) -> String {
     let held = |at: &LabelsAt| format!("{}, and end with it", how(at));
     words(&dropped.at, |_| "labels are no longer written".to_owned()) + &words(&dropped.held, held)
 }
 
-/// For `knee unload --all`, too: a complaint for each that could not be taken away.
+/// Returns an error for each label writer that could not be removed. `knee unload --all` uses it too.
 pub(super) fn not_left_alone(dropped: &LabelsDropped) -> Vec<String> {
     let complaint = |(what, why): &(String, Error)| {
         format!("knee: cannot stop writing labels at {what}: {why}")
@@ -162,7 +162,7 @@ pub(super) fn not_left_alone(dropped: &LabelsDropped) -> Vec<String> {
     dropped.failed.iter().map(complaint).collect()
 }
 
-/// For `knee status`: where labels are written.
+/// Describes where labels are written, for `knee status`.
 pub(super) fn in_words(seen: &LabelsSeen) -> String {
     let how = |at: &LabelsAt| match at.kept {
         true => "IPv6 labels follow PLB".to_owned(),
@@ -171,7 +171,7 @@ pub(super) fn in_words(seen: &LabelsSeen) -> String {
     words(&seen.at, how) + &unknown_in_words("the devices with labels", &seen.unknown)
 }
 
-/// A line for each namespace that could not be looked at.
+/// Returns a line for each namespace that could not be read.
 pub(super) fn unknown_in_words(what: &str, unknown: &[(String, String)]) -> String {
     let line = |(namespace, why): &(String, String)| {
         format!("cannot read {namespace}, so knee does not know {what} there: {why}\n")

@@ -1,4 +1,4 @@
-//! Which connections a command is about.
+//! Selects the connections that a command applies to.
 
 use knee_bpf::Filter;
 use knee_bpf::policy::Prefix;
@@ -40,12 +40,12 @@ pub(super) struct NetnsArgs {
 }
 
 impl NetnsArgs {
-    /// Whether connections of several namespaces may come together.
+    /// Returns whether several namespaces may be selected.
     pub(super) fn are_several(&self) -> bool {
         self.netns.as_deref() == Some("all")
     }
 
-    /// Those that there are now, each with a name for people.
+    /// Returns the selected namespaces that exist now, each with a readable name.
     pub(super) fn find(&self) -> Result<Vec<(FoundNamespace, String)>, Failure> {
         let unreadable =
             |error| Failure::Says(format!("cannot read the network namespaces: {error}"));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{made_of, plb, shown, source_json};
 use crate::{Failure, print};
 
-/// Listeners that are listed before the rest is only counted.
+/// Listeners to list. The rest is only counted.
 const LISTED: usize = 10;
 
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let host = Host::here();
     let status = host.status()?;
-    // What algorithms are in use is told all the same.
+    // The status of algorithms is printed even if labels cannot be read.
     let labels = host.labels().unwrap_or_else(|error| LabelsSeen {
         at: Vec::new(),
         unknown: vec![("the host".to_owned(), error.to_string())],
@@ -187,7 +187,8 @@ fn describe(out: &mut String, one: &InUse) {
     }
     out.push('\n');
     let left = one.without_ecn.unwrap_or(0);
-    // Where a program gives it out, mostly that one looks at ECN first, and the rest is nobody's.
+    // A program that assigns the algorithm usually checks for ECN first, and the connections without ECN stay at the
+    // default. Then a fallback count of 0 is not shown.
     if let Some(fallbacks) = one.fallbacks.filter(|fallbacks| *fallbacks > 0 || left == 0) {
         let to = one.fallback.as_deref().unwrap_or("its fallback");
         let _ = writeln!(
@@ -229,7 +230,7 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Time since then, in the largest unit that fits.
+/// Returns the time since then, in the largest unit that fits.
 fn ago(unix_s: u64) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(unix_s, |now| now.as_secs());
     let seconds = now_s.saturating_sub(unix_s);

@@ -15,7 +15,7 @@ use super::load::duration;
 use crate::replay::lost_json;
 use crate::{DONE, Failure, print, stop_on_signals};
 
-/// How long one look at the ring may wait: so late a signal is noticed.
+/// Longest wait for records, and so the longest delay until a signal is noticed.
 const WAIT: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let file = knee_files::create_new(&args.output);
     let file = BufWriter::new(file.map_err(|why| failed(&why))?);
     let mut tracer = Tracer::attach(&args.name, &filter).inspect_err(|_| {
-        // It is this command's, and empty.
+        // This command created the file, and it is empty.
         let _ = fs::remove_file(&args.output);
     })?;
     let mut writer = Writer::new(file, tracer.header()).map_err(|why| failed(&why))?;
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// Records until it is enough. Dropping the tracer switches off, too, if this ends early.
+/// Records until a limit is reached. Dropping the tracer also switches recording off if this ends early.
 fn record(
     args: &Args,
     stop: &AtomicBool,

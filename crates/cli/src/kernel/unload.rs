@@ -25,7 +25,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// One that cannot be unloaded does not keep the others.
+/// Unloads algorithms. One that cannot be unloaded does not keep the others.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
     let names = if args.all { host.names()? } else { args.names.clone() };
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                     false => print(&in_words(name, &one))?,
                 }
             }
-            // Not one that somebody else has registered, nor one that is called otherwise.
+            // Neither registered by another program nor loaded under a different name.
             Err(Error::NotLoaded { registered: false, loaded_as, .. })
                 if args.if_loaded && loaded_as.is_empty() =>
             {
@@ -55,12 +55,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             }
         }
     }
-    // They serve nothing but what was loaded.
+    // Labels only serve algorithms that knee has loaded.
     let labels = match args.all {
         true => host.drop_labels(None),
         false => Ok(LabelsDropped::default()),
     };
-    // What was undone before is told all the same.
+    // Earlier changes are reported even if this step fails.
     let labels = labels.unwrap_or_else(|error| LabelsDropped {
         failed: vec![("all devices".to_owned(), error)],
         ..LabelsDropped::default()

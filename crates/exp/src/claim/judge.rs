@@ -1,10 +1,12 @@
 //! The verdict on a claim.
 //!
-//! The interval of a figure is the 95 % interval of its mean over runs; another statistic, or a mean of runs that are all the
-//! same, is a point. The share of rounds or queries with a timeout has at least the interval that so many of them leave (Wilson's):
-//! none of 55 may be up to 6.5 %. A ratio or difference of two figures goes from the least to the largest that the two intervals allow.
-//! That is on the safe side, for figures of the same runs as for others: the value is in it wherever both figures are in
-//! theirs, and for independent runs it is wider than the 95 % interval of the ratio or the difference itself.
+//! The interval of a figure is the 95 % interval of its mean over runs. Another statistic is a point, and so is a
+//! mean of identical runs. The share of rounds or queries with a timeout gets at least Wilson's interval for its
+//! number of trials: 0 of 55 may be up to 6.5 %.
+//!
+//! A ratio or difference of two figures spans all values that the two intervals allow. This is conservative, for
+//! figures of the same runs as for others: it holds the true value whenever both intervals do. For independent runs
+//! it is wider than the 95 % interval of the ratio or difference itself.
 
 use knee_results::{CheckVerdict, ClaimVerdict};
 
@@ -15,7 +17,7 @@ use crate::published::Stat;
 use crate::sweep_result::{Subject, Summaries, SweepResult};
 
 impl Bounds {
-    /// The verdict on a value, if there is one.
+    /// Returns the verdict on a value. Without a value, the check is undecided.
     pub fn verdict(&self, value: Option<Interval>) -> CheckVerdict {
         let Some(Interval { low, high, .. }) = value else { return CheckVerdict::Undecided };
         let least = self.at_least.unwrap_or(f64::NEG_INFINITY);
@@ -30,18 +32,18 @@ impl Bounds {
     }
 }
 
-/// A value and where it may be.
+/// A value and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub value: f64,
-    /// The lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Interval {
-    /// A mean and half of its interval, of something that is never negative.
+    /// Makes an interval from a mean and its half-width, for a quantity that is never negative.
     pub fn around(value: f64, half: f64) -> Interval {
         Interval { value, low: (value - half).max(0.0), high: value + half }
     }
@@ -57,7 +59,7 @@ impl Interval {
         Interval { value: share, low: self.low.min(low), high: self.high.max(high) }
     }
 
-    /// The ratio to another; `None` where that is zero.
+    /// Returns the ratio to another interval. `None` if that one is zero.
     pub fn over(self, other: Interval) -> Option<Interval> {
         (other.value > 0.0).then(|| Interval {
             value: self.value / other.value,
@@ -66,7 +68,7 @@ impl Interval {
         })
     }
 
-    /// The difference to another.
+    /// Returns the difference to another interval.
     pub fn minus(self, other: Interval) -> Interval {
         Interval {
             value: self.value - other.value,
@@ -76,58 +78,58 @@ impl Interval {
     }
 }
 
-/// A claim as a sweep decides it.
+/// The verdict of a sweep on a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     pub verdict: ClaimVerdict,
-    /// Those on its checks, in their order.
+    /// Verdicts on its checks, in order.
     pub checks: Vec<JudgedCheck>,
 }
 
-/// A check as a sweep decides it.
+/// The verdict of a sweep on a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedCheck {
     pub verdict: CheckVerdict,
-    /// One for each case and value that it goes through and that was run.
+    /// Rows for the covered cases and values that were run.
     pub rows: Vec<Row>,
 }
 
-/// A check at one place.
+/// The verdict on a check at one case and one set of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Case and values of the row, for a check with `every`; else empty.
     pub at: String,
     pub verdict: CheckVerdict,
-    /// The value; `None`: nothing was measured, or not everywhere.
+    /// The value. `None` if it was not measured in all runs that it needs.
     pub value: Option<Interval>,
-    /// The figures that it was made of: the first, and the other where there is one.
+    /// The figures of the value: the first, and the second if there is one.
     pub terms: Vec<JudgedTerm>,
 }
 
-/// A figure as it was measured.
+/// A measured figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedTerm {
     /// `figure`, `over` or `minus`.
     pub role: &'static str,
     pub case: String,
-    /// Paths and values.
+    /// Varied keys: path and value.
     pub at: Vec<(String, String)>,
-    /// The figure; `None`: not measured.
+    /// The figure. `None` if it was not measured.
     pub value: Option<f64>,
-    /// Half of its 95 % interval, where it has one.
+    /// Half of its 95 % interval, if it has one.
     pub ci95: Option<f64>,
-    /// Runs that it was measured in.
+    /// Number of runs in which it was measured.
     pub runs: u64,
 }
 
 impl Judged {
-    /// Whether a figure of it was measured in one run only: nothing says how far another would be from it.
+    /// Returns whether a figure was measured in only one run. Then its spread is unknown.
     pub fn is_of_one_run(&self) -> bool {
         let rows = self.checks.iter().flat_map(|check| &check.rows);
         rows.flat_map(|row| &row.terms).any(|term| term.runs == 1)
     }
 
-    /// How far the verdict goes, in words: nothing if all checks were run, each more than once.
+    /// Describes limits of the verdict. Empty if all checks were run, each more than once.
     pub fn scope(&self) -> String {
         let run = self.checks.iter().filter(|check| check.verdict != CheckVerdict::NotRun).count();
         let checks = (0 < run && run < self.checks.len())
@@ -138,7 +140,7 @@ impl Judged {
 }
 
 impl Claim {
-    /// The verdict on what was run.
+    /// Returns the verdict on what was run.
     pub fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> Judged {
         if self.cannot.is_some() {
             return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new() };
@@ -150,7 +152,7 @@ impl Claim {
     }
 }
 
-/// A case and values that a check goes through.
+/// A case and values that a check covers.
 #[derive(Clone, Debug, Default)]
 struct Place {
     case: Option<String>,
@@ -166,7 +168,7 @@ impl Check {
         JudgedCheck { verdict: CheckVerdict::all(rows.iter().map(|row| row.verdict)), rows }
     }
 
-    /// Every case and value that it goes through, as the file has them.
+    /// Returns every case and value that the check covers, in the file's order.
     fn places(&self) -> Vec<Place> {
         let mut places = vec![Place::default()];
         for every in &self.every {
@@ -192,7 +194,7 @@ impl Check {
         places
     }
 
-    /// `None`: not run, or both figures are one.
+    /// Judges one place. `None` if it was not run, or if both figures are the same.
     fn row(
         &self,
         place: &Place,
@@ -230,7 +232,7 @@ impl Place {
 }
 
 impl Term {
-    /// With what it leaves open taken from a place.
+    /// Fills in the case and values that the term leaves open from a place.
     fn placed(&self, place: &Place) -> Term {
         let value = |path: &str| {
             place.at.iter().find(|(other, _)| other == path).map(|(_, value)| value.clone())
@@ -243,19 +245,19 @@ impl Term {
         }
     }
 
-    /// `None`: not run.
+    /// Returns the measured figure. `None` if it was not run.
     fn measured(
         &self,
         role: &'static str,
         experiment: &Experiment,
         swept: &SweepResult,
     ) -> Option<(JudgedTerm, Option<Interval>)> {
-        // At another scale timers and jiffies are as they were, and the figures are of something else.
+        // At another scale, timers and jiffies keep their values, so the figures are not comparable.
         if !experiment.scale.is_one() {
             return None;
         }
         let row = swept.tables.iter().find(|row| self.is_of(experiment, row))?;
-        // Of such a row the figures are the host's.
+        // Figures of a host-limited row describe the host.
         let is_limited = row.verdict.as_ref().is_some_and(|verdict| verdict.is_limited());
         let subject = row.subjects.iter().find(|subject| subject.name == self.subject);
         let summary = subject.and_then(|subject| subject.metric(self.metric));
@@ -292,7 +294,7 @@ impl Term {
     }
 }
 
-/// Trials of a share: the queries or rounds of all runs.
+/// Returns the number of trials of a share: the queries or rounds of all runs.
 fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
     let count = |metric| subject.metric(metric).filter(|summary| summary.values > 0);
     match metric {

@@ -1,7 +1,7 @@
-//! `[[claim]]`: what an experiment's source, or we, say follows from its figures, as checks that a run decides.
+//! `[[claim]]`: statements about an experiment's figures, by its source or by us, as checks that a run decides.
 //!
-//! A check bounds one figure, a ratio of two, or a difference of two. Reading it refuses what cannot be measured when the file
-//! is loaded; [`Claim::judge`] gives the verdict on a sweep.
+//! A check bounds one figure, a ratio of two, or a difference of two. Loading a file refuses checks of what cannot be
+//! measured. [`Claim::judge`] gives the verdict on a sweep.
 
 mod judge;
 mod read;
@@ -15,28 +15,28 @@ use knee_file::Origin;
 use crate::metric::Metric;
 use crate::published::Stat;
 
-/// Something said of the experiment, and what must hold if it is so.
+/// A statement about the experiment, with checks that hold if it is true.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// Unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// In one sentence.
+    /// The statement, in one sentence.
     pub says: String,
-    /// Who says it.
+    /// Author of the statement.
     pub by: By,
-    /// The cause where it does not stand, with the figures that show it.
+    /// Cause if the claim fails, with the figures that show it.
     pub because: Option<String>,
-    /// The experiment that shows the cause.
+    /// Experiment that shows the cause.
     pub see: Option<String>,
-    /// Why it cannot be decided here at all; then there are no checks.
+    /// Reason why the claim cannot be checked. Then it has no checks.
     pub cannot: Option<String>,
     /// Checks of the claim.
     pub checks: Vec<Check>,
-    /// Where it was written.
+    /// Position in the file, for messages.
     pub(crate) origin: Origin,
 }
 
-/// Who says what a claim says.
+/// Author of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Stated by the source.
@@ -46,7 +46,7 @@ pub enum By {
 }
 
 impl By {
-    /// As in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             By::Source => "source",
@@ -60,7 +60,7 @@ impl By {
 pub struct Check {
     /// The bounded figure, or the first of two.
     pub figure: Term,
-    /// The other side.
+    /// The second figure, for a ratio or a difference.
     pub other: Option<(Join, Term)>,
     /// Bounds of the value.
     pub bounds: Bounds,
@@ -68,7 +68,7 @@ pub struct Check {
     pub every: Vec<Every>,
     /// Cases of the file, for `every`.
     cases: Vec<String>,
-    /// Where it was written.
+    /// Position in the file, for messages.
     pub(crate) origin: Origin,
 }
 
@@ -82,7 +82,7 @@ pub enum Join {
 }
 
 impl Join {
-    /// As in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Join::Over => "over",
@@ -100,9 +100,9 @@ pub struct Term {
     pub metric: Metric,
     /// Statistic of the metric.
     pub stat: Stat,
-    /// The case; `None`: each of those that the check goes through.
+    /// The case. `None` means every case that the check covers.
     pub case: Option<String>,
-    /// Every axis of the file and the value on it; `None`: each of those that the check goes through.
+    /// A value for every axis of the file. `None` means every value that the check covers.
     pub at: Vec<(String, Option<String>)>,
 }
 
@@ -110,23 +110,23 @@ pub struct Term {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Every {
     Case,
-    /// All values of a varied path: these.
+    /// All values of a varied key: its path and these values.
     Value(String, Vec<String>),
 }
 
-/// Where a value must lie, in the unit of the metric.
+/// Bounds of a value, in the unit of the metric.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// Not below.
+    /// Lower bound, inclusive.
     pub at_least: Option<f64>,
-    /// Not above.
+    /// Upper bound, inclusive.
     pub at_most: Option<f64>,
     /// Text as in the file.
     pub text: String,
 }
 
 impl Check {
-    /// Unit of the value: none of a ratio.
+    /// Returns the unit of the value. A ratio has none.
     pub fn unit(&self) -> &'static str {
         match self.other {
             Some((Join::Over, _)) => "",
@@ -134,7 +134,7 @@ impl Check {
         }
     }
 
-    /// The check in words: `completion of short, cubic, size 10 kB, over dctcp: at least 10`.
+    /// Describes the check: `completion of short, cubic, size 10 kB, over dctcp: at least 10`.
     pub fn says(&self) -> String {
         let figure = &self.figure;
         let mut words = figure.name();
@@ -177,7 +177,7 @@ impl Check {
 }
 
 impl Term {
-    /// Name of the figure: `p99 of latency of 10kB`.
+    /// Returns the name of the figure: `p99 of latency of 10kB`.
     pub fn name(&self) -> String {
         let stat = match self.stat {
             Stat::Mean => String::new(),
@@ -187,7 +187,7 @@ impl Term {
     }
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub(crate) fn short(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }

@@ -1,4 +1,4 @@
-//! Reading `[[claim]]`: everything that no run could decide is refused here.
+//! Reads `[[claim]]`, and refuses claims that no run can decide.
 
 use knee_file::keys::{Below, Choice, Key, List, Name, Special, Text};
 use knee_file::units::figure;
@@ -203,7 +203,7 @@ fn read_every(reader: &Reader<'_>, known: &Known<'_>) -> Result<Vec<Every>, Erro
         .collect()
 }
 
-/// A term as written; keys that are not are those of `like`.
+/// Reads a term. Missing keys come from `like`.
 fn read_term(reader: &Reader<'_>, like: Option<&Term>) -> Result<Term, Error> {
     reader.check(&[&TERM])?;
     let subject = match (reader.text(&TERM.subject)?, like) {
@@ -235,7 +235,7 @@ fn read_term(reader: &Reader<'_>, like: Option<&Term>) -> Result<Term, Error> {
     Ok(Term { subject, metric, stat, case, at })
 }
 
-/// Names the case and the value on every axis that the check does not go through.
+/// Checks that a term gives the case, and a value for every axis that the check does not cover.
 fn complete(
     check: &Reader<'_>,
     key: &str,
@@ -341,7 +341,7 @@ fn read_bounds(reader: &Reader<'_>, metric: Option<Metric>) -> Result<Bounds, Er
     })
 }
 
-/// A bound of a metric, or of a ratio, and its text.
+/// Reads a bound of a metric or a ratio. Returns it with its text.
 fn bound(node: &Node, metric: Option<Metric>) -> Result<(f64, String), String> {
     let text = match &node.value {
         Value::Integer(_) | Value::Text(_) | Value::Other(_) => node.label(),
@@ -358,7 +358,7 @@ fn bound(node: &Node, metric: Option<Metric>) -> Result<(f64, String), String> {
     })
 }
 
-/// Refuses claims about what is not measured.
+/// Refuses claims about metrics that are not measured.
 pub(crate) fn check_measured(
     claims: &[Claim],
     scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! Two results directories side by side: each figure with its spread in both, and a verdict.
+//! Compares two results directories: each figure with its spread in both, and a verdict.
 
 mod read;
 mod show;
@@ -18,16 +18,16 @@ use crate::error::Error;
 use crate::stats::Spread;
 use read::{Figure, Row, RunMetric};
 
-/// Keys that a refusal names.
+/// Number of keys that an error names.
 const NAMED: usize = 8;
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Differences below this share agree, whatever chance says.
+    /// Differences below this share count as agreement, even if they are significant.
     pub within: f64,
-    /// Also compare results of different experiments, where cases and varied values have the same names, and rows of which the
-    /// host limited every run.
+    /// Also compare different experiments by equal names of cases and varied values, and rows whose runs were all
+    /// limited by the host.
     pub force: bool,
 }
 
@@ -40,9 +40,9 @@ impl Default for Options {
 /// One side of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// Mean over runs, or the share over all.
+    /// Mean over runs, or share over all runs.
     pub mean: f64,
-    /// Half its 95 % interval over runs; `None`: not known, or without any spread.
+    /// Half its 95 % interval over runs. `None` if unknown or without spread.
     pub ci95: Option<f64>,
     pub runs: usize,
 }
@@ -50,34 +50,34 @@ pub struct Mean {
 /// A figure in both directories.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Case and varied values, in words.
+    /// Case and varied values, as text.
     pub row: String,
     /// Traffic entry or link.
     pub subject: String,
     /// Metric, with its mode.
     pub metric: String,
     pub unit: String,
-    /// In the first directory.
+    /// Mean in the first directory.
     pub a: Mean,
-    /// In the second.
+    /// Mean in the second directory.
     pub b: Mean,
-    /// Half the 95 % interval of the difference; `None`: too few runs to have one.
+    /// Half the 95 % interval of the difference. `None` if there are too few runs.
     pub half_width: Option<f64>,
     /// Base of percentages.
     pub scale: f64,
-    /// By the rule.
+    /// Verdict on the difference.
     pub verdict: Verdict,
     /// Reason for an unusual verdict.
     pub note: &'static str,
 }
 
 impl Line {
-    /// The second minus the first.
+    /// Returns the second mean minus the first.
     pub fn difference(&self) -> f64 {
         self.b.mean - self.a.mean
     }
 
-    /// Whether chance does not explain the difference; `None`: there are too few runs to say.
+    /// Returns whether the difference is significant. `None` if there are too few runs.
     pub fn is_significant(&self) -> Option<bool> {
         match self.difference() == 0.0 {
             true => Some(false),
@@ -85,7 +85,7 @@ impl Line {
         }
     }
 
-    /// How far it is from agreement, for sorting: differences before what is undecided before the rest.
+    /// Returns the sort key: differing lines first, then undecided ones, then the rest.
     fn badness(&self, within: f64) -> (u8, f64) {
         let half = self.half_width.unwrap_or(0.0);
         let allowed = (within * self.scale).max(half).max(f64::MIN_POSITIVE);
@@ -98,26 +98,26 @@ impl Line {
     }
 }
 
-/// Two directories, compared.
+/// Result of comparing two directories.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The first.
+    /// First directory.
     pub a: Side,
-    /// The second.
+    /// Second directory.
     pub b: Side,
     pub options: Options,
-    /// Keys in which the experiments differ; empty but with [`Options::force`].
+    /// Keys in which the experiments differ. Empty without [`Options::force`].
     pub differences: Vec<String>,
-    /// Rows whose figures are a host's, because it limited every run, each in a sentence; empty but with [`Options::force`].
+    /// Rows whose runs were all limited by the host, one sentence each. Empty without [`Options::force`].
     pub of_host: Vec<String>,
-    /// Every figure that both have, the worst first.
+    /// Every common figure, the largest disagreement first.
     pub lines: Vec<Line>,
     /// Left-out rows and figures, one sentence each.
     pub left_out: Vec<String>,
 }
 
 impl Comparison {
-    /// How many lines have this verdict.
+    /// Returns the number of lines with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.lines.iter().filter(|line| line.verdict == verdict).count()
     }
@@ -126,7 +126,8 @@ impl Comparison {
 /// Compares two directories.
 ///
 /// # Errors
-/// [`Error::Input`] if they are of different experiments, have nothing in common, or only what a host limited.
+/// [`Error::Input`] if the experiments differ, if they have nothing in common, or if the host limited all common
+/// runs.
 pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> {
     let differences = a.differences(&b);
     let refused = |why: String| Err(Error::input(&b.dir, Origin::Nowhere, "", why));
@@ -176,7 +177,7 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
     Ok(Comparison { a, b, options, differences, of_host, lines, left_out })
 }
 
-/// Rows that are left out for one reason are one sentence, with the first of them named.
+/// Merges rows left out for the same reason into one sentence, which names the first of them.
 fn by_reason(left_out: &[(&str, String)]) -> Vec<String> {
     let mut count: HashMap<&str, usize> = HashMap::new();
     left_out.iter().for_each(|(_, why)| *count.entry(why).or_default() += 1);
@@ -189,7 +190,7 @@ fn by_reason(left_out: &[(&str, String)]) -> Vec<String> {
     first.map(sentence).collect()
 }
 
-/// Runs of a row that do not count, or count because it is forced.
+/// Describes runs of a row that do not count, or that count only with `force`.
 fn limited(side: &Side, row: &Row, force: bool) -> Option<String> {
     let of_all =
         format!("{} of {} runs in {} were host-limited", row.limited, row.runs, side.dir.display());
@@ -206,10 +207,10 @@ fn limited(side: &Side, row: &Row, force: bool) -> Option<String> {
     }
 }
 
-/// Figures that the other directory does not have: nobody told them there.
+/// Describes figures that only one directory has.
 fn one_sided((side, row, other): (&Side, &Row, &Row), force: bool) -> Option<String> {
     let theirs = other.compared(force);
-    // Without valid runs that has been said.
+    // Rows without valid runs have their own message.
     if theirs.is_empty() {
         return None;
     }
@@ -222,7 +223,8 @@ fn one_sided((side, row, other): (&Side, &Row, &Row), force: bool) -> Option<Str
     (!names.is_empty()).then(|| format!("only in {}: {}", side.dir.display(), names.join(", ")))
 }
 
-/// Others tell better: the share of drops is there only in runs that have drops.
+/// Returns whether to compare a figure. The share of drops exists only in runs with drops, so it is skipped. Other
+/// figures show drops better.
 fn is_compared(figure: &Figure) -> bool {
     figure.metric != Metric::DropShare.name()
 }
@@ -240,8 +242,8 @@ fn compare_rows(a: &Row, b: &Row, options: Options) -> Vec<Line> {
         .collect()
 }
 
-/// One line; of times of which some waited for a retransmission timer, one for the share of these and one for
-/// each mode: a mean over both would follow the share alone.
+/// Compares a figure. A time with waits for a retransmission timer gives one line for their share and one per mode,
+/// because a mean over both modes would mostly show the share.
 fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
     let is_late = |run: &RunMetric| run.late.is_some_and(|(late, _)| late > 0.0);
     if !a.runs.iter().chain(&b.runs).any(is_late) {
@@ -259,7 +261,7 @@ fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
 }
 
 impl RunMetric {
-    /// Mean of the values that waited for no timer; `None` without such.
+    /// Returns the mean of values that waited for no timer. `None` without such values.
     fn prompt_mean(&self) -> Option<f64> {
         let (late, late_mean) = self.late?;
         let prompt = self.values - late;
@@ -267,7 +269,8 @@ impl RunMetric {
     }
 }
 
-/// Minimum base of percentages, so that tiny figures need no 5 %: one event or packet per run, a tenth of marks.
+/// Returns the minimum base of percentages, so that tiny figures need not agree to 5 %: one event or packet per run,
+/// a tenth of marks.
 fn least_scale(figure: &Figure) -> f64 {
     match (Metric::by_name(&figure.metric), figure.unit.as_str()) {
         (Some(Metric::Jain | Metric::Utilisation), _) | (_, "s" | "bps") => 0.0,
@@ -276,7 +279,7 @@ fn least_scale(figure: &Figure) -> f64 {
     }
 }
 
-/// Means over runs; `None` if a side has none.
+/// Compares means over runs. `None` if a side has none.
 fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option<Line> {
     let (x, y) = (Sample::of(a)?, Sample::of(b)?);
     let half_width = difference_half_width(x, y);
@@ -309,7 +312,7 @@ fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option
     })
 }
 
-/// The share of times that waited for a retransmission timer.
+/// Compares the shares of times that waited for a retransmission timer.
 fn late_share(a: &Figure, b: &Figure, within: f64) -> Line {
     let share = |figure: &Figure| Share {
         runs: figure.runs.iter().filter_map(|run| Some((run.late?.0, run.values))).collect(),
@@ -384,7 +387,8 @@ mod tests {
 
     #[test]
     fn those_that_waited_for_a_timer_are_a_mode_of_their_own() {
-        // Ten transfers: nine of 10 ms, and one of 210 ms in every run; on the other side in every second one.
+        // Ten transfers: nine take 10 ms. One takes 210 ms, in every run on one side and in every second run on the
+        // other.
         let with = (10.0, 0.03, 1.0, Some(0.21));
         let without = (10.0, 0.01, 0.0, None);
         let a = figure("completion", "s", &[with; 10]);

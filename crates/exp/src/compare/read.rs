@@ -1,4 +1,4 @@
-//! A results directory, read back: what was run, and what each run measured.
+//! Reads a results directory: the experiment, and the figures of each run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use crate::cases::MAX_RUNS;
 use crate::error::Error;
 
-/// Keys that may differ between results of one experiment: which Linux it was.
+/// Keys that may differ between results of one experiment, because they depend on the Linux version.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
 
 /// Memory limit for runs and figures of a directory, bytes. The largest experiment has some 50 figures per run.
@@ -24,45 +24,46 @@ pub struct Side {
     pub dir: PathBuf,
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the back end; empty: unknown.
+    /// Name of the back end. Empty if unknown.
     pub back_end: String,
-    /// Whether that is the simulator.
+    /// Whether the back end is the simulator.
     pub(super) is_simulated: bool,
-    /// Share of the rates in the file.
+    /// Scale of the run: its rates as a share of those in the file.
     pub scale: f64,
     /// Version of Linux that simulated hosts behave like.
     pub linux: String,
-    /// In what its runs are not what the simulator's are, as its back end says.
+    /// Differences of the runs from simulated ones, as the back end describes them.
     pub apart: Vec<String>,
     /// The resolved experiment, by case.
     resolved: BTreeMap<String, BTreeMap<String, String>>,
     /// Varied values, scale and compiled algorithms.
     whole: BTreeMap<String, String>,
-    /// In the order of the runs.
+    /// Rows in the order of the runs.
     pub(super) rows: Vec<Row>,
 }
 
-/// A case at one point of the varied values.
+/// A case with one value per axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
-    /// Case and varied values, in words.
+    /// Case and varied values, as text.
     pub(super) label: String,
     pub(super) runs: usize,
-    /// Those of them that the host limited.
+    /// Number of runs that the host limited.
     pub(super) limited: usize,
     /// Figures of valid runs, in the order of the file.
     pub(super) figures: Vec<Figure>,
-    /// The same of runs that the host limited.
+    /// Figures of runs that the host limited, in the order of the file.
     pub(super) of_host: Vec<Figure>,
 }
 
 impl Row {
-    /// Whether the host limited every run.
+    /// Returns whether the host limited every run.
     pub(super) fn is_of_host(&self) -> bool {
         self.runs > 0 && self.limited == self.runs
     }
 
-    /// Figures to compare: those of valid runs; without any, and with `force`, of host-limited runs.
+    /// Returns the figures to compare: those of valid runs. Without valid runs and with `force`, those of
+    /// host-limited runs.
     pub(super) fn compared(&self, force: bool) -> &[Figure] {
         if force && self.is_of_host() { &self.of_host } else { &self.figures }
     }
@@ -74,12 +75,12 @@ pub(super) struct Figure {
     pub(super) subject: String,
     pub(super) metric: String,
     pub(super) unit: String,
-    /// One for each run that has it.
+    /// Values of the runs that have this metric.
     pub(super) runs: Vec<RunMetric>,
 }
 
 impl Figure {
-    /// Subject and metric.
+    /// Returns the subject and the metric.
     pub(super) fn name(&self) -> (&str, &str) {
         (&self.subject, &self.metric)
     }
@@ -90,7 +91,7 @@ impl Figure {
 pub(super) struct RunMetric {
     pub(super) values: f64,
     pub(super) mean: f64,
-    /// Values that waited for a retransmission timer, and their mean; `None`: of no time of a transfer.
+    /// Number and mean of values that waited for a retransmission timer. `None` if the metric is no transfer time.
     pub(super) late: Option<(f64, Option<f64>)>,
 }
 
@@ -98,7 +99,7 @@ impl Side {
     /// Reads a directory that `knee run` wrote.
     ///
     /// # Errors
-    /// [`Error::Results`] if it holds no results, or not all that is needed.
+    /// [`Error::Results`] if it holds no results, or incomplete ones.
     pub fn read(dir: &Path) -> Result<Side, Error> {
         let manifest = Manifest::read(dir)?;
         if manifest.resolved.is_empty() {
@@ -127,8 +128,8 @@ impl Side {
         })
     }
 
-    /// Keys in which the experiments differ, beyond back end, version of Linux, HZ, seed and repeats; each with
-    /// both values.
+    /// Returns keys in which the experiments differ, with both values. Back end, Linux version, HZ, seed and repeats
+    /// may differ.
     pub fn differences(&self, other: &Side) -> Vec<String> {
         let mut all = Vec::new();
         let cases = |side: &Side| side.resolved.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -151,7 +152,7 @@ impl Side {
     }
 }
 
-/// Keys that differ, with both values in words.
+/// Returns keys that differ, with both values as text.
 fn differing<'a>(
     ours: &'a BTreeMap<String, String>,
     theirs: &'a BTreeMap<String, String>,
@@ -164,7 +165,7 @@ fn differing<'a>(
     })
 }
 
-/// Whether a key says which Linux it is, or has the value that this version has by itself.
+/// Returns whether a key names the Linux version, or has that version's default value.
 fn is_of_the_kernel(
     key: &str,
     ours: &BTreeMap<String, String>,
@@ -192,7 +193,7 @@ fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, String> {
     keys.iter().map(|(key, value)| (format!("{prefix}{key}"), text(value))).collect()
 }
 
-/// The rows of `runs.csv` with what `measures.csv` has of their runs; of both, at most so many bytes.
+/// Reads the rows of `runs.csv` and `measures.csv`, together at most `most_bytes`.
 fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, Error> {
     let open = |file: ResultFile| Table::open(&dir.join(file.name()));
     let (mut runs, mut measures) = (open(ResultFile::Run)?, open(ResultFile::Measure)?);
@@ -200,12 +201,12 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
     let mut bytes = 0;
     let mut rows: Vec<Row> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
-    // Of each run: its row, and whether the host limited it.
+    // For each run: its row, and whether the host limited it.
     let mut row_of: HashMap<String, (usize, bool)> = HashMap::new();
     while let Some(cells) = runs.next()? {
         let mut label = format!("case {}", cells.text(case));
         for (column, cell) in cells.between(case + 1, repeat) {
-            // As written, so that a directory from before columns had units compares with one of today.
+            // Uses the column's name as written, so that older directories without units in columns stay comparable.
             let axis = axes.iter().find(|axis| axis.column() == column);
             let (axis, value) =
                 axis.map_or((column, cell), |axis| (axis.path.as_str(), axis.value(cell)));
@@ -270,7 +271,7 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
     Ok(rows)
 }
 
-/// An error about the row that was read last.
+/// Returns an error about the last row read.
 fn too_much(table: &Table, most_bytes: usize) -> Error {
     let why = format!(
         "takes more than {} MiB of memory, with the rows before it: use fewer repeats, cases or \

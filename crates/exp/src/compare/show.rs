@@ -1,4 +1,4 @@
-//! A comparison for people and for programs.
+//! Prints a comparison as text or JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,15 +18,15 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Letters of directories, in their order.
+/// Returns the letter of a directory, by index.
 fn letter(index: usize) -> String {
     char::from_u32('A' as u32 + index as u32)
         .filter(char::is_ascii_uppercase)
         .map_or_else(|| format!("#{}", index + 1), String::from)
 }
 
-/// All directories in one table, the worst lines first, what was left out, and how many there are of each verdict.
-/// `comparisons`: of the first directory with each of the others; at least one.
+/// Formats all comparisons as one table, the worst lines first, then what was left out and the counts per verdict.
+/// `comparisons` holds at least one comparison, each of the first directory with another.
 pub fn render(comparisons: &[Comparison]) -> String {
     let Some(first) = comparisons.first() else { return String::new() };
     let mut out = String::new();
@@ -45,7 +45,7 @@ pub fn render(comparisons: &[Comparison]) -> String {
         }
     }
     let mut forced: Vec<&String> = comparisons.iter().flat_map(|one| &one.of_host).collect();
-    // The first directory's are the same in every pair.
+    // The first directory's entries are the same in every pair.
     let mut told = BTreeSet::new();
     forced.retain(|of_host| told.insert(*of_host));
     for of_host in forced {
@@ -109,7 +109,7 @@ fn shown(verdict: Verdict) -> String {
     }
 }
 
-/// Parts of the first mean, in percent; nothing where that is zero.
+/// Formats a value as a percentage of the first mean. Empty if that is zero.
 fn percent(line: &Line, value: f64) -> String {
     match line.scale {
         0.0 => String::new(),
@@ -141,8 +141,8 @@ fn cells(line: &Line) -> Vec<String> {
     ]
 }
 
-/// A line for each figure that the first directory and any other have: the first's mean, and of each other its mean, the
-/// difference and the verdict. By the worst verdict of a line.
+/// Makes a line for each figure that the first directory shares with another: the first mean, then for each other
+/// directory its mean, the difference and the verdict. Lines are sorted by their worst verdict.
 fn grid_of_several(comparisons: &[Comparison]) -> Grid {
     let mut grid = Grid::default();
     grid.head(["row", "subject", "metric"].map(str::to_owned), Align::Left);
@@ -199,7 +199,7 @@ fn cells_of_several(row: &[Option<&Line>]) -> Vec<String> {
     cells
 }
 
-/// The same as one JSON object.
+/// Returns a comparison as a JSON object.
 pub fn json(comparison: &Comparison) -> Json {
     let side = |side: &Side| {
         json!({
@@ -245,7 +245,7 @@ fn json_of_line(line: &Line) -> Json {
     map.insert("a".into(), mean(&line.a));
     map.insert("b".into(), mean(&line.b));
     map.insert("difference".into(), rounded(line.difference()).into());
-    // What was not known is absent.
+    // Unknown values are absent.
     let known = [
         ("difference_share", share(line.difference())),
         ("difference_ci95", line.half_width.map(rounded)),

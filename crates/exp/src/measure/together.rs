@@ -1,4 +1,4 @@
-//! What is measured of connections together: rounds, queries, attempts.
+//! Measures groups of connections: rounds, queries, attempts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use knee_run::spec::{NodeId, Run};
 use crate::metric::{Kind, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 
-/// The time of each round, and of rounds that wait for each other or go to many hosts how many had a timeout.
+/// Measures the time of each round. For rounds that wait for each other or go to many hosts, it also measures the
+/// share with a timeout.
 pub(super) fn measure_rounds(
     scenario: &Scenario,
     measured: &mut Measured,
@@ -46,7 +47,7 @@ fn record_share(measured: &mut Measured, metric: M, part: u64, all: u64) {
     }
 }
 
-/// From the first connect to the last byte, if all of them finished.
+/// Returns the time from the first connect to the last byte, if all of them finished.
 fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
     let flows = round.iter().map(|i| outcome.flows.get(*i));
     let mut first = Time::MAX;
@@ -59,8 +60,8 @@ fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
     Some(last.since(first))
 }
 
-/// Queries that all servers have answered: how long each took, and which share of them had a timeout, with those whose timeout the
-/// end of the run cut off.
+/// Measures queries that all servers have answered: their times, and the share with a timeout. A query whose timeout
+/// was cut off by the end of the run counts in the share.
 pub(super) fn measure_queries(
     measured: &mut [Measured],
     run: &Run,
@@ -76,7 +77,7 @@ pub(super) fn measure_queries(
             records.push(rpc);
         }
     }
-    // Of each entry: queries, those with a timeout, and whether timeouts are known.
+    // For each entry: the number of queries, those with a timeout, and whether timeouts are known.
     let mut counts = vec![(0_u64, 0_u64, true); measured.len()];
     let mut unanswered = vec![0_u64; measured.len()];
     for set in &run.schedule.together {
@@ -100,7 +101,8 @@ pub(super) fn measure_queries(
             *late += u64::from(parts().any(|rpc| rpc.timeouts.is_some_and(|count| count > 0)));
             *known &= parts().all(|rpc| rpc.timeouts.is_some());
         }
-        // One that the end of the run cut off counts if it has waited for a timer: those take longest.
+        // A query cut off by the end of the run counts if it has waited for a timer, because such queries take
+        // longest.
         let waits = set.iter().any(|flow| {
             let of_answered = of_flow[*flow as usize].iter().filter_map(|rpc| rpc.timeouts);
             let timeouts = outcome.flows.get(*flow as usize).and_then(|f| f.counters.timeouts);
@@ -124,8 +126,8 @@ pub(super) fn measure_queries(
     }
 }
 
-/// Connections that came about before they were given up, and how long that took. Those that the end of the run cut off do not
-/// count.
+/// Measures the connections established before their deadline, and their times. Attempts cut off by the end of the
+/// run do not count.
 pub(super) fn measure_attempts(
     measured: &mut Measured,
     run: &Run,

@@ -1,4 +1,4 @@
-//! What is measured of the window alone, and goodput with and without one.
+//! Measures the window alone, and goodput with and without a window.
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{FlowCounters, Outcome, QueueOutcome, Windowed};
@@ -6,7 +6,7 @@ use knee_run::spec::{Link, Run};
 
 use crate::metric::{Measured, Metric as M, Window};
 
-/// Bits per second that each flow's receiver got: in the window, or from connect to the flow's end.
+/// Returns each flow's goodput in bit/s, in the window, or from connect to the flow's end.
 pub(super) fn goodputs(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Option<f64>> {
     let flows = outcome.flows.iter().take(run.flows.len());
     let Some(window) = window else {
@@ -23,9 +23,9 @@ pub(super) fn goodputs(run: &Run, outcome: &Outcome, window: Option<Window>) -> 
     flows.enumerate().map(|(i, flow)| flow.connected_at.and_then(|_| rate(i))).collect()
 }
 
-/// All these flows together, in a time that is the same for all: the window, or from the first connect to the last end. Flows
-/// that come and go have more than their part of a link for as long as they are few, so that their own rates add up to
-/// more than it carries.
+/// Returns the goodput of all these flows over a common time: the window, or from the first connect to the last end.
+/// The sum of the flows' own rates would exceed the link's: short-lived flows get more than their share while few
+/// compete.
 pub(super) fn goodput_sum(
     outcome: &Outcome,
     members: &[usize],
@@ -44,7 +44,7 @@ pub(super) fn goodput_sum(
     per_second(begun.map(|(flow, _)| flow.received_bytes).sum(), end.since(begin))
 }
 
-/// Counts of the window, where the back end looked at its ends.
+/// Measures counters in the window, if the back end read them at its bounds.
 pub(super) fn measure_counters(measured: &mut Measured, window: &Windowed, members: &[usize]) {
     let total = |counter: fn(&FlowCounters) -> Option<u64>| {
         members.iter().map(|i| counter(&window.flows.get(*i)?.counters)).sum::<Option<u64>>()
@@ -64,7 +64,7 @@ pub(super) fn measure_counters(measured: &mut Measured, window: &Windowed, membe
     }
 }
 
-/// The same of a queue.
+/// Measures a queue in the window.
 pub(super) fn measure_queue(
     measured: &mut Measured,
     queue: &QueueOutcome,
@@ -78,7 +78,7 @@ pub(super) fn measure_queue(
     }
 }
 
-/// The share of a time in which a link sent, what goes around its frames counted.
+/// Returns the share of a time in which a link sent, including the overhead of frames.
 pub(super) fn utilisation(
     queue: &QueueOutcome,
     link: Option<&Link>,
@@ -93,7 +93,7 @@ pub(super) fn per_second(bytes: u64, time: Duration) -> Option<f64> {
     (time > Duration::ZERO).then(|| bytes as f64 * 8.0 * PS_PER_S as f64 / time.ps() as f64)
 }
 
-/// Duration of the whole run.
+/// Returns the duration of the whole run.
 pub(super) fn whole_run(outcome: &Outcome) -> Duration {
     outcome.end.since(Time::ZERO)
 }

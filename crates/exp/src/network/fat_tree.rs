@@ -1,4 +1,4 @@
-//! `topology = "fat-tree"`: pods of edge and aggregation switches below a core, all switches of one size.
+//! `topology = "fat-tree"`: pods of edge and aggregation switches below a core, all with the same number of ports.
 
 use knee_file::keys::{Below, Key};
 use knee_file::{Error, Reader, keys};
@@ -23,10 +23,10 @@ keys! {
     }
 }
 
-/// The next even one would have 11,664 hosts.
+/// Largest number of ports. The next even one would give 11,664 hosts, above the limit.
 const LARGEST_K: u64 = 34;
 
-/// The network, and the ports that are recorded if traffic goes to their hosts.
+/// Reads the network, and the ports that are recorded if traffic goes to their hosts.
 pub(super) fn read(
     reader: &Reader<'_>,
     cables: &Cables<'_, '_>,

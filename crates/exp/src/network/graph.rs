@@ -60,7 +60,7 @@ enum NodeKind {
     Switch,
 }
 
-/// The network, and the ports that are recorded if traffic goes to their hosts.
+/// Reads the network, and the ports that are recorded if traffic goes to their hosts.
 pub(super) fn read(
     reader: &Reader<'_>,
     cables: &Cables<'_, '_>,
@@ -91,7 +91,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// One node, or as many as `count` says, numbered from 1.
+    /// Adds one node, or `count` nodes numbered from 1.
     fn add_nodes(&mut self, reader: &Reader<'_>, hosts: &Hosts) -> Result<(), Error> {
         reader.check(&[&NODE])?;
         let name = reader.need_name(&NODE.name)?;
@@ -117,7 +117,7 @@ impl Graph {
         Ok(())
     }
 
-    /// A link in each direction (or in one) between nodes of `from` and nodes of `to`.
+    /// Adds links in both directions, or in one, between nodes of `from` and nodes of `to`.
     fn add_links(&mut self, reader: &Reader<'_>, cables: &Cables<'_, '_>) -> Result<(), Error> {
         reader.check(&[&LINK, &CABLE])?;
         let (from, to) = (self.nodes(reader, &LINK.from)?, self.nodes(reader, &LINK.to)?);
@@ -127,7 +127,7 @@ impl Graph {
         if is_oneway && back.is_some() {
             return Err(reader.error(&LINK.back, "conflicts with oneway = true: leave one out"));
         }
-        // Without a `back` of its own the way back has the same queue, so a switch there needs one too.
+        // Without its own `back`, the reverse link has the same queue, so a switch there needs one too.
         let both_alike = !is_oneway && back.is_none();
         let owners = if both_alike { [from.as_slice(), &to].concat() } else { from };
         let forth = cables.read_checked(reader, self.end_of(&owners), false)?;
@@ -171,7 +171,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Who owns the sending end: a switch, if one of them is.
+    /// Returns the kind of sending end: a switch if any of the nodes is one.
     fn end_of(&self, nodes: &[NodeId]) -> End {
         if nodes.iter().all(|node| self.is_host(*node)) { End::Host } else { End::Switch }
     }
@@ -191,7 +191,7 @@ impl Graph {
         Ok(ids)
     }
 
-    /// One to all, all to one, pair by pair; with `mesh` each to each.
+    /// Pairs nodes one to all, all to one, or in order. With `mesh`, pairs each with each.
     fn pair_up(
         &self,
         reader: &Reader<'_>,
@@ -235,7 +235,7 @@ impl Graph {
     }
 }
 
-/// Whether there is a way for each of these pairs, and back; if not, which is missing.
+/// Checks that each of these pairs has a path in both directions. The error names the missing one.
 pub(super) fn check_ways(
     network: &Network,
     pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
@@ -267,7 +267,7 @@ pub(super) fn check_ways(
     Ok(())
 }
 
-/// Nodes from which there is a way to this one without hosts between.
+/// Returns for each node whether it has a path to `to` without hosts in between.
 fn reach(network: &Network, into: &[Vec<NodeId>], to: NodeId) -> Vec<bool> {
     let mut reached = vec![false; network.nodes.len()];
     reached[to as usize] = true;
@@ -286,7 +286,8 @@ fn reach(network: &Network, into: &[Vec<NodeId>], to: NodeId) -> Vec<bool> {
     reached
 }
 
-/// The first host between two on the shortest way that there would be if hosts forwarded; none if there is no such way.
+/// Returns the first host in between on the shortest path that would exist if hosts forwarded. `None` without such a
+/// path.
 fn host_between(network: &Network, from: NodeId, to: NodeId) -> Option<NodeId> {
     let mut after = vec![None; network.nodes.len()];
     let mut reached = vec![to];

@@ -1,4 +1,4 @@
-//! What a scenario's keys make a run keep, in bytes.
+//! Estimates the memory in bytes that a scenario's keys make a run use.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -17,33 +17,33 @@ use super::Scenario;
 use crate::memory::{Memory, shown};
 use crate::traffic::TrafficSpec;
 
-/// Cells of a row of text with their commas: a time to the nanosecond, and a number.
+/// Length of cells in a row of text, with their commas: a time to the nanosecond, and a number.
 const TIME_TEXT: u64 = 14;
 const NUMBER_TEXT: u64 = 8;
 /// Overhead of the allocator per small allocation, bytes.
 const PIECE: u64 = 16;
-/// Two established sockets and what the simulator has beside them (held below this by its test of memory).
+/// Bytes of two established sockets and their state in the simulator, whose memory test checks this bound.
 const FLOW: u64 = 4096;
-/// A packet under way: itself, its event and its place in a queue.
+/// Bytes of a packet in flight: itself, its event, and its place in a queue.
 const PACKET: u64 = 144;
-/// A segment that its sender keeps until it is acknowledged, in a ring that doubles.
+/// Bytes of an unacknowledged segment at its sender, in a ring that doubles.
 const SEGMENT: u64 = 96;
-/// A retransmission that is lost, and lost again, holds what was sent behind it, each time for a round trip. Where 2 % are lost, BBR has about
-/// 4 times on its list what the path holds.
+/// Factor for segments held by repeated losses: each lost retransmission holds all later segments for another round
+/// trip. At 2 % loss, BBR's list holds about 4 times the path's capacity.
 const HELD: u64 = 6;
-/// So many queues of ACKs may stand on a way.
+/// Largest number of ACK queues on a path.
 const HOPS: u64 = 8;
 /// Memory of a metric without values, bytes.
 const METRIC: u64 = 128;
-/// Metrics of a subject, and those of them that may have many values.
+/// Number of metrics of a subject, and of those that may have many values.
 const METRICS: u64 = 30;
 const WITH_VALUES: u64 = 7;
-/// The mean of a run in a list that grows.
+/// Bytes of a run's mean in a growing list.
 const MEAN: u64 = 16;
-/// Values of a metric: one by one up to so many, then a histogram, which takes this.
+/// Number of values of a metric that are kept one by one, and the bytes of the histogram that follows.
 const ONE_BY_ONE: u64 = 4096;
 const HISTOGRAM: u64 = 256 << 10;
-/// So many pairs of hosts are looked at for the time that exchanges take; the others are bounded by their links alone.
+/// Number of host pairs for which the duration of exchanges is computed. Only the links bound the others.
 const MOST_PAIRS: usize = 200;
 
 /// Options that decide the memory of runs, besides the scenario.
@@ -51,9 +51,9 @@ const MOST_PAIRS: usize = 200;
 pub(crate) struct MemoryInputs {
     /// Memory limit of a run, bytes.
     pub(crate) most_bytes: u64,
-    /// Text that names the run in rows of results.
+    /// Bytes of text that name the run in rows of results.
     pub(crate) label_bytes: u64,
-    /// Runs whose values are added up.
+    /// Number of runs whose values are combined.
     pub(crate) repeat: u32,
 }
 
@@ -62,7 +62,7 @@ struct Part<'a> {
     table: Reader<'a>,
     key: &'static str,
     things: u64,
-    /// Description, and advice to reduce it.
+    /// Description of the key, and advice to reduce its memory.
     of: (&'static str, &'static str),
     bytes: u64,
 }
@@ -73,7 +73,7 @@ impl Part<'_> {
     }
 }
 
-/// Estimates it, and refuses more than may be.
+/// Estimates the memory, and refuses a scenario above the limit.
 pub(super) fn check(
     scenario: &Scenario,
     root: &Reader<'_>,
@@ -112,9 +112,9 @@ struct Amounts<'a> {
     asked: MemoryInputs,
     network: Cow<'a, Network>,
     flows: u64,
-    /// The longest name of a traffic entry.
+    /// Length of the longest name of a traffic entry.
     name_text: u64,
-    /// Bytes that the links to each node carry until the end; `None`: one of them has no rate.
+    /// Bytes that the links to each node carry until the end. `None` if one of them has no rate.
     into_host: Vec<Option<u128>>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Amounts<'a> {
         self.scenario.end.ps() / period.ps().max(1)
     }
 
-    /// Series, of records and of rows.
+    /// Estimates series: records and rows.
     fn series(&self) -> Result<Vec<Part<'a>>, Error> {
         let sampling = &self.scenario.sampling;
         let sampled: u64 = self.scenario.traffic.iter().map(TrafficSpec::sampled_flows).sum();
@@ -165,7 +165,7 @@ impl<'a> Amounts<'a> {
             + TIME_TEXT
             + NUMBER_TEXT * 3
             + self.name_text
-            // Added up by period.
+            // Goodput sums per period for convergence.
             + if self.scenario.traffic.iter().any(|entry| entry.converged().is_some()) { 8 } else { 0 };
         let rows = [
             ("flows", sampling.flows, sampled, of_flow, "samples of flows"),
@@ -186,7 +186,7 @@ impl<'a> Amounts<'a> {
             let sample = self.root.child("sample")?.filter(|sample| sample.has(key));
             let (table, key, way_out) = match sample {
                 Some(sample) => (sample, key, "a longer period"),
-                // What "converged" looks at every 10 ms.
+                // Convergence samples every 10 ms by default.
                 None => (
                     self.root.need_child("run")?,
                     "duration",
@@ -198,7 +198,7 @@ impl<'a> Amounts<'a> {
         Ok(all)
     }
 
-    /// Connections, exchanges and pings of each entry.
+    /// Estimates connections, exchanges and pings of each entry.
     fn traffic(&self) -> Result<Vec<Part<'a>>, Error> {
         let mut all = Vec::new();
         let mut quickest = Quickest::new(&self.network);
@@ -213,7 +213,7 @@ impl<'a> Amounts<'a> {
         let mut entries = self.scenario.traffic.iter().peekable();
         for (number, table) in self.root.children("traffic")?.into_iter().enumerate() {
             let (mut flows, mut pings, mut exchanges) = (0u64, 0u64, None::<u64>);
-            // With `each` an entry of the file is several.
+            // With `each`, one entry of the file becomes several.
             while let Some(entry) = entries.next_if(|entry| entry.table == number) {
                 flows = flows.saturating_add(entry.flows());
                 pings = pings.saturating_add(entry.pings(self.scenario.end));
@@ -227,7 +227,7 @@ impl<'a> Amounts<'a> {
                 let bytes = things.saturating_mul(of_ping);
                 Part { table, key: "interval", things, of, bytes }
             } else if let Some(things) = exchanges {
-                // Beside their flows.
+                // Exchanges come in addition to their flows.
                 let bytes = things.saturating_mul(of_exchange).saturating_add(of_flows);
                 let of = ("exchanges", "a smaller count, or a shorter run");
                 match table.has("count") {
@@ -248,12 +248,12 @@ impl<'a> Amounts<'a> {
         Ok(all)
     }
 
-    /// How many exchanges there may be at most until the end: of each connection as many as fit one after the other, and of all
-    /// no more than the links of their hosts carry.
+    /// Returns an upper bound on the number of exchanges until the end. Each connection has at most as many as fit
+    /// one after the other. Together, they have no more than the hosts' links carry.
     fn exchanges(&self, entry: &TrafficSpec, quickest: &mut Quickest<'_>) -> Option<u64> {
         let exchanges = entry.exchanges()?;
         let mut all = 0u64;
-        // Of each host the smallest that comes to it.
+        // For each host, the smallest message that it receives.
         let (mut servers, mut clients) = (HashMap::new(), HashMap::new());
         for ((from, to), traffic) in exchanges {
             let Traffic::Rpc { request_bytes, response_bytes, count } = traffic else { continue };
@@ -273,13 +273,13 @@ impl<'a> Amounts<'a> {
         Some(all.min(carried(servers)).min(carried(clients)))
     }
 
-    /// How often so many bytes reach a host until the end.
+    /// Returns how many messages of this size a host can receive until the end.
     fn carried(&self, host: NodeId, bytes: u64) -> u64 {
         let Some(sum) = self.into_host[host as usize] else { return u64::MAX };
         u64::try_from(sum / u128::from(bytes.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Queues that are lists themselves, and packets under way.
+    /// Estimates queues that are lists themselves, and packets in flight.
     fn network(&self) -> Result<Vec<Part<'a>>, Error> {
         let links = &self.network.links;
         let empty = links.iter().map(|link| link.queue.empty_bytes()).fold(0, u64::saturating_add);
@@ -334,7 +334,7 @@ impl<'a> Amounts<'a> {
             let waiting = match (link.rate, link.queue.most_pkts(mtu as u32)) {
                 (None, _) => 0,
                 (Some(_), Some(pkts)) => pkts,
-                // Small queues of TCP.
+                // TCP small queues limit these hosts.
                 (Some(_), None) if is_host => self.flows.saturating_mul(at_host.div_ceil(mtu)),
                 (Some(_), None) => u64::MAX,
             };
@@ -352,8 +352,8 @@ impl<'a> Amounts<'a> {
         }
     }
 
-    /// ACKs that may wait beside data: queues that count bytes have room for more of them. They come no faster than data comes to the
-    /// hosts that it is sent to, for as long as the queues before them take.
+    /// Returns the ACKs that may wait in addition to data, because queues that count bytes hold more of them. ACKs
+    /// arrive no faster than data reaches the receivers, for as long as the queues before them delay it.
     fn acks(&self, mtu: u64) -> u64 {
         let (mut room, mut slowest_ps) = (0u64, 0u128);
         for link in &self.network.links {
@@ -377,7 +377,7 @@ impl<'a> Amounts<'a> {
         room.min(arriving.fold(0, u64::saturating_add))
     }
 
-    /// Memory of a row's runs: per metric, a mean per run and all values.
+    /// Estimates the memory of a row's runs: per metric, a mean per run and all values.
     fn kept(&self) -> Result<Part<'a>, Error> {
         let sampling = &self.scenario.sampling;
         let series = [sampling.flows, sampling.queues].into_iter().flatten();
@@ -422,7 +422,7 @@ impl<'a> Amounts<'a> {
     }
 }
 
-/// Packets in queues and on links, segments that senders keep until they are acknowledged, and ACKs that wait in queues beside data.
+/// Packets in queues and on links, unacknowledged segments at senders, and ACKs in queues in addition to data.
 #[derive(Default)]
 struct MaxInFlight {
     packets: u64,
@@ -430,15 +430,15 @@ struct MaxInFlight {
     acks: u64,
 }
 
-/// How many exchanges of a kind fit one after the other into a run.
+/// Computes how many exchanges of a kind fit into a run one after the other.
 struct Quickest<'a> {
     network: &'a Network,
-    /// Made when first asked: of a large network it takes its time.
+    /// Created on first use, because it takes time for a large network.
     ideal: Option<Ideal<'a>>,
     known: HashMap<Exchange, u64>,
 }
 
-/// The hosts, and the bytes of request and response.
+/// An exchange: its hosts, and the bytes of request and response.
 type Exchange = ((NodeId, NodeId), (u64, u64));
 
 impl<'a> Quickest<'a> {
@@ -461,7 +461,7 @@ impl<'a> Quickest<'a> {
     }
 }
 
-/// Bits that a link carries until a moment.
+/// Returns the bits that a link carries until a time.
 fn bits_until(at: Time, bps: u64) -> u128 {
     u128::from(bps) * u128::from(at.ps()) / u128::from(PS_PER_S)
 }

@@ -1,4 +1,4 @@
-//! `kind = "attempts"`: connections at random times that nothing is sent on; what counts is whether they come about.
+//! `kind = "attempts"`: connections at random times that carry no data. The metric is whether they are established.
 
 use knee_file::keys::Key;
 use knee_file::{Error, Reader, keys};
@@ -19,17 +19,17 @@ keys! {
     }
 }
 
-/// Attempts to connect, uniformly spread over a time.
+/// Connection attempts, uniformly spread over a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
     pub(crate) count: u64,
     start: Duration,
     until: Duration,
-    /// An attempt that is not answered within this has failed.
+    /// Time after which an unanswered attempt has failed.
     deadline: Duration,
 }
 
-/// One of them.
+/// A connection attempt.
 pub(crate) struct Attempt {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
@@ -38,7 +38,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempts {
-    /// The keys of such an entry.
+    /// Reads the keys of such an entry.
     pub(crate) fn read(reader: &Reader<'_>, start: Duration) -> Result<Attempts, Error> {
         let count = reader.read(&KEYS.count)?;
         let until = reader.read(&KEYS.until)?;
@@ -49,7 +49,7 @@ impl Attempts {
         Ok(Attempts { count, start, until, deadline })
     }
 
-    /// Those of one run, in the order of their starts, each between one of the pairs.
+    /// Draws the attempts of one run, sorted by start time, each between one of the pairs.
     pub(crate) fn draw(&self, pairs: &[(NodeId, NodeId)], mut random: Random) -> Vec<Attempt> {
         let span = Duration::from_ps(self.until.ps() - self.start.ps());
         let mut attempts: Vec<_> = (0..self.count)

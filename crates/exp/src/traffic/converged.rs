@@ -1,4 +1,4 @@
-//! When transfers without end count as sharing fairly, and how long that took.
+//! The criterion for fair sharing of endless transfers, and the time until they meet it.
 
 use knee_file::keys::{Below, Key};
 use knee_file::units::Share;
@@ -19,19 +19,19 @@ keys! {
     }
 }
 
-/// How near to its fair share each transfer must be, and for how long.
+/// Largest distance of each transfer from its fair share, and the time to stay within it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Converged {
     /// Tolerance, as a share of the fair share, 0 to 1.
     within: f64,
-    /// Goodput is averaged over this.
+    /// Averaging time of goodput.
     pub(crate) over: Duration,
-    /// And must remain near for this.
+    /// Time for which goodput must stay near the fair share.
     pub(crate) hold: Duration,
 }
 
 impl Converged {
-    /// `converged = { within = "20 %", over = "100 ms", hold = "500 ms" }` of an entry.
+    /// Reads `converged = { within = "20 %", over = "100 ms", hold = "500 ms" }` of an entry.
     pub(crate) fn read(reader: &Reader<'_>, key: &Below) -> Result<Option<Converged>, Error> {
         let Some(rule) = reader.child(key)? else { return Ok(None) };
         rule.check(&[&KEYS])?;
@@ -40,13 +40,13 @@ impl Converged {
         Ok(Some(Converged { within, over, hold: rule.get_or(&KEYS.hold, over)? }))
     }
 
-    /// Whether its times are whole numbers of periods.
+    /// Returns whether its times are multiples of a period.
     pub(crate) fn fits(&self, period: Duration) -> bool {
         [self.over, self.hold].iter().all(|time| time.ps() % period.ps() == 0)
     }
 
-    /// From the last start until all these flows share fairly and go on so; `None`: never. The rule's times are counted in
-    /// periods of goodput, which are `period` as the file has it.
+    /// Returns the time from the last start until all these flows meet the criterion and keep meeting it. `None` if
+    /// they never do. The criterion's times are counted in periods of goodput, of length `period` as in the file.
     pub(crate) fn time(
         &self,
         period: Duration,
@@ -87,7 +87,7 @@ impl Converged {
     }
 }
 
-/// Bytes that each of these flows received until the end of each period, from 0 on.
+/// Returns the bytes that each of these flows received until the end of each period, from 0 on.
 fn received_by_period(
     outcome: &Outcome,
     members: &[usize],

@@ -1,4 +1,4 @@
-//! Transfers that wait for others: rounds one after the other, shuffles, and queries to many servers at once.
+//! Transfers that wait for others: consecutive rounds, shuffles, and queries to many servers at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,15 +48,15 @@ keys! {
 /// Dependencies between the flows of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
-    /// Incast: a round begins when the one before is done.
+    /// Incast: a round begins when the previous one is done.
     Rounds,
-    /// A host has so many transfers at a time; rounds as those of incast.
+    /// Each host has at most `parallel` transfers at a time. Rounds follow each other as in incast.
     Shuffle { parallel: u32, per: Per, order: Turn },
-    /// A client asks all of its servers again when all have answered.
+    /// A client sends its next query when all of its servers have answered.
     Queries { traffic: Arc<[Traffic]> },
 }
 
-/// Whose transfers at a time are counted.
+/// The side at which parallel transfers are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Per {
     Sender,
@@ -66,13 +66,13 @@ pub(crate) enum Per {
 /// Order of a host's transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Each host begins with the one after itself in the list.
+    /// Each host begins with the next one in the list.
     Rotated,
-    /// Drawn for each host and round.
+    /// A random order for each host and round.
     Random,
 }
 
-/// The keys of queries and shuffles; all pairs of hosts are known.
+/// Reads the keys of queries and shuffles. `pairs` holds all pairs of hosts.
 pub(crate) fn read(
     reader: &Reader<'_>,
     kind: Kind,
@@ -94,7 +94,7 @@ pub(crate) fn read(
     } else {
         Waiting::Queries { traffic: read_queries(reader, pairs)? }
     };
-    // The traffic of queries is that of their servers, flow by flow.
+    // Queries take their traffic from their servers, flow by flow.
     let traffic = match &waiting {
         Waiting::Queries { traffic } => Arc::clone(traffic),
         _ => Arc::clone(&connections.traffic),
@@ -133,7 +133,8 @@ fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Arc<[
 }
 
 impl Waiting {
-    /// Says it to the run. `flows` are those of the entry, round by round, the first of which has the number `first`.
+    /// Adds the dependencies to the run. `flows` are those of the entry, round by round, numbered
+    /// from `entry.first`.
     pub(crate) fn arrange(
         &self,
         flows: &mut [Flow],
@@ -149,7 +150,7 @@ impl Waiting {
                 schedule.together.extend(sets.map(|set| set.into_iter().map(number).collect()));
             }
             Waiting::Rounds => {
-                // Each that has rounds of its own goes on by itself.
+                // Each receiver with its own rounds proceeds independently.
                 let whose = |flow: &Flow| if entry.per_target { flow.to } else { 0 };
                 let mut series: BTreeMap<NodeId, Series> = BTreeMap::new();
                 for (round, flows) in flows.chunks(per_round).enumerate() {
@@ -175,7 +176,8 @@ impl Waiting {
                             Turn::Random => shuffle(&mut members, &mut random),
                         }
                         if round == 0 {
-                            // Those that wait count from their turn, not from the start of the entry.
+                            // The start time of waiting flows counts from their turn, not from the start of the
+                            // entry.
                             for i in members.iter().skip(*parallel as usize) {
                                 flows[*i].start = Time::ZERO + flows[*i].start.since(entry.start);
                             }
@@ -191,17 +193,17 @@ impl Waiting {
     }
 }
 
-/// Flows of an entry in a run.
+/// An entry's flows in a run.
 pub(crate) struct Entry {
-    /// The number of its first flow.
+    /// Number of its first flow.
     pub(crate) first: usize,
     pub(crate) start: Time,
     pub(crate) rounds: u64,
-    /// Whether each host that is sent to has rounds of its own.
+    /// Whether each receiver has its own rounds.
     pub(crate) per_target: bool,
 }
 
-/// Places of flows by a host of theirs.
+/// Groups the indices of flows by one of their hosts.
 fn by_host(flows: &[Flow], host: impl Fn(&Flow) -> NodeId) -> BTreeMap<NodeId, Vec<usize>> {
     let mut all: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (i, flow) in flows.iter().enumerate() {
@@ -210,7 +212,7 @@ fn by_host(flows: &[Flow], host: impl Fn(&Flow) -> NodeId) -> BTreeMap<NodeId, V
     all
 }
 
-/// Every order is as likely as any other (Fisher and Yates).
+/// Shuffles uniformly (Fisher and Yates).
 fn shuffle(all: &mut [usize], random: &mut Random) {
     for last in (1..all.len()).rev() {
         all.swap(last, random.below(last + 1));

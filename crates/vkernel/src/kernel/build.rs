@@ -1,4 +1,4 @@
-//! From a source tree to a kernel: each step does what is not done yet, so that a build which was interrupted goes on.
+//! Builds a kernel from a source tree. Each step skips what is done, so an interrupted build can continue.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,33 +16,33 @@ use super::{
 use crate::Error;
 use crate::error::failed;
 
-/// Options of the kernel that older versions do not have.
+/// Kernel options that older versions lack.
 const NOT_IN_ALL: [&str; 1] = ["CONFIG_NET_SCH_DUALPI2=y"];
-/// Names of the source tree and of the directory from which the algorithms come, within a kernel's directory.
+/// Names of the source tree and of the algorithms' directory within a kernel's directory.
 const TREE: &str = "tree";
 const OURS: &str = "knee";
-/// Written when the patches are in.
+/// File that marks the tree as patched.
 const PATCHED: &str = "patched";
-/// Bytes that a tree and what is built in it take.
+/// Disk space in bytes for a tree and its build.
 const NEEDED_BYTES: u64 = 3 << 30;
 
-/// How to build.
+/// Options of a build.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A source tree or an archive of one; `None`: the package of the distribution.
+    /// A source tree or an archive of one. `None` means the distribution's package.
     pub source: Option<PathBuf>,
-    /// The version; `None`: that of the source, or 6.1.
+    /// The kernel's version. `None` means that of the source, or else 6.1.
     pub version: Option<String>,
-    /// Ticks per second; `None`: [`DEFAULT_HZ`].
+    /// Ticks per second. `None` means [`DEFAULT_HZ`].
     pub hz: Option<u32>,
-    /// Compilers at once; 0: one for each core.
+    /// Number of parallel compilers. 0 means one per core.
     pub jobs: usize,
 }
 
-/// Builds a kernel, or brings it up to date. `tell` hears of each step.
+/// Builds a kernel or updates it. `tell` receives each step.
 ///
 /// # Errors
-/// What is missing, does not fit or fails, in one sentence with the way out.
+/// Fails if something is missing, does not fit or fails. One sentence names the cause and the remedy.
 pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Error> {
     if std::env::consts::ARCH != "x86_64" {
         return Err(Error::Failed(format!(
@@ -77,7 +77,7 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
             step.directory.display()
         ))
     })?;
-    // Its compilers hold it too: they go on when this process is killed.
+    // The compilers inherit the lock, because they continue when this process is killed.
     fcntl_setfd(&lock, FdFlags::empty()).map_err(failed("the cache"))?;
     step.check_room()?;
     tell(&format!("Linux {} in {}", source.version, step.directory.display()));
@@ -93,7 +93,7 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     Ok(built)
 }
 
-/// Where the source comes from.
+/// Origin of the kernel's source.
 struct Source {
     version: String,
     from: From,
@@ -142,7 +142,7 @@ impl Source {
         Ok(Source { version, from })
     }
 
-    /// What tells it from others: an archive by its bytes, a tree by its place.
+    /// Returns what identifies the source: an archive's bytes, a tree's path.
     fn identity(&self) -> Result<String, Error> {
         Ok(match &self.from {
             From::Tree(path) => format!("tree {}", path.display()),
@@ -155,13 +155,13 @@ impl Source {
     }
 }
 
-/// 6.1 of 6.1.192.
+/// Shortens a release to its version: 6.1.192 to 6.1.
 fn version_of(release: &str) -> Option<String> {
     let mut numbers = release.split('.');
     Some(format!("{}.{}", numbers.next()?, numbers.next()?))
 }
 
-/// 6.1 of linux-source-6.1.tar.xz or linux-6.1.192.tar.gz.
+/// Reads the version from a file name: 6.1 from linux-source-6.1.tar.xz or linux-6.1.192.tar.gz.
 fn version_in_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let at = name.find(|c: char| c.is_ascii_digit())?;
@@ -170,7 +170,7 @@ fn version_in_name(path: &Path) -> Option<String> {
     (numbers.len() == 2).then(|| numbers.join("."))
 }
 
-/// 6.1.192, as the tree's Makefile says.
+/// Reads the release, such as 6.1.192, from the tree's Makefile.
 fn release(tree: &Path) -> Result<String, Error> {
     let text = fs::read_to_string(tree.join("Makefile")).unwrap_or_default();
     let value = |name: &str| {
@@ -211,7 +211,7 @@ impl Step {
         tools::run(what, directory, program, arguments, &self.log)
     }
 
-    /// Before it begins, for a disk that fills up leaves a tree that is hard to go on with.
+    /// Checks the disk space before the build, because a full disk leaves a tree that is hard to continue with.
     fn check_room(&self) -> Result<(), Error> {
         let system = rustix::fs::statvfs(&self.directory).map_err(failed("the cache"))?;
         let free = system.f_bavail.saturating_mul(system.f_frsize);
@@ -226,7 +226,7 @@ impl Step {
         )))
     }
 
-    /// A tree of our own. It gets its name when it is complete.
+    /// Unpacks the source into a tree of our own. The tree gets its final name when it is complete.
     fn unpack(&self, source: &Source, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
         if self.tree().exists() {
             return Ok(());
@@ -287,7 +287,7 @@ impl Step {
         if before == stamp {
             return Ok(());
         }
-        // Those that came to them go into the same tree.
+        // Patches added since the last build go into the same tree.
         if !stamp.starts_with(&before) {
             return Err(Error::Failed(format!(
                 "{} has patches of another knee: remove it, and build again",
@@ -303,7 +303,7 @@ impl Step {
             let what = format!(
                 "the patch {version}/{name} does not fit Linux {release} (another source, as Debian's linux-source-{version}, may fit)"
             );
-            // One that a build before was interrupted behind is in.
+            // An interrupted build may have applied a patch without recording it.
             let reverse = ["-p1", "--force", "--reverse", "--dry-run", "-i", &path];
             if self.run(&what, &tree, "patch", &reverse).is_ok() {
                 continue;
@@ -314,7 +314,7 @@ impl Step {
         fs::write(&done, stamp).map_err(failed(done.display()))
     }
 
-    /// Algorithms by the script that puts them into any tree, and the device.
+    /// Adds the algorithms, with the script that adds them to any tree, and the device.
     fn add_ours(&self) -> Result<(), Error> {
         let ours = self.directory.join(OURS);
         if ours.exists() {
@@ -360,7 +360,7 @@ impl Step {
         match wanted.lines().find(missing) {
             None => Ok(()),
             Some(line) => {
-                // Without it the next build looks again.
+                // Without the configuration file, the next build checks it again.
                 fs::remove_file(&config).map_err(failed(config.display()))?;
                 Err(Error::Failed(format!(
                     "this tree does not take {line}: name another source with --source"
@@ -372,7 +372,7 @@ impl Step {
     fn make_kernel(&self) -> Result<(), Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = format!("-j{}", if self.jobs == 0 { cores } else { self.jobs });
-        // No time, place, user or count of builds in it: a guest's entropy follows from them, too.
+        // The build contains no time, place, user or build count, because a guest's entropy depends on them too.
         let fixed = [
             "KBUILD_BUILD_VERSION=1",
             "KBUILD_BUILD_TIMESTAMP=1970-01-01",
@@ -384,7 +384,7 @@ impl Step {
     }
 
     fn finish(&self, version: &str, release: &str) -> Result<Built, Error> {
-        // A kernel that a guest runs at this moment cannot be written, but it can be replaced.
+        // The file of a running kernel cannot be written, but it can be replaced.
         let linux = self.directory.join("linux");
         let new = self.directory.join("linux.new");
         fs::copy(self.tree().join("linux"), &new).map_err(failed(new.display()))?;
@@ -406,16 +406,17 @@ impl Step {
     }
 }
 
-/// Whether the tree that a kernel was built in is still there.
+/// Returns whether the tree of a built kernel still exists.
 pub(crate) fn is_tree(kernel: &Built) -> bool {
     kernel.directory.join(TREE).join("Module.symvers").is_file()
 }
 
-/// Builds the modules of a folder for a kernel. `file` is what they are made of: its compiler has the bounds of the one for the simulator
-/// and may include the kernel's headers and those of the folder. It must list what it includes (`-H`).
+/// Builds the modules of a folder for a kernel. `file` is their source. Its compiler has the same bounds as the
+/// simulator's, and may include headers of the kernel and of the folder. The build must list its includes (`-H`).
 ///
 /// # Errors
-/// What is wrong with it, in the compiler's words; which bound ended that; what it includes and may not.
+/// Fails with the compiler's message, with the bound that ended the compiler, or with a header that the file may not
+/// include.
 pub(crate) fn make_module(
     kernel: &Built,
     file: &Path,
@@ -426,12 +427,12 @@ pub(crate) fn make_module(
     let tree = kernel.directory.join(TREE);
     let mut make = Command::new("make");
     make.current_dir(&tree);
-    // The kernel's Makefile takes the first away; what compilers say is looked at.
+    // The kernel's Makefile unsets `LC_ALL`. The compilers' messages are parsed, so they must not be translated.
     make.envs([("LC_ALL", "C"), ("LANG", "C"), ("LC_MESSAGES", "C"), ("LC_CTYPE", "C")]);
     make.args(["ARCH=um", &format!("M={}", folder.display()), "modules"]);
     let ran = bounded::run(&mut make, None, bounded::MOST_PREPROCESSED)
         .map_err(failed(format!("{what}: make does not start")))?;
-    // Before anything that it says is shown.
+    // Refused includes are reported before any message that would show the file's text.
     let refused = |why: String| Error::Failed(format!("{}: {why}", file.display()));
     Includes::new(&tree, [folder]).check(&ran.stderr, &tree).map_err(refused)?;
     match (ran.is_done, ran.limit) {
@@ -447,7 +448,7 @@ pub(crate) fn make_module(
     }
 }
 
-/// The one entry of a folder that is it.
+/// Returns the only entry of a folder that `is_it` accepts.
 fn one_in(folder: &Path, is_it: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, Error> {
     let entries = fs::read_dir(folder).map_err(failed(folder.display()))?;
     let paths = entries.flatten().map(|entry| entry.path());
@@ -458,7 +459,7 @@ fn one_in(folder: &Path, is_it: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, Er
     }
 }
 
-/// A file that is the same is left alone: make would build it again.
+/// Writes a file only if its text changed, because make would rebuild it otherwise.
 fn write_if_new(path: &Path, text: &str) -> Result<(), Error> {
     if fs::read_to_string(path).is_ok_and(|before| before == text) {
         return Ok(());

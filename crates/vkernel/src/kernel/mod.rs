@@ -19,45 +19,45 @@ pub use build::{Options, build};
 pub(crate) use build::{is_tree, make_module};
 pub(crate) use parts::ours;
 
-/// Versions that there are patches for, oldest first.
+/// Kernel versions for which knee has patches, oldest first.
 pub const VERSIONS: [&str; 2] = ["6.1", "6.12"];
-/// The one that is built if nobody names one: that of the reference runs and of most experiments.
+/// Version to build by default: that of the reference runs and of most experiments.
 const DEFAULT_VERSION: &str = VERSIONS[0];
-/// Ticks per second that a kernel may have.
+/// Values that a kernel's ticks per second may have.
 pub const HZ: [u32; 4] = [100, 250, 300, 1000];
-/// Those of a kernel if nobody says others, as of hosts in experiments.
+/// Default ticks per second of a kernel, as of hosts in experiments.
 pub const DEFAULT_HZ: u32 = 1000;
-/// Names the directory of a built kernel, in place of the cache.
+/// Environment variable that names the directory of built kernels, in place of the cache.
 pub const DIRECTORY_VARIABLE: &str = "KNEE_VKERNEL";
-/// Says what a directory holds; written last.
+/// File that describes what a directory holds. A build writes it last.
 const LABEL: &str = "built";
 
-/// A kernel that is built.
+/// A built kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
     pub directory: PathBuf,
-    /// As experiments name it: 6.1.
+    /// Version as experiments name it, such as 6.1.
     pub version: String,
-    /// With its last number: 6.1.192.
+    /// Full release, such as 6.1.192.
     pub release: String,
-    /// Its ticks per second.
+    /// Ticks per second.
     pub hz: u32,
     /// SHA-256 of what knee adds to the source: patches, configuration, devices, algorithms.
     pub inputs: String,
-    /// SHA-256 of the kernel.
+    /// SHA-256 of the kernel's file.
     pub linux_sha256: String,
 }
 
-/// The guest's program, as `build.rs` has built it.
+/// The guest's program, built by `build.rs`.
 pub static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
 
 impl Built {
-    /// The kernel's file.
+    /// Returns the path of the kernel's file.
     pub fn linux(&self) -> PathBuf {
         self.directory.join("linux")
     }
 
-    /// What a manifest says of it and of the guest's program: name and value.
+    /// Returns the manifest's entries for the kernel and the guest's program: name and value.
     pub fn values(&self) -> [(&'static str, String); 4] {
         let [_, release, inputs, linux] = self.fields().map(|(name, value)| (name, value.into()));
         [release, inputs, linux, ("program_sha256", sha256(&[PROGRAM]))]
@@ -79,7 +79,7 @@ impl Built {
         fs::write(&path, text).map_err(failed(path.display()))
     }
 
-    /// Itself, if its file is the one that was built.
+    /// Returns the kernel if its file is still the one that was built.
     fn checked(self) -> Result<Built, Error> {
         let path = self.linux();
         if fs::read(&path).is_ok_and(|bytes| sha256(&[&bytes]) == self.linux_sha256) {
@@ -91,7 +91,7 @@ impl Built {
         )))
     }
 
-    /// Itself, if it starts here: it may have been linked with the C library of another system.
+    /// Returns the kernel if it starts on this host. It may be linked with another system's C library.
     fn started(self) -> Result<Built, Error> {
         let refuse = |why: &str| {
             let why = why.lines().next().unwrap_or("it says nothing");
@@ -108,7 +108,7 @@ impl Built {
         }
     }
 
-    /// What is built in a directory; `None`: nothing that is complete.
+    /// Reads the kernel built in a directory. `None` means that no complete build is there.
     fn read(directory: &Path) -> Option<Built> {
         let text = fs::read_to_string(directory.join(LABEL)).ok()?;
         let value = |wanted: &str| {
@@ -126,15 +126,17 @@ impl Built {
     }
 }
 
-/// The kernel of this version with these ticks per second. Of those that nobody names, the newest counts.
+/// Finds the kernel with this version and these ticks per second. `None` matches all.
+/// The newest version wins, then the most ticks per second.
 ///
 /// # Errors
-/// If there is none, none that was made of what this knee has, or none that starts here.
+/// Fails if no such kernel exists, if it was built from another knee's parts, or if it does not start here.
 pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
     let cache = cache()?;
     check_is_own(&cache)?;
     if env::var_os(DIRECTORY_VARIABLE).is_some() {
-        // It may also name one kernel. Guests run in directories of their own.
+        // The directory may also hold one kernel. The path is absolute, because guests run in directories of their
+        // own.
         let directory = cache.canonicalize().unwrap_or_else(|_| cache.clone());
         match Built::read(&directory) {
             Some(there) if is_wanted(&there, version, hz) => return there.checked()?.started(),
@@ -157,7 +159,7 @@ fn is_wanted(built: &Built, version: Option<&str>, hz: Option<u32>) -> bool {
     version.is_none_or(|version| built.version == version) && hz.is_none_or(|hz| built.hz == hz)
 }
 
-/// What was asked for, after the word kernel.
+/// Describes the wanted kernel, to follow the word "kernel" in a message.
 fn in_words(version: Option<&str>, hz: Option<u32>) -> String {
     let version = version.map_or_else(String::new, |version| format!(" {version}"));
     let hz = hz.map_or_else(String::new, |hz| format!(" with HZ {hz}"));
@@ -192,7 +194,7 @@ fn choose(mut there: Vec<Built>, version: Option<&str>, hz: Option<u32>) -> Resu
     }
 }
 
-/// Refuses a version that there are no patches for.
+/// Refuses a version for which knee has no patches.
 fn check_version(version: &str) -> Result<(), Error> {
     if VERSIONS.contains(&version) {
         return Ok(());
@@ -200,7 +202,7 @@ fn check_version(version: &str) -> Result<(), Error> {
     Err(Error::Failed(format!("Linux {version}: knee has patches for {}", VERSIONS.join(", "))))
 }
 
-/// All kernels in a cache that are complete, oldest version first, and of one version that with fewest ticks.
+/// Returns all complete kernels in a cache, by version from the oldest, then by ticks per second from the lowest.
 pub fn built(cache: &Path) -> Vec<Built> {
     let entries = fs::read_dir(cache).into_iter().flatten().flatten();
     let mut all: Vec<Built> = entries.filter_map(|entry| Built::read(&entry.path())).collect();
@@ -209,10 +211,11 @@ pub fn built(cache: &Path) -> Vec<Built> {
     all
 }
 
-/// Where kernels are, are built and are looked for: what `KNEE_VKERNEL` names, or `knee/vkernel` in the user's cache directory.
+/// Returns the directory in which kernels are built and found: what `KNEE_VKERNEL` names, or `knee/vkernel` in the
+/// user's cache directory.
 ///
 /// # Errors
-/// If the user has none.
+/// Fails if the user has no cache directory.
 pub fn cache() -> Result<PathBuf, Error> {
     cache_of(&|name| env::var_os(name))
 }
@@ -234,7 +237,7 @@ fn cache_of(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Erro
     Ok(cache.join("knee/vkernel"))
 }
 
-/// Refuses a directory that somebody else than this user and root may have written to: what is there is run.
+/// Refuses a directory that users other than this one and root can write to, because its programs are run.
 fn check_is_own(directory: &Path) -> Result<(), Error> {
     knee_files::trust::check_own(directory).map_err(|why| {
         Error::Failed(format!(
@@ -244,7 +247,7 @@ fn check_is_own(directory: &Path) -> Result<(), Error> {
     })
 }
 
-/// SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 of these parts in hexadecimal digits.
 pub(crate) fn sha256(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     parts.iter().for_each(|part| hash.update(part));
@@ -369,12 +372,12 @@ mod tests {
             return;
         }
         let u16_at = |at: usize| u16::from_le_bytes([PROGRAM[at], PROGRAM[at + 1]]);
-        // ELF, of the type that is not moved.
+        // ELF of type `ET_EXEC`, which is not relocated.
         assert_eq!((&PROGRAM[..4], u16_at(16)), (&b"\x7fELF"[..], 2));
         let (first, len) = (u16_at(32), u16_at(54));
         let kinds = (0..u16_at(56)).map(|number| u16_at(usize::from(first + number * len)));
         let kinds: Vec<u16> = kinds.collect();
-        // It has what is loaded, nothing that links, and names nobody who would.
+        // The program has loadable segments, no dynamic section and no interpreter.
         assert!(kinds.contains(&1) && !kinds.contains(&2) && !kinds.contains(&3), "{kinds:?}");
     }
 

@@ -1,13 +1,13 @@
-//! What knee adds to a source tree.
+//! The parts that knee adds to a kernel's source tree.
 
 use super::{DEFAULT_HZ, sha256};
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// What a kernel has, with [`DEFAULT_HZ`].
+/// The kernel's configuration, with [`DEFAULT_HZ`].
 const CONFIG: &str = include_str!("../../kernel/config");
 
-/// Patches for a version, in their order: name and text.
+/// Returns the patches for a version in order: name and text.
 pub(super) fn patches(version: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let of_version = move |(path, text): &(&'static str, &'static str)| {
         Some((path.strip_prefix(version)?.strip_prefix('/')?, *text))
@@ -15,7 +15,7 @@ pub(super) fn patches(version: &str) -> impl Iterator<Item = (&'static str, &'st
     PATCHES.iter().filter_map(of_version)
 }
 
-/// The headers of the contract: name and text.
+/// Returns the headers of knee's algorithm contract: name and text.
 pub(crate) fn ours() -> impl Iterator<Item = (&'static str, &'static str)> {
     let header = |(path, text): &(&'static str, &'static str)| {
         Some((path.strip_prefix("algorithms/include/")?, *text))
@@ -23,12 +23,12 @@ pub(crate) fn ours() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALGORITHMS.iter().filter_map(header)
 }
 
-/// What a kernel with these ticks per second has.
+/// Returns the kernel's configuration with these ticks per second.
 pub(super) fn config(hz: u32) -> String {
     CONFIG.replace(&format!("CONFIG_HZ_{DEFAULT_HZ}=y"), &format!("CONFIG_HZ_{hz}=y"))
 }
 
-/// SHA-256 of all that goes into a kernel of this version and these ticks, beside the source.
+/// Returns the SHA-256 of all inputs of a kernel except the source itself.
 pub(super) fn inputs(version: &str, hz: u32) -> String {
     let others = DEVICES.iter().chain(ALGORITHMS).copied();
     let part = |name: &str, text: &str| format!("{name} {}\n{text}", text.len());
@@ -51,7 +51,7 @@ mod tests {
                 let head = text.split("\n--- a/").next().unwrap();
                 assert!(text.starts_with("SPDX-License-Identifier: GPL-2.0-only\n"), "{name}");
                 assert!(head.lines().count() >= 5, "{name}: {head}");
-                // The network stack stays as it is.
+                // The patches leave the network stack unchanged.
                 let changed = text.lines().filter(|line| line.starts_with("+++ "));
                 assert!(changed.clone().count() > 0, "{name}");
                 for file in changed {

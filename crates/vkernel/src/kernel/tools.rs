@@ -1,4 +1,4 @@
-//! The programs that a build needs.
+//! Programs that a kernel build needs.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::Error;
 use crate::error::failed;
 
-/// Programs, and the packages of Debian and Ubuntu that have them.
+/// Needed programs, with the Debian and Ubuntu packages that provide them.
 const NEEDED: [(&str, &str); 9] = [
     ("bash", "bash"),
     ("bc", "bc"),
@@ -21,10 +21,10 @@ const NEEDED: [(&str, &str); 9] = [
     ("xz", "xz-utils"),
 ];
 
-/// Refuses to begin without what will be needed.
+/// Checks before the build that all needed programs exist.
 ///
 /// # Errors
-/// What is missing, and how to get it.
+/// Names what is missing, and how to install it.
 pub(super) fn check() -> Result<(), Error> {
     let missing: Vec<_> = NEEDED.iter().filter(|(program, _)| !is_there(program)).collect();
     if missing.is_empty() {
@@ -39,16 +39,16 @@ pub(super) fn check() -> Result<(), Error> {
     )))
 }
 
-/// Whether the search path has a program.
+/// Returns whether a program is on the search path.
 pub(super) fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A program at work in a directory, whose words go to the end of a log.
+/// Runs a program in a directory and appends its output to a log.
 ///
 /// # Errors
-/// If it does not start, or fails: then with the last line that says why.
+/// Fails if the program does not start, or if it fails. The message quotes the line that gives the cause.
 pub(super) fn run<S: AsRef<OsStr>>(
     what: &str,
     directory: &Path,
@@ -81,12 +81,12 @@ pub(super) fn run<S: AsRef<OsStr>>(
     )))
 }
 
-/// The line that says why: the first with an error, or else the last.
+/// Returns the line that gives the cause: the first with an error, or else the last.
 pub(super) fn reason(text: &str) -> &str {
     let is_error = |line: &&str| {
         ["error:", "ERROR:", "No space left", "FAILED"].iter().any(|word| line.contains(word))
     };
-    // The last words of tar say nothing.
+    // The last line of tar does not give the cause.
     let says = |line: &&str| !line.is_empty() && !line.starts_with("tar: Exiting");
     let lines = || text.lines().map(str::trim).filter(says);
     lines().find(is_error).or_else(|| lines().next_back()).unwrap_or("it says nothing")

@@ -1,4 +1,4 @@
-//! What applications do, and under which algorithms.
+//! Plans the applications of a run and their algorithms.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::Error;
 use crate::files::OwnFile;
 use crate::guest::ModuleOrder;
 
-/// Flows whose listening sides can each have a port of their own.
+/// Largest number of flows whose listening sides can each have their own port.
 const MAX_FLOWS: usize = 25_000;
 
-/// Adds the applications of a run.
+/// Adds the applications of a run to the plan.
 ///
 /// # Errors
-/// What the guest's applications do not do, and algorithms that its kernel does not have.
+/// Fails if the guest's applications cannot do something, or if its kernel lacks an algorithm.
 pub(super) fn add(
     run: &Run,
     algorithms: Algorithms,
@@ -83,11 +83,11 @@ pub(super) fn add(
     Ok(())
 }
 
-/// What is built into a guest's kernel, of what a run uses. A module's parameters are of all its connections.
+/// Algorithms of a run that are built into the guest's kernel. A module's parameters apply to all its connections.
 #[derive(Default)]
 struct BuiltIn {
     known: BTreeMap<&'static str, Cc>,
-    /// Those that it becomes as modules.
+    /// Users' files that the guest loads as modules.
     files: Vec<OwnFile>,
 }
 
@@ -127,7 +127,7 @@ impl Kernel for BuiltIn {
 }
 
 impl BuiltIn {
-    /// Parameters that are not the default ones, for the kernel's command line.
+    /// Returns parameters that differ from their defaults, for the kernel's command line.
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         for (name, cc) in self.known.iter().filter(|(_, cc)| cc.algorithm.module().is_none()) {

@@ -1,4 +1,4 @@
-//! In what a run on the guest's kernel is not what the simulator's is, by the parts that the run has.
+//! Differences between a run on the guest's kernel and in the simulator, by the parts that the run has.
 
 use knee_queue::{DropTailConfig, Limit, QueueConfig, Threshold};
 use knee_run::Run;
@@ -6,7 +6,7 @@ use knee_run::spec::{Link, Serialisation, Traffic};
 
 use super::routes::next_links;
 
-/// Each in a sentence. Packet sizes, rates and delays are the same, and where they sit.
+/// Returns one sentence per difference. Packet sizes, rates, delays and their places are the same.
 pub fn differences(run: &Run) -> Vec<&'static str> {
     let links = || run.network.links.iter();
     let hosts = || run.network.nodes.iter().filter_map(|node| node.host.as_ref());
@@ -57,7 +57,7 @@ pub fn differences(run: &Run) -> Vec<&'static str> {
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect()
 }
 
-/// Whether it marks above a number of packets, or a class of it does.
+/// Returns whether the queue or one of its classes marks above a number of packets.
 fn has_step_in_pkts(queue: &QueueConfig) -> bool {
     match queue {
         QueueConfig::Step(step) => matches!(step.threshold, Threshold::Pkts(_)),
@@ -68,7 +68,7 @@ fn has_step_in_pkts(queue: &QueueConfig) -> bool {
     }
 }
 
-/// Whether the kernel's RED is its queue, or a class's.
+/// Returns whether the queue or one of its classes is the kernel's RED.
 fn is_red(queue: &QueueConfig) -> bool {
     match queue {
         QueueConfig::Step(_) | QueueConfig::Red(_) => true,
@@ -81,7 +81,7 @@ fn is_in_bytes(queue: &QueueConfig) -> bool {
     matches!(queue, QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(_) }))
 }
 
-/// Whether somewhere several shortest ways lead to a host.
+/// Returns whether any node has several shortest paths to a host.
 fn has_several_ways(run: &Run) -> bool {
     let nodes = run.network.nodes.iter().zip(0..);
     let mut hosts = nodes.filter(|(node, _)| node.host.is_some());

@@ -1,4 +1,4 @@
-//! What of a host's configuration the kernel is told, and what it cannot be told.
+//! A host's configuration as the kernel's settings, and what the kernel cannot be told.
 
 use knee_linux::sysctls::{self, RTO_MIN};
 use knee_queue::time::Duration;
@@ -8,15 +8,15 @@ use super::lack::Lack;
 use crate::Error;
 use crate::guest::Step;
 
-/// The kernel's own.
+/// The kernel's own initial window, in packets.
 const STOCK_INITCWND_PKTS: u32 = 10;
 const STOCK_RTO_MIN: Duration = Duration::from_ms(200);
 const SECOND: Duration = Duration::from_ms(1000);
-/// Sysctls that experiments can ask for, and the first version that has them.
+/// Sysctls that experiments can set, with the first kernel version that has them.
 const SINCE: [(&str, LinuxVersion); 2] =
     [("ipv4/tcp_syn_linear_timeouts", LinuxVersion::V6_12), (RTO_MIN, LinuxVersion::V6_12)];
 
-/// Refuses what a guest's kernel cannot be.
+/// Refuses a configuration that a guest's kernel cannot have.
 pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), Lack> {
     let is_of_device =
         config.coalesce.is_some() || config.cpu.is_some() || config.receive_queues > 1;
@@ -42,10 +42,10 @@ fn has(key: &str, linux: LinuxVersion) -> bool {
     SINCE.iter().all(|(since_key, since)| *since_key != key || linux >= *since)
 }
 
-/// What sets the namespace of a host.
+/// Returns the steps that configure a host's namespace.
 ///
 /// # Errors
-/// A sysctl that the version does not have and whose value is not what it does anyway.
+/// Fails if the version lacks a sysctl and the wanted value differs from what it does anyway.
 pub(super) fn steps(namespace: u32, name: &str, config: &HostConfig) -> Result<Vec<Step>, Error> {
     let stock = sysctls::wanted(&HostConfig::new(config.linux));
     let mut steps = Vec::new();
@@ -63,13 +63,13 @@ pub(super) fn steps(namespace: u32, name: &str, config: &HostConfig) -> Result<V
     Ok(steps)
 }
 
-/// Sets a sysctl, by its path below `/proc/sys`.
+/// Returns the step that sets a sysctl, by its path below `/proc/sys`.
 pub(super) fn write(namespace: u32, path: &str, text: &str) -> Step {
     Step::Write { namespace, path: format!("/proc/sys/{path}"), text: text.to_owned() }
 }
 
-/// Metrics of a host's routes: initial window in packets and least retransmission timeout in ms, as far as they are not the
-/// kernel's own and no sysctl says them.
+/// Returns the metrics of a host's routes: initial window in packets, and minimum RTO in ms. Each is `None` if it is
+/// the kernel's own value or a sysctl sets it.
 pub(super) fn metrics(config: &HostConfig) -> (Option<u32>, Option<u32>) {
     let initcwnd = config.initial_cwnd_pkts;
     let rto_min_ms = (config.rto_min.us() / 1000) as u32;

@@ -1,8 +1,8 @@
-//! What guests do not have.
+//! Features of a run that guests lack.
 
 use super::queues::MOST_CLASSES;
 
-/// What of a queue no discipline of the guest's kernel does, and what of a host a guest cannot be.
+/// A feature of a queue or a host that a guest's kernel does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Lack {
     #[error("no discipline of Linux marks a share of packets (kind = \"share\")")]

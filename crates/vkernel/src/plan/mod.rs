@@ -1,7 +1,9 @@
-//! What a run becomes in a guest: namespaces, devices, routes, queues, applications; and what the kernel cannot do.
+//! Turns a run into a guest: namespaces, devices, routes, queues and applications. It also reports what the kernel
+//! cannot do.
 //!
-//! Every host and every switch is a namespace. Every cable is two devices, each with the queue, the rate and the delay of the link
-//! that leaves there: what waits, waits in the kernel's own queue disciplines, and delays are where the simulator has them.
+//! Every host and every switch is a namespace. Every cable is two devices. Each has the queue, rate and delay of the
+//! link that leaves there. Packets wait in the kernel's own queue disciplines, and delays are at the same places as
+//! in the simulator.
 
 mod applications;
 mod differences;
@@ -24,36 +26,36 @@ pub use differences::differences;
 pub use queues::Discipline;
 pub(crate) use queues::{Figures, figures};
 
-/// Namespaces that fit: each takes some hundreds of kilobytes and tens of milliseconds.
+/// Largest number of namespaces. Each takes some hundreds of kilobytes and tens of milliseconds.
 const MAX_NODES: usize = 2000;
 
-/// A run, turned into a guest.
+/// A run as a guest carries it out.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What the guest is told.
+    /// Orders for the guest.
     pub orders: Orders,
-    /// Parameters of modules, as on a kernel's command line.
+    /// Module parameters, for the kernel's command line.
     pub kernel_arguments: Vec<String>,
-    /// Algorithms that become modules first, in the order of the orders' modules.
+    /// Users' files to build as modules first, in the order of `orders.modules`.
     pub files: Vec<OwnFile>,
-    /// Nodes of the hosts, which have the namespaces from 0 on.
+    /// The hosts' nodes. Their namespaces are numbered from 0 in this order.
     pub hosts: Vec<NodeId>,
-    /// What is looked at, in the order of the orders' queues.
+    /// Queues to read, in the order of `orders.queues`.
     pub queues: Vec<SampledQueue>,
-    /// The algorithms of both ends of each flow.
+    /// Algorithms of both ends of each flow.
     pub chosen: Chosen,
 }
 
-/// A link whose queue is looked at.
+/// A link whose queue is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampledQueue {
     /// Index of the link in the run.
     pub link: LinkId,
-    /// Of which of its classes; `None`: it has none.
+    /// Index of the class. `None` means the whole queue.
     pub part: Option<u32>,
-    /// What its figures mean.
+    /// The discipline, which gives the figures their meaning.
     pub discipline: Discipline,
-    /// Whether it is in the results, and not only in those of a memory that it is in.
+    /// Whether the results include this queue. Otherwise it only counts towards its shared memory.
     pub is_reported: bool,
 }
 
@@ -61,7 +63,7 @@ impl Plan {
     /// Turns a run into a plan for a kernel of this version.
     ///
     /// # Errors
-    /// What the kernel cannot do, with the way out.
+    /// Names what the kernel cannot do, and the alternative.
     pub fn new(run: &Run, algorithms: Algorithms, version: &str) -> Result<Plan, Error> {
         knee_run::validate(run)?;
         let network = &run.network;

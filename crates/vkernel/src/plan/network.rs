@@ -16,15 +16,15 @@ use super::{Discipline, ETHERNET_BYTES, SampledQueue, host};
 use crate::Error;
 use crate::guest::{QueueOrder, Step};
 
-/// Index of a namespace's first device but its loopback.
+/// Index of a namespace's first device after its loopback.
 const FIRST_DEVICE: u32 = 2;
-/// So much above the index of a link's device is that of the way into its queue.
+/// Offset from the index of a link's device to that of its entry device.
 const ENTRY_ABOVE: u32 = 100_000;
 
 /// A network as a guest builds it.
 pub(super) struct Built {
     pub(super) steps: Vec<Step>,
-    /// Nodes of the hosts, in the order of their namespaces.
+    /// The hosts' nodes, in the order of their namespaces.
     pub(super) hosts: Vec<NodeId>,
     /// Namespace of each node.
     pub(super) namespaces: Vec<u32>,
@@ -32,17 +32,17 @@ pub(super) struct Built {
     pub(super) queue_orders: Vec<QueueOrder>,
 }
 
-/// One end of a cable, where a link leaves.
+/// The end of a cable where a link leaves.
 struct End {
     cable: u32,
-    /// Of its device, in the namespace of its node.
+    /// Index of the end's device in its node's namespace.
     index: u32,
 }
 
 /// Turns a network into steps.
 ///
 /// # Errors
-/// What no device and no discipline of the kernel does, with the way out.
+/// Names what no device or discipline of the kernel can do, and the alternative.
 pub(super) fn build(network: &Network) -> Result<Built, Error> {
     let is_host = |node: &NodeId| network.nodes[*node as usize].host.is_some();
     let all = 0..network.nodes.len() as NodeId;
@@ -77,7 +77,7 @@ fn largest_mtu(network: &Network) -> u32 {
     hosts.map(|host| host.mtu_bytes).max().unwrap_or(1500)
 }
 
-/// The end at which each link leaves: two links between the same nodes are the directions of a cable.
+/// Returns the end at which each link leaves. Two links between the same nodes are the directions of one cable.
 fn ends(network: &Network) -> Result<Vec<End>, Error> {
     let mut next_index = vec![FIRST_DEVICE; network.nodes.len()];
     let mut cables = 0..;
@@ -128,9 +128,10 @@ impl Builder<'_> {
         self.built.steps.push(Step::Netlink { namespace, request, what });
     }
 
-    /// Sysctls of hosts and switches.
+    /// Sets the sysctls of hosts and switches.
     fn settings(&mut self) -> Result<(), Error> {
-        // Of the namespace behind all of ours, the first of the guest: nothing waits for memory there is.
+        // The guest's first namespace comes after all of ours. A write there sets memory limits so high that nothing
+        // waits for memory.
         let first = self.network.nodes.len() as u32;
         let mut steps = vec![host::write(first, "net/ipv4/tcp_mem", "4194304 4194304 4194304")];
         for (node, namespace) in self.network.nodes.iter().zip(&self.built.namespaces) {
@@ -141,7 +142,7 @@ impl Builder<'_> {
                         ("net/ipv4/ip_forward", "1"),
                         ("net/ipv4/conf/all/send_redirects", "0"),
                         ("net/ipv4/conf/default/send_redirects", "0"),
-                        // Of equal ways a flow's addresses and ports choose one.
+                        // A hash of a flow's addresses and ports selects one of several equal routes.
                         ("net/ipv4/fib_multipath_hash_policy", "1"),
                     ] {
                         steps.push(host::write(*namespace, path, text));
@@ -153,7 +154,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The device at which a link leaves, and its queue.
+    /// Adds the device at which a link leaves, and its queue.
     fn link(&mut self, id: LinkId) -> Result<(), Error> {
         let link = &self.network.links[id as usize];
         let name = link.name.clone();
@@ -198,12 +199,12 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The memory that a link's queue is in, with its number.
+    /// Returns the shared memory of a link's queue, with its number.
     fn memory_of(&self, id: LinkId) -> Option<(u32, &SharedBuffer)> {
         (0..).zip(&self.network.buffers).find(|(_, memory)| memory.links.contains(&id))
     }
 
-    /// Whether something is before a link's queue.
+    /// Returns whether a link's queue has an entry device before it.
     fn has_entry(&self, id: LinkId) -> bool {
         let link = &self.network.links[id as usize];
         let has_classes = matches!(link.queue, QueueConfig::Classes(_)) && link.rate.is_some();
@@ -224,7 +225,7 @@ impl Builder<'_> {
         self.built.queues.push(SampledQueue { link: id, part, discipline, is_reported });
     }
 
-    /// None where nothing waits.
+    /// Adds a link's queue. `None` means that nothing waits there.
     fn queue(&self, link: &Link, place: Place) -> Result<Option<Added>, Lack> {
         let frame_bytes = self.largest_mtu + ETHERNET_BYTES;
         let paces = self.host(link.from).is_some_and(|host| host.fq);
@@ -239,17 +240,17 @@ impl Builder<'_> {
         }
     }
 
-    /// `RTM_NEWLINK` for an end of a cable (`kernel/knee_cable.c`).
+    /// Returns the `RTM_NEWLINK` request for an end of a cable (`kernel/knee_cable.c`).
     fn device(&self, id: LinkId) -> Message {
         let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
         let rate = match link.serialisation {
-            // The bucket above it has the rate.
+            // The token bucket above the device limits the rate.
             Serialisation::TokenBucket { .. } => None,
             Serialisation::StoreAndForward => link.rate,
         };
-        // Captures are of hosts.
+        // Only hosts have captures.
         let is_seen = self.host(link.from).is_some() || self.host(link.to).is_some();
-        // The bucket counts it, where there is one.
+        // If there is a token bucket, it counts the overhead.
         let overhead_bytes = if rate.is_some() { link.overhead_bytes } else { 0 };
         // Number, rate, delay, jitter, link and overhead.
         let cable = Attributes::default()
@@ -262,17 +263,17 @@ impl Builder<'_> {
         self.new_link(id, ('e', end.index), "knee_cable", cable)
     }
 
-    /// `RTM_NEWLINK` for the way into a link's queue (`kernel/knee_entry.c`).
+    /// Returns the `RTM_NEWLINK` request for the entry device of a link's queue (`kernel/knee_entry.c`).
     fn entry(&self, id: LinkId) -> Message {
         let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
-        // As the simulator compares it with a number of 32 bits.
+        // The simulator compares the same share with a 32-bit random number.
         let share = (link.loss.clamp(0.0, 1.0) * (1_u64 << 32) as f64).round() as u64;
-        // The device below, the share, and whether bursts are lost whole.
+        // The device below, the loss share, and whether bursts are lost whole.
         let mut entry = Attributes::default()
             .with_u32(1, end.index)
             .with_u64(2, share)
             .with_u32(3, link.loses_bursts.into());
-        // The memory: its number, what is shared of it, what is set aside, and alpha in 1/65536.
+        // The shared memory: number, shared bytes, reserved bytes, and alpha in 1/65536.
         if let Some((number, memory)) = self.memory_of(id) {
             let law = &memory.law;
             entry = entry
@@ -287,7 +288,8 @@ impl Builder<'_> {
         self.new_link(id, ('l', end.index + ENTRY_ABOVE), "knee_entry", entry)
     }
 
-    /// A device where a link leaves: the letter of its name, its index, its kind and what that kind is told.
+    /// Returns the request for a device where a link leaves: letter of its name, index, kind, and the kind's
+    /// attributes.
     fn new_link(
         &self,
         id: LinkId,
@@ -308,7 +310,7 @@ impl Builder<'_> {
         NewLink { index, name: &name, kind, settings, data }.message()
     }
 
-    /// Addresses of hosts, and the ways to them from everywhere.
+    /// Adds the hosts' addresses, and routes to them from every node.
     fn routes(&mut self) -> Result<(), Error> {
         let hosts = self.built.hosts.clone();
         for (number, node) in hosts.iter().copied().enumerate() {
@@ -341,7 +343,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// One way or several, to one address or to all.
+    /// Returns a route over one or several links, to one address or to all.
     fn route(&self, from: NodeId, to: Option<Ipv4Addr>, links: &[LinkId]) -> Message {
         let device = |link: &LinkId| {
             let above = if self.has_entry(*link) { ENTRY_ABOVE } else { 0 };
@@ -362,11 +364,11 @@ impl Builder<'_> {
     }
 }
 
-/// Of a host, by its number.
+/// Returns the address of a host, by its number.
 pub(super) fn host_address(number: usize) -> Ipv4Addr {
     match address(number, false) {
         IpAddr::V4(address) => address,
-        // Asked for as IPv4.
+        // The address was requested as IPv4.
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
     }
 }

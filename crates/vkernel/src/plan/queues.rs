@@ -1,4 +1,4 @@
-//! Queue disciplines: how the kernel is asked for them, and what it tells of them.
+//! Queue disciplines: netlink requests to the kernel, and the statistics it answers with.
 
 use knee_netns::netlink::{
     self, Answer, Attributes, LinkStats, Message, Queue, QueueStats, add_discipline,
@@ -11,34 +11,34 @@ use knee_queue::{
 };
 
 use super::lack::Lack;
-/// The token bucket's handle and its one class.
+/// Handle of the token bucket and of its only class.
 pub(super) const BUCKET: u32 = 1 << 16;
 pub(super) const BELOW_BUCKET: u32 = BUCKET + 1;
 /// Handle of a link's queue.
 const QUEUE: u32 = 0x10 << 16;
-/// From a queue's handle to that of the queue within it, of RED.
+/// Offset from RED's handle to that of the queue within it.
 const TO_INNER: u32 = 0x10 << 16;
-/// Handle of the queue of the first class, and from one to the next.
+/// Handle of the first class's queue, and the offset from one class to the next.
 const CLASS_QUEUE: u32 = 0x100 << 16;
 const TO_NEXT_CLASS: u32 = 0x20 << 16;
-/// Classes of `ets`.
+/// Largest number of classes of `ets`.
 pub(super) const MOST_CLASSES: usize = 16;
-/// `TC_RED_ECN`, `TC_RED_HARDDROP`, `TC_RED_ADAPTATIVE`, `TC_RED_NODROP`.
+/// Flags of RED: `TC_RED_ECN`, `TC_RED_HARDDROP`, `TC_RED_ADAPTATIVE`, `TC_RED_NODROP`.
 const RED_ECN: u32 = 1;
 const RED_HARDDROP: u32 = 2;
 const RED_ADAPTIVE: u32 = 4;
 const RED_NODROP: u32 = 8;
-/// RED's logarithm of the time to a tenth of its idle decay is per cell of 2^this bytes.
+/// Largest entry of RED's idle decay table: a shift of the average by 31 bits, after which it is 0.
 const NO_DECAY: u8 = 31;
-/// Packets that fit where nothing limits them.
+/// Limit in packets of a queue that nothing limits.
 const NO_LIMIT: u32 = 1 << 30;
 
-/// What a queue's figures mean.
+/// The discipline of a queue, which gives its figures their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// A fifo: all drops are for lack of room.
+    /// A fifo. All drops are for lack of room.
     Fifo,
-    /// RED as a step: what is dropped early is not ECN-capable.
+    /// RED as a step. It drops early only packets that are not ECN-capable.
     Step,
     Red,
     Pie,
@@ -48,15 +48,16 @@ pub enum Discipline {
     FqCodel,
     /// The pacing fq.
     Fq,
-    /// None: the device above, which loses packets at random and has no memory for some.
+    /// The entry device above a queue. It loses packets at random and refuses those for which shared memory has no
+    /// room.
     Entry,
 }
 
-/// A queue discipline at its place: whoever is below it comes behind it.
+/// A queue discipline at its place. A discipline below it comes later in the list.
 pub(super) struct Added {
-    /// In their order.
+    /// Netlink requests in their order.
     pub(super) requests: Vec<Message>,
-    /// What tells of it: the queue itself, or those of its classes.
+    /// Places whose statistics describe it: the queue itself, or those of its classes.
     pub(super) told_by: Vec<(Place, Discipline)>,
 }
 
@@ -66,7 +67,7 @@ impl Added {
     }
 }
 
-/// Where a discipline is: its device, what is above it, and its own handle.
+/// Place of a discipline: its device, its parent, and its own handle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     index: u32,
@@ -75,12 +76,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a link's queue, at a device or below something.
+    /// Returns the place of a link's queue, at a device or below another discipline.
     pub(super) fn of_link(index: u32, parent: u32) -> Place {
         Place { index, parent, handle: QUEUE }
     }
 
-    /// Of the queue of a band of `ets`, counted from 0.
+    /// Returns the place of the queue of a band of `ets`, counted from 0.
     fn of_band(self, band: u32) -> Place {
         let handle = CLASS_QUEUE + band * TO_NEXT_CLASS;
         Place { parent: self.handle + band + 1, handle, ..self }
@@ -94,18 +95,18 @@ impl Place {
         add_discipline(self.index, self.handle, self.parent, kind, options)
     }
 
-    /// Asks for what is known of the queue at this place.
+    /// Returns the request for the statistics of the queue at this place.
     pub(super) fn look(self) -> Message {
         netlink::ask_queue(self.index, self.handle, self.parent)
     }
 
-    /// Of the queue within it, below its one class.
+    /// Returns the place of the inner queue, below the only class.
     fn inner(self) -> Place {
         Place { parent: self.handle + 1, handle: self.handle + TO_INNER, ..self }
     }
 }
 
-/// A token bucket at a device, with nothing in it. Its limit is that of the queue below.
+/// Returns an empty token bucket at a device. The queue below sets the limit.
 pub(super) fn bucket(index: u32, (rate, burst_bytes, overhead_bytes): (Rate, u32, u32)) -> Message {
     let overhead_bytes = u16::try_from(overhead_bytes).unwrap_or(u16::MAX);
     let rate_bytes_per_sec = rate.bps() / 8;
@@ -113,7 +114,8 @@ pub(super) fn bucket(index: u32, (rate, burst_bytes, overhead_bytes): (Rate, u32
     Place { index, parent: netlink::ROOT, handle: BUCKET }.queue(bucket)
 }
 
-/// The pacing fq of a host, with as much room as its link's queue: bytes are as many full packets, one at least.
+/// Returns a host's pacing fq, with as much room as its link's queue. A limit in bytes becomes that many full
+/// packets, at least one.
 pub(super) fn fq(place: Place, limit: Limit, frame_bytes: u32) -> Added {
     let limit_pkts = match limit {
         Limit::Pkts(limit) => limit,
@@ -125,10 +127,10 @@ pub(super) fn fq(place: Place, limit: Limit, frame_bytes: u32) -> Added {
     Added::new(place, Discipline::Fq, vec![place.queue(Queue::Fq { limit_pkts })])
 }
 
-/// The queue of a link.
+/// Returns the queue of a link.
 ///
 /// # Errors
-/// What no discipline of the kernel does, with the way out.
+/// Names what no discipline of the kernel can do, and the alternative.
 pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Result<Added, Lack> {
     let one = |kind, options: Attributes, discipline| {
         Ok(Added::new(place, discipline, vec![place.discipline(kind, &options)]))
@@ -152,7 +154,7 @@ pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Res
     }
 }
 
-/// The bands of `ets` in which classes are: the strict ones are before all others there.
+/// Returns the band of `ets` for each class. The kernel puts strict bands before all others.
 fn bands(classes: &ClassesConfig) -> Vec<u32> {
     let is_strict = |class: &ClassConfig| class.service == ClassService::Strict;
     let strict = classes.classes.iter().filter(|class| is_strict(class)).count() as u32;
@@ -165,7 +167,7 @@ fn bands(classes: &ClassesConfig) -> Vec<u32> {
     classes.classes.iter().map(band).collect()
 }
 
-/// `ets`, with a queue below each of its bands.
+/// Returns `ets` with a queue below each of its bands.
 fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Added, Lack> {
     if classes.classes.len() > MOST_CLASSES {
         return Err(Lack::Classes);
@@ -179,11 +181,11 @@ fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Ad
         }
     }
     let strict = classes.classes.len() - quanta.len();
-    // TCA_ETS_NBANDS, TCA_ETS_NSTRICT and TCA_ETS_QUANTA, of TCA_ETS_QUANTA_BAND.
+    // `TCA_ETS_NBANDS`, `TCA_ETS_NSTRICT`, and `TCA_ETS_QUANTA` with its `TCA_ETS_QUANTA_BAND` entries.
     let mut options =
         Attributes::default().with(1, &[classes.classes.len() as u8]).with(2, &[strict as u8]);
     if !quanta.is_empty() {
-        // In the order of their bands, which is that of the classes.
+        // Bands are in the order of the classes.
         let all = quanta
             .iter()
             .fold(Attributes::default(), |all, (_, quantum)| all.with_u32(4, *quantum));
@@ -203,7 +205,7 @@ fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Ad
     Ok(added)
 }
 
-/// How packets find their class: `struct knee_class` of `kernel/knee_entry.c` for each, in order.
+/// Returns the classes' match conditions, in order: one `struct knee_class` of `kernel/knee_entry.c` each.
 pub(super) fn conditions(classes: &ClassesConfig) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (class, band) in classes.classes.iter().zip(bands(classes)) {
@@ -226,7 +228,7 @@ fn fifo(place: Place, limit: Limit) -> Message {
     })
 }
 
-/// What RED is told beside its flags.
+/// Parameters of RED besides its flags.
 struct RedParameters {
     limit: Limit,
     min_bytes: u64,
@@ -244,7 +246,7 @@ fn red_requests(place: Place, red: &RedParameters) -> Vec<Message> {
         Limit::Bytes(limit) => bytes(limit),
         Limit::Pkts(_) => NO_LIMIT,
     };
-    // `struct tc_red_qopt`. Plog counts only where there is no maximum probability.
+    // `struct tc_red_qopt`. Plog counts only if no maximum probability is given.
     let mut parameters = Vec::new();
     for value in [limit, bytes(red.min_bytes), bytes(red.max_bytes)] {
         parameters.extend_from_slice(&value.to_ne_bytes());
@@ -264,10 +266,11 @@ fn red_requests(place: Place, red: &RedParameters) -> Vec<Message> {
     requests
 }
 
-/// RED without an average: its weight is 1, so that what it compares is the backlog, and in idle times that is 0 at once.
+/// Returns RED without an average. Its weight is 1, so it compares the current backlog, and the average is 0 at once
+/// when idle.
 fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, Lack> {
     let k = match step.threshold {
-        // RED counts bytes; packets are full ones but for the last of a transfer, and ACKs.
+        // RED counts bytes. Packets are full, except ACKs and the last of a transfer.
         Threshold::Pkts(k) => u64::from(k) * u64::from(frame_bytes),
         Threshold::Bytes(k) => k,
         Threshold::Sojourn(_) => {
@@ -320,15 +323,15 @@ fn red(place: Place, red: &RedConfig) -> Result<Added, Lack> {
     Ok(Added::new(place, Discipline::Red, red_requests(place, &parameters)))
 }
 
-/// RED's table: by how many powers of two the average has decayed after an idle time, in 256 steps of 2^scell_log ticks of 64 ns,
-/// where it decays by 1 - 2^-wlog in each time of a packet.
+/// Returns `Scell_log` and RED's idle decay table. An entry is the number of halvings of the average after an idle
+/// time, in 256 steps of `2^Scell_log` ticks of 64 ns. The factor of decay is `1 - 2^-wlog` per packet time.
 fn idle_decay(wlog: u32, packet_time: Duration) -> (u8, [u8; 256]) {
     let packet_ticks = packet_time.ns() as f64 / 64.0;
     if packet_ticks == 0.0 || wlog == 0 {
         return (0, if wlog == 0 { [NO_DECAY; 256] } else { [0; 256] });
     }
     let shift_per_tick = -(1.0 - 0.5_f64.powi(wlog as i32)).log2() / packet_ticks;
-    // The last step is a decay by 2^31.
+    // The last step decays the average by 2^31.
     let scell_log =
         (f64::from(NO_DECAY) / shift_per_tick / 255.0).log2().ceil().clamp(0.0, 31.0) as u8;
     let mut table = [0; 256];
@@ -364,7 +367,7 @@ fn pie(pie: &PieConfig) -> Result<Attributes, Lack> {
         .with_u32(8, by_rate.into()))
 }
 
-/// Attributes in the order target, interval, ecn, threshold.
+/// Adds the attributes target, interval, ecn and threshold, in this order.
 fn codel(
     attributes: Attributes,
     [target, interval, ecn, threshold]: [u16; 4],
@@ -379,7 +382,7 @@ fn codel(
     let attributes = attributes.with_u32(threshold, us(at)?);
     match codel.ce_threshold_for {
         CeThresholdFor::EctAny => Ok(attributes),
-        // TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR and _MASK.
+        // `TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR` and `TCA_FQ_CODEL_CE_THRESHOLD_MASK`.
         CeThresholdFor::Ect1 if has_selector => Ok(attributes.with(10, &[1]).with(11, &[3])),
         CeThresholdFor::Ect1 => Err(Lack::CeThreshold),
     }
@@ -396,7 +399,7 @@ fn fq_codel(fq: &FqCodelConfig) -> Result<Attributes, Lack> {
     codel(attributes, [1, 3, 4, 7], &fq.codel, true)
 }
 
-/// What the kernel told of a queue. What its discipline cannot have is 0.
+/// The kernel's statistics of a queue. Those that its discipline lacks are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) sent_bytes: u64,
@@ -404,19 +407,19 @@ pub(crate) struct Figures {
     pub(crate) len_pkts: u32,
     pub(crate) len_bytes: u32,
     pub(crate) dropped_pkts: u64,
-    /// `None`: the kernel does not count them.
+    /// `None` means that the kernel does not count them.
     pub(crate) threshold_hits: Option<u64>,
     pub(crate) marked_pkts: u64,
-    /// Of the dropped ones, those that there was room for.
+    /// Dropped packets for which there was room.
     pub(crate) dropped_early_pkts: u64,
     pub(crate) drop_probability: Option<f64>,
     pub(crate) qdelay: Option<Duration>,
     pub(crate) lost_pkts: u64,
-    /// There was no memory for them.
+    /// Packets refused for lack of shared memory.
     pub(crate) refused_pkts: u64,
 }
 
-/// Reads `RTM_NEWQDISC`, or `RTM_NEWLINK`; `None`: it is not what it should be.
+/// Parses `RTM_NEWQDISC` or `RTM_NEWLINK`. `None` means that the message is malformed.
 pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> {
     let answer = Answer::all(answer)?.into_iter().next()?;
     if discipline == Discipline::Entry {
@@ -444,13 +447,13 @@ pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> 
         |at: usize| Some(u64::from(u32::from_ne_bytes(*own.get(4 * at..)?.first_chunk()?)));
     match discipline {
         Discipline::Fifo | Discipline::Fq | Discipline::Entry => {}
-        // struct tc_red_xstats
+        // `struct tc_red_xstats`
         Discipline::Step | Discipline::Red => {
             figures.threshold_hits = Some(stats.overlimits);
             figures.dropped_early_pkts = own_at(0)?;
             figures.marked_pkts = own_at(3)?;
         }
-        // struct tc_pie_xstats
+        // `struct tc_pie_xstats`
         Discipline::Pie => {
             let probability = u64::from_ne_bytes(*own.first_chunk()?);
             figures.drop_probability = Some(probability as f64 / u64::MAX as f64);
@@ -458,13 +461,13 @@ pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> 
             figures.dropped_early_pkts = own_at(6)?;
             figures.marked_pkts = own_at(9)?;
         }
-        // struct tc_codel_xstats
+        // `struct tc_codel_xstats`
         Discipline::Codel => {
             figures.qdelay = Some(Duration::from_us(own_at(3)?));
             figures.dropped_early_pkts = figures.dropped_pkts.saturating_sub(own_at(5)?);
             figures.marked_pkts = own_at(6)? + own_at(8)?;
         }
-        // struct tc_fq_codel_xstats, behind its type
+        // `struct tc_fq_codel_xstats`, after its type
         Discipline::FqCodel => {
             figures.dropped_early_pkts = figures
                 .dropped_pkts
@@ -483,7 +486,7 @@ mod tests {
     #[test]
     fn the_average_of_red_decays_as_packets_of_its_time_would_make_it() {
         let (scell_log, table) = idle_decay(9, Duration::from_us(12));
-        // 512 * ln 2 packets of 12 us halve it: 355 times 187.5 ticks.
+        // The average halves in 512 * ln 2 packets of 12 us, that is in 355 times 187.5 ticks.
         let step = (1_u64 << scell_log) as f64;
         let halved = table.iter().position(|shift| *shift == 1).unwrap() as f64;
         assert!((halved - 0.5).abs() * step < 66_500.0 + step && table[255] == 31, "{table:?}");

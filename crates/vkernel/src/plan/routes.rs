@@ -1,8 +1,9 @@
-//! Ways through a network: for each node and each host the links that are on a shortest way.
+//! Routes through a network: for each node and host, the links on a shortest path.
 
 use knee_run::spec::{LinkId, Network, NodeId};
 
-/// For each node the links by which the host `to` is nearest; none at the host itself, and where there is no way.
+/// Returns for each node the links on shortest paths to the host `to`. The list is empty at the host itself, and if
+/// there is no path.
 pub(super) fn next_links(network: &Network, to: NodeId) -> Vec<Vec<LinkId>> {
     let distances = distances(network, to);
     let mut next = vec![Vec::new(); network.nodes.len()];
@@ -17,7 +18,7 @@ pub(super) fn next_links(network: &Network, to: NodeId) -> Vec<Vec<LinkId>> {
     next
 }
 
-/// In links, breadth first and backwards; hosts do not forward.
+/// Returns the distance of each node to `to` in links, by a backward breadth-first search. Hosts do not forward.
 fn distances(network: &Network, to: NodeId) -> Vec<Option<u32>> {
     let mut distances = vec![None; network.nodes.len()];
     distances[to as usize] = Some(0);

@@ -1,4 +1,4 @@
-//! What becomes of networks and traffic, and what is refused.
+//! Tests of the plans of networks and traffic, and of refusals.
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
@@ -42,7 +42,7 @@ fn step() -> QueueConfig {
     })
 }
 
-/// Two hosts at a switch whose ports have this queue.
+/// Returns a network of two hosts at a switch whose ports have this queue.
 fn star(down: QueueConfig) -> Network {
     let host = HostConfig::new(LinuxVersion::V6_1);
     let hosts = ["a", "b"].map(|name| (name.to_owned(), host.clone())).to_vec();
@@ -86,7 +86,7 @@ fn plan(run: &Run) -> Result<Plan, String> {
     Plan::new(run, Algorithms::Ours, "6.1").map_err(|why| why.to_string())
 }
 
-/// What the kernel is asked for in a namespace, in order.
+/// Returns the requests to the kernel in a namespace, in order.
 fn asked_in(plan: &Plan, wanted: u32) -> Vec<&str> {
     let steps = plan.orders.steps.iter().filter_map(|step| match step {
         Step::Netlink { namespace, what, .. } if *namespace == wanted => Some(&**what),
@@ -180,7 +180,7 @@ fn classes_are_bands_of_ets_the_strict_ones_first() {
     };
     classes.classes[0].condition.dscps = Some(2);
     classes.classes[1].condition.acks = true;
-    // Of each: DSCPs, pure ACKs, length, and the priority that names its band.
+    // Each condition holds DSCPs, pure ACKs, length, and the priority that selects its band.
     let bytes = queues::conditions(&classes);
     let priority = |at: usize| u32::from_ne_bytes(*bytes[24 * at + 16..].first_chunk().unwrap());
     assert_eq!(bytes.len(), 72);
@@ -207,7 +207,7 @@ fn parameters_go_to_the_kernels_command_line_and_are_of_all_flows() {
     assert!(why.contains("takes no parameters"), "{why}");
 }
 
-/// Changes a run.
+/// A change to a run.
 type Change = fn(&mut Run);
 
 #[test]
@@ -387,7 +387,7 @@ fn the_kernels_own_has_its_own_name_and_the_source_of_a_module_stands_for_it() {
         let path = format!("{}/../../tests/modules/{name}.c", env!("CARGO_MANIFEST_DIR"));
         Cc::new(knee_algo::module::load(std::path::Path::new(&path)).unwrap())
     };
-    // One name in results on all back ends, and the kernel's own name in the kernel.
+    // All back ends report the same name, and the kernel uses its own.
     let own = names(module("tcp_cubic"), Algorithms::Kernels);
     assert_eq!(own, Ok(("cubic".to_owned(), "tcp_cubic")));
     let why = names(module("tcp_model"), Algorithms::Kernels).unwrap_err();

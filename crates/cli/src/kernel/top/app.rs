@@ -1,4 +1,4 @@
-//! The state of the live table, and what keys do to it. It knows no terminal.
+//! State of the live table, and its reaction to keys. It is independent of the terminal.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::rows::{Column, Row};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     Nothing,
-    /// A new reading, now.
+    /// Take a new reading now.
     Read,
     Quit,
 }
@@ -21,16 +21,16 @@ pub(super) struct App {
     pub(super) sort: Column,
     pub(super) is_reversed: bool,
     pub(super) is_paused: bool,
-    /// Connections of all algorithms.
+    /// Whether to show connections of all algorithms.
     pub(super) all: bool,
     pub(super) with_netns: bool,
-    /// Words that each row must have.
+    /// Words that a shown row must contain.
     pub(super) words: String,
-    /// Whether keys go into `words`.
+    /// Whether typed characters go into `words`.
     pub(super) is_typing: bool,
-    /// The first row on the screen.
+    /// Index of the first row on the screen.
     pub(super) first: usize,
-    /// Rows that the screen has room for, as last drawn.
+    /// Rows that fit on the screen, as last drawn.
     pub(super) room: usize,
 }
 
@@ -51,19 +51,19 @@ impl App {
         }
     }
 
-    /// A new reading has come.
+    /// Takes over a new reading.
     pub(super) fn take(&mut self, rows: Vec<Row>, at: Instant) {
         self.rows = rows;
         self.read_at = Some(at);
         self.order();
     }
 
-    /// How many there are, whether they have the words or not.
+    /// Returns the number of connections, filtered or not.
     pub(super) fn total(&self) -> usize {
         self.rows.len()
     }
 
-    /// Those that have the words, in order.
+    /// Returns the rows that contain the words, in order.
     pub(super) fn shown(&self) -> Vec<&Row> {
         let words: Vec<String> = self.words.split_whitespace().map(str::to_lowercase).collect();
         let has = |row: &&Row| {
@@ -83,12 +83,12 @@ impl App {
         self.rows.sort_by(|a, b| {
             let order = sort.order(a, b);
             let order = if is_reversed { order.reverse() } else { order };
-            // Equal ones keep their places from reading to reading.
+            // Equal rows keep their order from one reading to the next.
             order.then_with(|| a.connection.cookie.cmp(&b.connection.cookie))
         });
     }
 
-    /// By the column to the right, or to the left, of that which it is sorted by.
+    /// Sorts by the column right or left of the current one.
     fn sort_by_neighbour(&mut self, is_right: bool) {
         let columns: Vec<Column> = Column::ALL
             .into_iter()
@@ -131,7 +131,7 @@ impl App {
         let page = self.room.max(1);
         match key.code {
             KeyCode::Char('q') => return Reaction::Quit,
-            // Esc goes back by one step: out of the filter, then out of the table.
+            // Esc goes back one step: out of the filter, then out of the table.
             KeyCode::Esc if self.words.is_empty() => return Reaction::Quit,
             KeyCode::Esc => self.words.clear(),
             KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,

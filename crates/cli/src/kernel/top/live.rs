@@ -1,4 +1,4 @@
-//! The loop around the live table, and the terminal, which is left as it was found.
+//! The event loop of the live table, and its terminal, which it restores at the end.
 
 use std::io;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use super::screen;
 use crate::Failure;
 use crate::kernel::select::NetnsArgs;
 
-/// A signal is noticed after so long.
+/// Longest delay until a signal is noticed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A terminal that belongs to the table until this is dropped. A panic restores it, too: `try_init`
-/// sees to that.
+/// The terminal while the table uses it. Dropping it restores the terminal, and so does a panic (`try_init` installs
+/// the hook).
 struct Screen(DefaultTerminal);
 
 impl Screen {
     fn take() -> io::Result<Screen> {
         ratatui::try_init().map(Screen).inspect_err(|_| {
-            // It may have come half way. What is left of the terminal cannot be told any better.
+            // The setup may have failed half way. An error of the restoration cannot be reported any better.
             let _ = ratatui::try_restore();
         })
     }
@@ -49,7 +49,7 @@ pub(super) fn run(
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|why| Failure::Says(format!("cannot listen for signals: {why}")))?;
     }
-    // What can fail is tried before the terminal is taken.
+    // Everything that can fail runs before the terminal is taken over.
     let mut app = App::new(all, netns.are_several());
     app.take(sampler.sample(netns, all)?, Instant::now());
     let broken = |error: io::Error| Failure::Says(format!("the terminal fails: {error}"));
@@ -62,7 +62,7 @@ pub(super) fn run(
         }
         let mut asked = Reaction::Nothing;
         if wait(&app, interval).map_err(broken)? {
-            // A key, or a new size, which the next drawing finds out for itself.
+            // A key or a new size. The next drawing reads the size itself.
             if let Event::Key(key) = event::read().map_err(broken)? {
                 asked = app.key(key);
             }
@@ -82,7 +82,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Waits for a key, or a new size, until the next reading is due or a signal must be looked for.
+/// Waits for a key or a new size, until the next reading or the next check for signals is due.
 fn wait(app: &App, interval: Duration) -> io::Result<bool> {
     let due = app.read_at.map_or(Duration::ZERO, |at| interval.saturating_sub(at.elapsed()));
     match event::poll(if app.is_paused { PATIENCE } else { due.min(PATIENCE) }) {

@@ -17,7 +17,7 @@ use self::rows::{Column, Row, Sampler};
 use super::select::{FilterArgs, NetnsArgs};
 use crate::{Failure, print, stop_on_signals};
 
-/// How often a signal is looked for.
+/// Interval between checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let mut sampler = Sampler::open(args.filter.filter(args.algorithm.as_deref()))?;
-    // Whoever names an algorithm means it.
+    // A named algorithm is shown even if it is not knee's.
     let all = args.all || args.algorithm.is_some();
     if args.json && !args.once {
         return stream(sampler, args, all);
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     print(&table(&rows, args.netns.are_several()))
 }
 
-/// A line of JSON per reading, until a signal comes or nobody reads any more.
+/// Prints a line of JSON per reading, until a signal arrives or nobody reads any more.
 fn stream(mut sampler: Sampler, args: &Args, all: bool) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let interval = Duration::from_secs(args.interval.into());
@@ -89,7 +89,7 @@ fn stream(mut sampler: Sampler, args: &Args, all: bool) -> Result<(), Failure> {
         let mut rows = sampler.sample(&args.netns, all)?;
         rows.sort_by(|a, b| Column::Delivery.order(a, b));
         print(&line(&rows))?;
-        // What came too late is left out, not made up for.
+        // A late reading is skipped, not made up for.
         due = now + interval;
     }
     Ok(())
@@ -102,11 +102,11 @@ fn line(rows: &[Row]) -> String {
     format!("{}\n", json!({ "time_unix_s": now_s, "connections": connections }))
 }
 
-/// The table as text, each column as wide as it must be.
+/// Formats the table as text, with columns as narrow as possible.
 fn table(rows: &[Row], with_netns: bool) -> String {
     let columns: Vec<Column> = Column::ALL
         .into_iter()
-        // One reading has no interval.
+        // A single reading has no interval.
         .filter(|column| *column != Column::CeNow && (with_netns || *column != Column::Netns))
         .collect();
     let mut lines: Vec<Vec<String>> =

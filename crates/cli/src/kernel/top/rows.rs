@@ -1,4 +1,4 @@
-//! What `knee top` shows of each connection, as cells of a table and as JSON.
+//! The rows of `knee top`: each connection as cells of a table and as JSON.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::Failure;
 /// Names of the states of loss recovery, in the kernel's order.
 const CA_STATES: [&str; 5] = ["Open", "Disorder", "CWR", "Recovery", "Loss"];
 
-/// In the place of a value that cannot be.
+/// Shown in place of an impossible value.
 const IMPOSSIBLE: &str = "?";
 /// Explanation of [`IMPOSSIBLE`].
 pub(super) const IMPOSSIBLE_MEANS: &str =
@@ -23,20 +23,20 @@ pub(super) const IMPOSSIBLE_MEANS: &str =
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) connection: Connection,
-    /// Network namespace, in words.
+    /// Name of the network namespace.
     pub(super) netns: String,
     /// Internal values of its algorithm.
     pub(super) inside: Vec<Value>,
-    /// Packets delivered since the reading before, and of these those acknowledged with ECE.
+    /// Packets delivered since the previous reading, and those of them acknowledged with ECE.
     pub(super) interval: Option<(u32, u32)>,
 }
 
-/// Reads the connections, time and again.
+/// Reads the connections repeatedly.
 pub(super) struct Sampler {
     reader: Connections,
     inside: Inside,
     filter: Filter,
-    /// `delivered` and `delivered_ce` at the last reading, by cookie.
+    /// `delivered` and `delivered_ce` at the previous reading, by socket cookie.
     before: HashMap<u64, (u32, u32)>,
 }
 
@@ -46,7 +46,8 @@ impl Sampler {
         Ok(Sampler { reader, inside, filter, before: HashMap::new() })
     }
 
-    /// The connections of these namespaces (without listeners) that run knee's algorithms, or all.
+    /// Reads the connections of these namespaces, without listeners. Returns those that run knee's algorithms, or
+    /// all.
     pub(super) fn sample(&mut self, netns: &NetnsArgs, all: bool) -> Result<Vec<Row>, Failure> {
         let mut rows = Vec::new();
         let mut now = HashMap::new();
@@ -94,7 +95,7 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// From left to right.
+    /// All columns from left to right.
     pub(super) const ALL: [Column; 15] = [
         Column::Peer,
         Column::Local,
@@ -113,7 +114,7 @@ impl Column {
         Column::Inside,
     ];
 
-    /// Those that make room first where there is not enough for all.
+    /// Columns in the order in which they are left out if space is short.
     pub(super) const EXPENDABLE: [Column; 12] = [
         Column::Local,
         Column::Netns,
@@ -149,7 +150,7 @@ impl Column {
         }
     }
 
-    /// Whether numbers stand below each other.
+    /// Returns whether the column's numbers are right-aligned.
     pub(super) fn is_right_aligned(self) -> bool {
         !matches!(
             self,
@@ -196,10 +197,10 @@ impl Column {
         }
     }
 
-    /// The order of two rows by this column: what is usually looked for comes first.
+    /// Orders two rows by this column. Users usually look for the rows that come first.
     pub(super) fn order(self, a: &Row, b: &Row) -> Ordering {
         let (one, other) = (&a.connection, &b.connection);
-        // The larger first, and nothing last.
+        // Larger values come first, and missing ones last.
         match self {
             Column::Peer => one.remote.cmp(&other.remote),
             Column::Local => one.local.cmp(&other.local),
@@ -229,14 +230,14 @@ impl Column {
     }
 }
 
-/// The JSON of one connection. What is not known is null.
+/// Returns the JSON of one connection. Unknown values are null.
 pub(super) fn as_json(row: &Row) -> Json {
     let (connection, sock) = (&row.connection, &row.connection.sock);
     let inside: Vec<Json> = row
         .inside
         .iter()
         .map(|value| {
-            // Private state holds 64 bits at most.
+            // A value of private state has at most 64 bits.
             let number = u64::try_from(value.number)
                 .map_or_else(|_| Json::from(value.number as i64), Json::from);
             json!({ "name": value.name, "unit": value.unit, "value": number })
@@ -276,7 +277,8 @@ fn ca_state(connection: &Connection) -> &'static str {
     CA_STATES.get(usize::from(connection.sock.icsk_ca_state)).copied().unwrap_or("?")
 }
 
-/// Packets; `None` before the first congestion, and where it cannot be what the algorithm answered.
+/// Returns ssthresh in packets. `None` before the first congestion, and if the value cannot be the algorithm's
+/// answer.
 fn ssthresh(connection: &Connection) -> Option<u32> {
     let known = |pkts: &u32| *pkts != INFINITE_SSTHRESH && is_possible(*pkts, connection);
     Some(connection.sock.snd_ssthresh).filter(known)
@@ -286,7 +288,7 @@ fn cwnd(connection: &Connection) -> Option<u32> {
     Some(connection.sock.snd_cwnd).filter(|pkts| is_possible(*pkts, connection))
 }
 
-/// Keys of values that cannot be.
+/// Returns the keys of impossible values.
 pub(super) fn impossible(connection: &Connection) -> Vec<&'static str> {
     let sock = &connection.sock;
     let windows = [("cwnd_pkts", sock.snd_cwnd), ("ssthresh_pkts", sock.snd_ssthresh)];
@@ -294,17 +296,17 @@ pub(super) fn impossible(connection: &Connection) -> Vec<&'static str> {
     windows.into_iter().filter(is_impossible).map(|(key, _)| key).collect()
 }
 
-/// A kernel that leaves out a call takes for its answer what stands on the stack, mostly part of an
-/// address: thousands of millions of packets.
+/// Returns whether a window is possible. A kernel that skips a call takes the stack's content for the answer. That is
+/// mostly part of an address, so it means thousands of millions of packets.
 fn is_possible(pkts: u32, connection: &Connection) -> bool {
-    /// No receiver can offer more than 1 GB (RFC 7323, section 2.3), and no algorithm takes its window to
-    /// more than some times what can be in flight.
+    /// No receiver can offer more than 1 GB (RFC 7323, section 2.3). No algorithm sets its window to more than a few
+    /// times what can be in flight.
     const MOST_BYTES: u64 = 4 << 30;
     let bytes = u64::from(pkts) * u64::from(connection.sock.mss_cache);
     pkts == INFINITE_SSTHRESH || (pkts < INFINITE_SSTHRESH && bytes <= MOST_BYTES)
 }
 
-/// Packets, or the mark of what cannot be.
+/// Formats a window in packets, or the mark of an impossible value.
 fn window(pkts: u32, connection: &Connection) -> String {
     match is_possible(pkts, connection) {
         true => pkts.to_string(),
@@ -324,7 +326,7 @@ fn ppm(of: Option<(u32, u32)>) -> Option<u64> {
     of.and_then(|(all, part)| (u64::from(part) * 1_000_000).checked_div(u64::from(all)))
 }
 
-/// `12.5%`.
+/// Formats a share, as `12.5%`.
 fn share(part: u32, all: u32) -> String {
     ppm(Some((all, part))).map_or_else(none, |ppm| {
         let tenths = (ppm + 500) / 1000;
@@ -332,7 +334,7 @@ fn share(part: u32, all: u32) -> String {
     })
 }
 
-/// Three digits and a unit: `941 Mbps`, `9.41 Gbps`.
+/// Formats a rate with three digits and a unit, as `941 Mbps` or `9.41 Gbps`.
 fn rate(bytes_per_sec: u64) -> String {
     let bps = bits(bytes_per_sec);
     let units = [(1_000_000_000, "Gbps"), (1_000_000, "Mbps"), (1000, "kbps")];
@@ -342,7 +344,7 @@ fn rate(bytes_per_sec: u64) -> String {
     }
 }
 
-/// `85 us`, `1.25 ms`.
+/// Formats a time, as `85 us` or `1.25 ms`.
 fn time(us: u32) -> String {
     match us {
         0..1000 => format!("{us} us"),

@@ -1,4 +1,4 @@
-//! The live table on a screen of any size.
+//! Draws the live table on a screen of any size.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -9,14 +9,14 @@ use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table};
 use super::app::App;
 use super::rows::{Column, IMPOSSIBLE_MEANS, Row, impossible};
 
-/// Columns of the screen between those of the table.
+/// Gap between columns of the table, in characters.
 const GAP: usize = 2;
 const HELP: &str = "q quit  p pause  s/S sort by next/previous  r reverse  / filter  a all or knee's  arrows scroll";
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     let area = frame.area();
-    // Head, titles, one connection, help: with less there is nothing to see.
+    // The head, the titles, one connection and the help need four lines.
     if area.height < 4 || area.width < 20 {
         frame.render_widget(Paragraph::new("too small"), area);
         return;
@@ -70,7 +70,7 @@ fn head(app: &App, shown: usize) -> Line<'static> {
     Line::from(parts)
 }
 
-/// The columns that there is room for, each as wide as what is visible of it.
+/// Returns a table of the columns that fit, each as wide as its visible cells.
 fn table<'a>(app: &App, visible: &[&Row], room: usize) -> Table<'a> {
     let cells = |column: Column| visible.iter().map(move |row| column.cell(row));
     let wide = |column: Column| {
@@ -101,12 +101,12 @@ fn aligned(column: Column, text: &str, width: usize) -> String {
     if column.is_right_aligned() { format!("{text:>width$}") } else { text.to_owned() }
 }
 
-/// Leaves out columns, in the order in which they can be spared, until the rest fits. The inside, the
-/// last one, is cut off by the edge of the screen.
+/// Leaves out columns until the rest fits, the most expendable first. The last one, the inside, is cut off at the
+/// edge of the screen.
 pub(super) fn fit(mut columns: Vec<(Column, usize)>, room: usize) -> Vec<(Column, usize)> {
     let is_too_wide = |columns: &[(Column, usize)]| {
         let needed = |(column, width): &(Column, usize)| match column {
-            // What the algorithm holds is worth more cut off than left out.
+            // Part of the algorithm's internal values is better than none.
             Column::Inside => (*width).min(24),
             _ => *width,
         };
@@ -118,7 +118,7 @@ pub(super) fn fit(mut columns: Vec<(Column, usize)>, room: usize) -> Vec<(Column
         }
         columns.retain(|(column, _)| *column != spared);
     }
-    // What is shown is shown whole: a number without its end or its unit would be another one.
+    // Every other column is shown whole, because a number without its end or unit would mislead.
     let mut used = 0;
     columns.retain_mut(|(column, width)| {
         let begins_at = if used == 0 { 0 } else { used + GAP };

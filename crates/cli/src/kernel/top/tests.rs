@@ -1,4 +1,4 @@
-//! The table, and the live one on screens of many sizes, without a terminal or a kernel.
+//! Tests of the table and of the live table on screens of many sizes, without a terminal or a kernel.
 
 use std::time::Instant;
 
@@ -124,7 +124,7 @@ fn a_narrow_screen_leaves_out_what_can_be_spared() {
     let all: Vec<_> = Column::ALL.into_iter().map(|column| (column, 10)).collect();
     assert_eq!(fit(all.clone(), 1000).len(), Column::ALL.len());
     assert_eq!(fit(all, 34).len(), 3, "peer, algorithm and cwnd stay");
-    // Whatever the width, what is shown is whole: only the inside is cut.
+    // At any width, the shown columns are whole. Only the inside is cut.
     let widths = [18, 18, 12, 10, 6, 9, 8, 8, 10, 10, 7, 6, 6, 40];
     for room in 20..200 {
         let all = Column::ALL.into_iter().zip(widths).collect();
@@ -165,14 +165,14 @@ fn scrolling_ends_where_the_rows_end() {
     press(&mut app, KeyCode::PageDown);
     press(&mut app, KeyCode::Down);
     assert_eq!(app.first, 11);
-    // The fastest first: 30, 29, ...
+    // The fastest connections come first: 30, 29, ...
     assert!(screen(&mut app, 100, 13)[2].starts_with("10.0.0.20:80"));
     press(&mut app, KeyCode::End);
     assert_eq!(app.first, 20);
     press(&mut app, KeyCode::PageDown);
     assert_eq!(app.first, 20);
     assert!(screen(&mut app, 100, 13)[11].starts_with("10.0.0.2:80"));
-    // A screen that grows, and rows that go, leave no gap at the end.
+    // If the screen grows or rows disappear, no gap remains at the end.
     assert!(screen(&mut app, 100, 33)[2].starts_with("10.0.0.31:80"));
     press(&mut app, KeyCode::Home);
     press(&mut app, KeyCode::Up);
@@ -228,7 +228,7 @@ fn keys_sort_pause_and_quit() {
     assert_eq!(quit.map(|key| app.key(key)), [Reaction::Quit; 2]);
 }
 
-/// As seen: 1,193,629,732 and 127,304,660 packets, and 0x82205665 elsewhere.
+/// Values seen on a host: 1,193,629,732 and 127,304,660 packets, and 0x82205665 elsewhere.
 #[test]
 fn a_window_that_cannot_be_is_marked_and_null() {
     for pkts in [1_193_629_732, 127_304_660, 0x8220_5665] {
@@ -244,7 +244,7 @@ fn a_window_that_cannot_be_is_marked_and_null() {
         app.take(vec![row], Instant::now());
         assert!(screen(&mut app, 200, 10)[9].starts_with("?: impossible value"));
     }
-    // 1 GB in flight, in packets of a usual size; and none yet.
+    // 1 GB in flight in packets of usual size, and no ssthresh yet.
     for (pkts, cell) in [(741_500, "741500"), (knee_algo::INFINITE_SSTHRESH, "-")] {
         let mut row = row(2, "knee_dctcp");
         row.connection.sock.snd_ssthresh = pkts;
