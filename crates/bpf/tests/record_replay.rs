@@ -392,7 +392,7 @@ fn a_linux_module_in_the_kernel_does_what_the_native_build_does() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let clocks = module_of_ours("tcp_clocks.c");
+    let Some(clocks) = module_of_ours("tcp_clocks.c") else { return };
     let mut params = clocks.default_params();
     for (name, value) in [("offset", "-7"), ("share", "700"), ("hurry", "1"), ("bits", "1")] {
         clocks.set_param(&mut params, name, value).unwrap();
@@ -425,7 +425,7 @@ fn a_recording_of_a_linux_module_names_its_parameters_and_fields() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let clocks = module_of_ours("tcp_clocks.c");
+    let Some(clocks) = module_of_ours("tcp_clocks.c") else { return };
     let mut params = clocks.default_params();
     for (name, value) in [("offset", "-7"), ("share", "700"), ("hurry", "1"), ("bits", "1")] {
         clocks.set_param(&mut params, name, value).unwrap();
@@ -441,7 +441,7 @@ fn a_recording_of_a_linux_module_names_its_parameters_and_fields() {
     for field in ["now_us", "ticks32", "drawn", "bytes[5]", "round", "rtt.s[0].v"] {
         assert!(fields.contains(&field), "{field} of {fields:?}");
     }
-    let other = module_of_ours("tcp_delay.c");
+    let Some(other) = module_of_ours("tcp_delay.c") else { return };
     assert!(matches!(header.algorithm_of_file(other), Err(Error::OfFile { .. })));
 }
 
@@ -451,7 +451,7 @@ fn a_linux_module_leaves_for_reno_in_both() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let clocks = module_of_ours("tcp_clocks.c");
+    let Some(clocks) = module_of_ours("tcp_clocks.c") else { return };
     let (name, mut params) = (own_name("cleave"), clocks.default_params());
     clocks.set_param(&mut params, "leave", "1").unwrap();
     let _loaded = load(clocks, name, &params);
@@ -472,8 +472,13 @@ fn a_linux_module_leaves_for_reno_in_both() {
     assert_eq!((first.index, first.field.as_str()), (at as u64, "fallback"), "{first}");
 }
 
-/// One of `tests/modules`.
-fn module_of_ours(file: &str) -> &'static Algorithm {
+/// One of `tests/modules`. Returns `None` where another machine compiles for this one, which has no
+/// compiler (`scripts/test-kernels`).
+fn module_of_ours(file: &str) -> Option<&'static Algorithm> {
+    if outside::made_elsewhere().is_some() {
+        writeln!(std::io::stderr(), "SKIPPED: no compiler for {file}").unwrap();
+        return None;
+    }
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/modules");
-    knee_algo::module::load(&folder.join(file)).unwrap()
+    Some(knee_algo::module::load(&folder.join(file)).unwrap())
 }
