@@ -132,11 +132,11 @@ impl EndPoint {
             now: Time::ZERO,
             events: Events::new(1_000_000),
             packets: Packets::default(),
-            links: vec![LinkState::new(&network.links[0], 0)],
+            links: vec![LinkState::new(&network.links[0], 0, 0)],
             paths: vec![0, PATH_END],
             routes: Routes::new(&network),
-            cc: knee_algo::Host::new(1000, random.u64()),
-            random,
+            cc: knee_algo::Host::new(1000, 0),
+            seed: random.u64(),
             work: Work::default(),
             flow_control: None,
             ports: None,
@@ -297,7 +297,7 @@ impl EndPoint {
         while let Some((at, event)) = self.net.events.pop(until) {
             self.net.now = at;
             match event {
-                Event::Arrive { packet } => {
+                Event::Arrive { packet, .. } => {
                     let left = *self.net.packets.get(packet);
                     self.net.packets.free(packet);
                     return Some(self.segment(&left));

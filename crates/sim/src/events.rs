@@ -1,5 +1,7 @@
-//! The event list. Departure timers come first among events of equal time; the order of scheduling
-//! breaks other ties.
+//! The event list. Departure timers come first among events of equal time, then events that were
+//! scheduled at an earlier time. The kind of event and its numbers break other ties. So the order
+//! depends on the simulated network alone, not on the order in which the program schedules
+//! (docs/decisions/0018-windows-by-domains.md).
 //!
 //! A wheel of buckets holds the near future, a heap the rest. Most events are packets in flight, a
 //! few packet times ahead, so adding and taking an event has constant cost. The width of a bucket
@@ -24,6 +26,9 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Event {
     /// A packet reaches the end of a link.
     Arrive {
+        link: u32,
+        /// Number of the packet on this link: packets keep their order.
+        number: u32,
         packet: u32,
     },
     /// A link whose discipline decides at departure may send.
@@ -70,7 +75,7 @@ pub(crate) enum Event {
     Window,
 }
 
-/// This bit is set in the order of all events except departure timers.
+/// This bit is set in the time of scheduling of all events except departure timers.
 const NOT_FIRST: u64 = 1 << 63;
 
 /// The timers of a socket.
@@ -89,29 +94,18 @@ pub(crate) enum Timer {
     Gro,
 }
 
-#[derive(Clone, Copy)]
+/// Compared field by field, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: Time,
-    order: u64,
+    /// When it was scheduled, in ps, and [`NOT_FIRST`].
+    scheduled: u64,
     event: Event,
-}
-
-impl Entry {
-    fn key(&self) -> (Time, u64) {
-        (self.at, self.order)
-    }
 }
 
 struct Node {
     entry: Entry,
     next: u32,
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Far {
-    at: Time,
-    order: u64,
-    event: Event,
 }
 
 pub(crate) struct Events {
@@ -125,10 +119,11 @@ pub(crate) struct Events {
     /// Events of the current bucket, latest first.
     current: Vec<Entry>,
     current_bucket: u64,
-    far: BinaryHeap<Reverse<Far>>,
+    far: BinaryHeap<Reverse<Entry>>,
     /// Width of a bucket, as the exponent of 2 in ps.
     bucket_shift: u32,
-    order: u64,
+    /// The time of the event that was taken last, or up to which there was none.
+    now: Time,
     pub(crate) taken: u64,
 }
 
@@ -146,7 +141,7 @@ impl Events {
             current: Vec::new(),
             current_bucket: 0,
             far: BinaryHeap::new(),
-            order: 0,
+            now: Time::ZERO,
             taken: 0,
         }
     }
@@ -158,27 +153,25 @@ impl Events {
 
     #[inline]
     pub(crate) fn push(&mut self, at: Time, event: Event) {
-        self.push_in_order(at, self.order | NOT_FIRST, event);
+        self.insert(Entry { at, scheduled: self.now.ps() | NOT_FIRST, event });
     }
 
     /// Schedules an event ahead of ordinary events of that time, whenever they were scheduled.
     #[inline]
     pub(crate) fn push_first(&mut self, at: Time, event: Event) {
-        self.push_in_order(at, self.order, event);
+        self.insert(Entry { at, scheduled: self.now.ps(), event });
     }
 
     #[inline]
-    fn push_in_order(&mut self, at: Time, order: u64, event: Event) {
-        self.order += 1;
-        let entry = Entry { at, order, event };
-        let bucket = self.bucket_of(at);
+    fn insert(&mut self, entry: Entry) {
+        let bucket = self.bucket_of(entry.at);
         if bucket <= self.current_bucket {
-            let place = self.current.partition_point(|other| other.key() > entry.key());
+            let place = self.current.partition_point(|other| *other > entry);
             self.current.insert(place, entry);
         } else if bucket < self.current_bucket + BUCKETS as u64 {
             self.push_near(bucket, entry);
         } else {
-            self.far.push(Reverse(Far { at, order, event }));
+            self.far.push(Reverse(entry));
         }
     }
 
@@ -203,14 +196,12 @@ impl Events {
     /// Takes the earliest event, if it is not after `until`.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, Event)> {
-        if self.current.is_empty() && !self.advance(until) {
+        if self.next_at(until).is_none() {
+            self.now = self.now.max(until);
             return None;
         }
-        let entry = *self.current.last()?;
-        if entry.at > until {
-            return None;
-        }
-        self.current.pop();
+        let entry = self.current.pop()?;
+        self.now = entry.at;
         self.taken += 1;
         Some((entry.at, entry.event))
     }
@@ -255,11 +246,10 @@ impl Events {
             if self.bucket_of(far.at) != bucket {
                 break;
             }
-            let Some(Reverse(Far { at, order, event })) = self.far.pop() else { break };
-            self.current.push(Entry { at, order, event });
+            self.current.extend(self.far.pop().map(|Reverse(entry)| entry));
         }
         if self.current.len() > 1 {
-            self.current.sort_unstable_by_key(|entry| Reverse(entry.key()));
+            self.current.sort_unstable_by(|one, other| other.cmp(one));
         }
         true
     }

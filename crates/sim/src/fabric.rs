@@ -78,7 +78,6 @@ pub struct Fabric {
     ports: Option<Box<Ports>>,
     events: Events,
     packets: Packets,
-    random: Random,
     routes: Routes,
     paths: Vec<u32>,
     known: HashMap<(NodeId, NodeId, u64), PathId>,
@@ -122,13 +121,14 @@ impl Fabric {
             let name = &link.name;
             link.queue.validate().map_err(|why| Error::Refused(format!("link {name}: {why}")))?;
         }
-        let states = network.links.iter().zip(0..).map(|(link, index)| LinkState::new(link, index));
+        let mut random = Random::new(seed);
+        let links = network.links.iter().zip(0..);
+        let states = links.map(|(link, index)| LinkState::new(link, index, random.u64()));
         let mut fabric = Fabric {
             links: states.collect(),
             ports: Ports::new(network),
             events: Events::new(EVENTS_PER_SEC * network.links.len() as u64),
             packets: Packets::default(),
-            random: Random::new(seed),
             routes: Routes::new(network),
             paths: Vec::new(),
             known: HashMap::new(),
@@ -203,10 +203,14 @@ impl Fabric {
         while let Some((at, event)) = self.events.pop(until) {
             self.now = at;
             match event {
-                Event::Arrive { packet } => self.on_arrival(packet, report),
+                Event::Arrive { packet, .. } => self.on_arrival(packet, report),
                 Event::Port { link } => {
-                    let parts = (&mut self.events, &mut self.random);
-                    self.links[link as usize].on_event(link, &mut self.packets, at, parts);
+                    self.links[link as usize].on_event(
+                        link,
+                        &mut self.packets,
+                        at,
+                        &mut self.events,
+                    );
                     self.report_dropped(link, report);
                 }
                 Event::PortInterrupt { port } => {
@@ -278,13 +282,12 @@ impl Fabric {
         let link = self.paths[packet.hop as usize];
         packet.hop += 1;
         let packet = *packet;
-        let parts = (&mut self.events, &mut self.random);
         let sent = self.links[link as usize].send(
             link,
             id,
             &mut self.packets,
             self.now,
-            (parts, &self.paths),
+            (&mut self.events, &self.paths),
         );
         let taken = matches!(sent, Sent::Leaves(_));
         let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();

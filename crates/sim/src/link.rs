@@ -186,6 +186,10 @@ pub(crate) struct LinkState {
     jitter: Duration,
     /// The link loses a packet if a 32-bit random number is below this.
     loss: u64,
+    /// Generator for loss and jitter of this link alone.
+    random: Random,
+    /// Number of packets that have left for the far end so far, modulo 2^32.
+    left_pkts: u32,
     /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
     /// whole bursts.
     lost_bursts: Option<HashMap<u32, bool>>,
@@ -219,7 +223,8 @@ pub(crate) enum Sent {
 }
 
 impl LinkState {
-    pub(crate) fn new(link: &Link, index: u32) -> LinkState {
+    /// Creates an empty link. `seed` drives loss and jitter.
+    pub(crate) fn new(link: &Link, index: u32, seed: u64) -> LinkState {
         let queue = match (link.rate, link.queue.admission()) {
             (Some(rate), Some(admission)) => Queue::Fifo(Fifo {
                 admission,
@@ -246,6 +251,8 @@ impl LinkState {
             delay: link.delay,
             jitter: link.jitter,
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
+            random: Random::new(seed),
+            left_pkts: 0,
             lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
             counts: QueueOutcome {
@@ -291,9 +298,9 @@ impl LinkState {
         id: u32,
         packets: &mut Packets,
         now: Time,
-        ((events, random), paths): ((&mut Events, &mut Random), &[u32]),
+        (events, paths): (&mut Events, &[u32]),
     ) -> Sent {
-        if self.loss != 0 && self.loses(packets.get(id), random) {
+        if self.loss != 0 && self.loses(packets.get(id)) {
             self.counts.lost_pkts += 1;
             packets.free(id);
             return Sent::Lost;
@@ -302,8 +309,7 @@ impl LinkState {
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
         match &mut self.queue {
             Queue::Wire => {
-                let arrives = now + self.delay + jitter(self.jitter, random);
-                events.push(arrives, Event::Arrive { packet: id });
+                self.leave(now, (index, id), events);
                 Sent::Leaves(now)
             }
             Queue::Fifo(fifo) => {
@@ -328,8 +334,7 @@ impl LinkState {
                     fifo.waiting.push_back((leaves, len_bytes));
                     fifo.waiting_bytes += u64::from(len_bytes);
                 }
-                let arrives = sent + self.delay + jitter(self.jitter, random);
-                events.push(arrives, Event::Arrive { packet: id });
+                self.leave(sent, (index, id), events);
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
@@ -337,7 +342,7 @@ impl LinkState {
                 let mut queued = Queued::new(id, packet, paths, &self.dropped);
                 if self.share.is_some() || self.control.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
-                    self.service(index, packets, now, (events, random));
+                    self.service(index, packets, now, events);
                 }
                 if let (Some(control), Queue::Port(qdisc, _)) = (&self.control, &mut self.queue) {
                     queued._ticket = control.ticket(qdisc, &queued);
@@ -351,22 +356,22 @@ impl LinkState {
                     }
                     Queue::Wire | Queue::Fifo(_) => return Sent::Dropped,
                 };
-                self.after_enqueue(verdict, (index, id), packets, now, (events, random))
+                self.after_enqueue(verdict, (index, id), packets, now, events)
             }
         }
     }
 
     /// Draws a loss for each packet, or for the first packet of each burst.
-    fn loses(&mut self, packet: &Packet, random: &mut Random) -> bool {
+    fn loses(&mut self, packet: &Packet) -> bool {
         let Some(lost_bursts) = &mut self.lost_bursts else {
-            return u64::from(random.u32()) < self.loss;
+            return u64::from(self.random.u32()) < self.loss;
         };
         if packet.has(flags::IN_BURST) {
             if let Some(was_lost) = lost_bursts.get(&packet.to) {
                 return *was_lost;
             }
         }
-        let is_lost = u64::from(random.u32()) < self.loss;
+        let is_lost = u64::from(self.random.u32()) < self.loss;
         lost_bursts.insert(packet.to, is_lost);
         is_lost
     }
@@ -377,14 +382,14 @@ impl LinkState {
         (index, id): (u32, u32),
         packets: &mut Packets,
         now: Time,
-        (events, random): (&mut Events, &mut Random),
+        events: &mut Events,
     ) -> Sent {
         if let QueueAction::Dropped(_) = verdict {
             self.free_dropped(packets, Some(id));
             self.settle_share();
             return Sent::Dropped;
         }
-        self.service(index, packets, now, (events, random));
+        self.service(index, packets, now, events);
         match &mut self.left {
             None => Sent::Leaves(now),
             Some(left) if left.last().is_some_and(|last| last.packet == id) => {
@@ -401,7 +406,7 @@ impl LinkState {
         index: u32,
         packets: &mut Packets,
         now: Time,
-        (events, random): (&mut Events, &mut Random),
+        events: &mut Events,
     ) {
         loop {
             let (taken, serialisation) = match &mut self.queue {
@@ -437,12 +442,19 @@ impl LinkState {
             if let Some(left) = &mut self.left {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
-            let arrives = now + serialisation + self.delay + jitter(self.jitter, random);
-            events.push(arrives, Event::Arrive { packet: queued.packet });
+            self.leave(now + serialisation, (index, queued.packet), events);
         }
         self.free_dropped(packets, None);
         self.settle_share();
         self.schedule_service(index, now, events);
+    }
+
+    /// Schedules the arrival of a packet whose last bit leaves at `sent`.
+    #[inline]
+    fn leave(&mut self, sent: Time, (index, packet): (u32, u32), events: &mut Events) {
+        let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
+        events.push(arrives, Event::Arrive { link: index, number: self.left_pkts, packet });
+        self.left_pkts = self.left_pkts.wrapping_add(1);
     }
 
     /// Reports the queue's length to shared memory.
@@ -511,11 +523,11 @@ impl LinkState {
         (priority, quanta): (u8, u16),
         packets: &mut Packets,
         now: Time,
-        parts: (&mut Events, &mut Random),
+        events: &mut Events,
     ) {
         let (Some(rate), Some(control)) = (self.rate, &mut self.control) else { return };
         control.gates.close(priority, now, pause_time(quanta, rate));
-        self.service(index, packets, now, parts);
+        self.service(index, packets, now, events);
     }
 
     /// Sends a control frame, after the packet in transmission and before all others. Returns its
@@ -534,11 +546,11 @@ impl LinkState {
         index: u32,
         packets: &mut Packets,
         now: Time,
-        parts: (&mut Events, &mut Random),
+        events: &mut Events,
     ) {
         if self.next_event == now {
             self.next_event = Time::MAX;
-            self.service(index, packets, now, parts);
+            self.service(index, packets, now, events);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::link::{LinkState, Sent};
 use crate::packet::{Packet, Packets};
 use crate::pause::ControlHandle;
 use crate::ports::Ports;
-use crate::random::Random;
+use crate::random::{self, Random};
 use crate::tap::Tap;
 use knee_algo::Host as CcHost;
 use knee_queue::time::Time;
@@ -22,7 +22,8 @@ pub(crate) struct Net {
     /// The links of all paths in order; each path ends with [`PATH_END`].
     pub(crate) paths: Vec<u32>,
     pub(crate) routes: Routes,
-    pub(crate) random: Random,
+    /// Seed of what sockets draw; see [`Net::seed_of`].
+    pub(crate) seed: u64,
     /// The host state that algorithms see.
     pub(crate) cc: CcHost,
     pub(crate) work: Work,
@@ -52,10 +53,16 @@ impl Net {
         sent
     }
 
+    /// Returns the seed of what a socket draws at the present time.
+    #[inline]
+    pub(crate) fn seed_of(&self, sock: u32) -> u64 {
+        random::at(self.seed ^ u64::from(sock) << 32, self.now)
+    }
+
     /// Returns the start of the path that packets take after a hash change.
     #[cold]
-    pub(crate) fn another_path(&mut self, path: u32) -> u32 {
-        let hash = self.random.u64();
+    pub(crate) fn another_path(&mut self, path: u32, sock: u32) -> u32 {
+        let hash = Random::new(self.seed_of(sock)).u64();
         self.routes.another(&mut self.paths, path, hash)
     }
 
@@ -77,7 +84,7 @@ impl Net {
             id,
             &mut self.packets,
             self.now,
-            ((&mut self.events, &mut self.random), &self.paths),
+            (&mut self.events, &self.paths),
         );
         if self.flow_control.is_some() {
             self.settle_flow_control();

@@ -249,8 +249,7 @@ impl Net {
 
     /// Applies a pause frame that has reached the sender of a link.
     pub(crate) fn on_pause(&mut self, link: LinkId, priority: u8, quanta: u16) {
-        let parts = (&mut self.events, &mut self.random);
         let told = (priority, quanta);
-        self.links[link as usize].pause(link, told, &mut self.packets, self.now, parts);
+        self.links[link as usize].pause(link, told, &mut self.packets, self.now, &mut self.events);
     }
 }

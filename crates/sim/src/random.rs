@@ -1,8 +1,16 @@
-//! The only random number generator of a run.
+//! Random numbers of a run. Each generator is seeded from the run's seed.
+
+use knee_queue::time::Time;
 
 /// A splitmix64 generator: small, and the same on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
+
+/// Returns a seed that differs at each time.
+#[inline]
+pub(crate) fn at(seed: u64, now: Time) -> u64 {
+    seed.wrapping_add(now.ps().wrapping_mul(0xd134_2543_de82_ef95))
+}
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {

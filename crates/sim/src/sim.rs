@@ -217,11 +217,11 @@ impl<'a> Simulation<'a> {
             .links
             .iter()
             .enumerate()
-            .map(|(index, link)| LinkState::new(link, index as u32))
+            .map(|(index, link)| LinkState::new(link, index as u32, random.u64()))
             .collect();
         let buffers = buffer::build(&run.network, &mut links);
         let flow_control = pause::build(&run.network, &mut links);
-        let cc = CcHost::new(1000, random.u64());
+        let cc = CcHost::new(1000, 0);
         let net = Net {
             now: Time::ZERO,
             events: Events::new(events_per_sec(run)),
@@ -229,7 +229,7 @@ impl<'a> Simulation<'a> {
             links,
             paths,
             routes,
-            random,
+            seed: random.u64(),
             cc,
             work: Work::default(),
             flow_control,
@@ -353,7 +353,7 @@ impl<'a> Simulation<'a> {
     #[inline]
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Arrive { packet } => {
+            Event::Arrive { packet, .. } => {
                 if self.net.at_end(packet) {
                     self.deliver(packet);
                 } else {
@@ -368,8 +368,8 @@ impl<'a> Simulation<'a> {
             }
             Event::Port { link } => {
                 let net = &mut self.net;
-                let parts = (&mut net.events, &mut net.random);
-                net.links[link as usize].on_event(link, &mut net.packets, net.now, parts);
+                let (packets, events) = (&mut net.packets, &mut net.events);
+                net.links[link as usize].on_event(link, packets, net.now, events);
                 if net.tap.is_some() {
                     net.tell_departures(link);
                 }

@@ -96,11 +96,11 @@ fn net() -> Net {
         now: Time::ZERO,
         events: Events::new(1_000_000),
         packets: Packets::default(),
-        links: vec![LinkState::new(&network.links[0], 0)],
+        links: vec![LinkState::new(&network.links[0], 0, 0)],
         paths: vec![0, PATH_END],
         routes: Routes::new(&network),
-        random: Random::new(1),
-        cc: knee_algo::Host::new(1000, 1),
+        seed: 1,
+        cc: knee_algo::Host::new(1000, 0),
         work: Work::default(),
         flow_control: None,
         ports: None,
@@ -174,7 +174,7 @@ impl Bench {
             events += 1;
             assert!(events < 200_000, "a timer fires for ever");
             match event {
-                Event::Arrive { packet } => self.net.packets.free(packet),
+                Event::Arrive { packet, .. } => self.net.packets.free(packet),
                 Event::Timer { timer, .. } => self.sock.on_timer(timer, &mut self.net),
                 _ => {}
             }

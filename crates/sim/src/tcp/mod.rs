@@ -364,6 +364,7 @@ impl Sock {
     fn enter(&mut self, net: &mut Net) {
         self.tp.tcp_clock_cache = net.now.ns();
         self.tp.tcp_mstamp = net.now_us();
+        net.cc.random_state = net.seed_of(self.id);
         net.cc.jiffies = self.host.jiffies.at(net.now);
         net.cc.hz = self.host.config.hz;
         net.cc.base_rtt_us = self.base_rtt_us;

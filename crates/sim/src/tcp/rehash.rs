@@ -8,7 +8,7 @@ impl Sock {
     /// Only IPv6 has a flow label that shows the change to switches.
     fn rehash(&mut self, net: &mut Net) {
         if self.host.config.ipv6 {
-            self.path = net.another_path(self.path);
+            self.path = net.another_path(self.path, self.id);
         }
     }
 
