@@ -223,6 +223,12 @@ macro_rules! counters {
                 Some(Counters { $($name: self.$name?,)+ })
             }
 
+            /// The sum with the counts of another part of the same connection. A counter that one of them does not know is unknown.
+            pub fn plus(&self, other: &FlowCounters) -> FlowCounters {
+                let plus = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+                FlowCounters { $($name: plus(self.$name, other.$name),)+ }
+            }
+
             /// The difference to an earlier count.
             fn since(&self, before: &FlowCounters) -> FlowCounters {
                 // A counter of the kernel that has wrapped tells nothing.

@@ -55,6 +55,10 @@ pub(crate) enum Event {
     App {
         flow: u32,
     },
+    /// A socket learns that its peer's application is done.
+    End {
+        sock: u32,
+    },
     /// A host sends a ping.
     Ping {
         ping: u32,
@@ -94,13 +98,13 @@ pub(crate) enum Timer {
     Gro,
 }
 
-/// Compared field by field, in this order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    at: Time,
-    /// When it was scheduled, in ps, and [`NOT_FIRST`].
+/// A scheduled event. Entries are ordered by their fields, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) at: Time,
+    /// Time of scheduling, ps, with [`NOT_FIRST`].
     scheduled: u64,
-    event: Event,
+    pub(crate) event: Event,
 }
 
 struct Node {
@@ -122,8 +126,10 @@ pub(crate) struct Events {
     far: BinaryHeap<Reverse<Entry>>,
     /// Width of a bucket, as the exponent of 2 in ps.
     bucket_shift: u32,
-    /// The time of the event that was taken last, or up to which there was none.
+    /// Time of the last event taken, or the time up to which there was none.
     now: Time,
+    /// Events of other domains, each with its domain, until the end of the window.
+    away: Vec<(u32, Entry)>,
     pub(crate) taken: u64,
 }
 
@@ -142,6 +148,7 @@ impl Events {
             current_bucket: 0,
             far: BinaryHeap::new(),
             now: Time::ZERO,
+            away: Vec::new(),
             taken: 0,
         }
     }
@@ -162,8 +169,24 @@ impl Events {
         self.insert(Entry { at, scheduled: self.now.ps(), event });
     }
 
+    /// Schedules an event of another domain.
+    pub(crate) fn push_away(&mut self, domain: u32, at: Time, event: Event) {
+        self.away.push((domain, Entry { at, scheduled: self.now.ps() | NOT_FIRST, event }));
+    }
+
+    /// Takes the events of other domains.
+    pub(crate) fn take_away(&mut self) -> Vec<(u32, Entry)> {
+        std::mem::take(&mut self.away)
+    }
+
+    /// Gives back the memory of the events of other domains.
+    pub(crate) fn give_back(&mut self, mut away: Vec<(u32, Entry)>) {
+        away.clear();
+        self.away = away;
+    }
+
     #[inline]
-    fn insert(&mut self, entry: Entry) {
+    pub(crate) fn insert(&mut self, entry: Entry) {
         let bucket = self.bucket_of(entry.at);
         if bucket <= self.current_bucket {
             let place = self.current.partition_point(|other| *other > entry);

@@ -60,16 +60,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod applications;
 mod back_end;
 mod buffer;
 pub mod captures;
 mod clock;
+mod domains;
 pub mod endpoint;
 mod events;
+mod exchange;
 pub mod fabric;
 mod gate;
 mod interrupts;
 mod link;
+mod merge;
 mod modules;
 mod net;
 mod nic;
@@ -78,9 +82,10 @@ mod pause;
 mod ports;
 mod random;
 mod recording;
+mod samples;
 mod sim;
 pub mod tap;
 mod tcp;
 
 pub use back_end::Simulator;
-pub use sim::{simulate, simulate_captured, simulate_recorded, simulate_tapped};
+pub use sim::{simulate, simulate_captured, simulate_on, simulate_recorded, simulate_tapped};

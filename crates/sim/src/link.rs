@@ -190,6 +190,8 @@ pub(crate) struct LinkState {
     random: Random,
     /// Number of packets that have left for the far end so far, modulo 2^32.
     left_pkts: u32,
+    /// Domain of the far end, if it is another one.
+    far_domain: Option<u32>,
     /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
     /// whole bursts.
     lost_bursts: Option<HashMap<u32, bool>>,
@@ -253,6 +255,7 @@ impl LinkState {
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
             random: Random::new(seed),
             left_pkts: 0,
+            far_domain: None,
             lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
             counts: QueueOutcome {
@@ -449,11 +452,20 @@ impl LinkState {
         self.schedule_service(index, now, events);
     }
 
+    /// Hands packets that leave to another domain.
+    pub(crate) fn lead_to(&mut self, domain: u32) {
+        self.far_domain = Some(domain);
+    }
+
     /// Schedules the arrival of a packet whose last bit leaves at `sent`.
     #[inline]
     fn leave(&mut self, sent: Time, (index, packet): (u32, u32), events: &mut Events) {
         let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
-        events.push(arrives, Event::Arrive { link: index, number: self.left_pkts, packet });
+        let event = Event::Arrive { link: index, number: self.left_pkts, packet };
+        match self.far_domain {
+            None => events.push(arrives, event),
+            Some(domain) => events.push_away(domain, arrives, event),
+        }
         self.left_pkts = self.left_pkts.wrapping_add(1);
     }
 

@@ -1,14 +1,17 @@
 //! A run: builds everything, then handles the earliest event until none is left.
 
+use crate::applications::App;
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
+use crate::domains::{self, Division, Domain};
 use crate::events::{Event, Events};
+use crate::exchange;
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::modules;
 use crate::net::{Net, PATH_END};
 use crate::nic::Nics;
-use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
+use crate::packet::{Packet, Packets, flags};
 use crate::pause;
 use crate::ports::Ports;
 use crate::random::Random;
@@ -19,68 +22,51 @@ use knee_algo::Host as CcHost;
 use knee_algo::module::carry_out;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_run::outcome::{
-    FlowOutcome, FlowWindow, GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, Windowed,
-    Work,
-};
+use knee_run::outcome::{Outcome, Windowed, Work};
 use knee_run::routes::Routes;
-use knee_run::spec::{Cc, Flow, Run, Traffic};
-use knee_run::turns::{Ready, Turns};
+use knee_run::spec::{Cc, Run};
+use knee_run::turns::Turns;
 use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Returns the connecting socket of a flow, which has the even number; the listening socket has the
 /// next one.
-fn client_of(flow: usize) -> usize {
+pub(crate) fn client_of(flow: usize) -> usize {
     2 * flow
 }
 
-fn server_of(flow: usize) -> usize {
+pub(crate) fn server_of(flow: usize) -> usize {
     2 * flow + 1
 }
 
-/// State of the applications at both ends of a flow.
-#[derive(Debug)]
-struct App {
-    /// Bytes of the request, or of the whole transfer, that the server still expects.
-    request_left: u64,
-    /// Bytes of the response that the client still expects.
-    response_left: u64,
-    request_started: Time,
-    /// Timeouts of both sides before the request.
-    timeouts_before: u64,
-    /// Index of the record of the last exchange.
-    last_exchange: Option<usize>,
-    requests_done: u64,
-    writing_begun: bool,
-    connected_at: Option<Time>,
-    done_at: Option<Time>,
-    stopped_at: Option<Time>,
-    /// Bytes at the last goodput sample.
-    sampled_bytes: u64,
-}
-
-struct Simulation<'a> {
-    run: &'a Run,
-    net: Net,
-    hosts: Vec<Option<Rc<HostState>>>,
+pub(crate) struct Simulation<'a> {
+    pub(crate) run: &'a Run,
+    /// The part of the network that this simulation has.
+    pub(crate) domain: Domain,
+    pub(crate) net: Net,
+    pub(crate) hosts: Vec<Option<Rc<HostState>>>,
     /// NICs that coalesce interrupts or count CPU time; `None` if there are none.
-    nics: Option<Box<Nics>>,
-    socks: Vec<Sock>,
-    apps: Vec<App>,
-    ping_paths: Vec<(u32, u32)>,
+    pub(crate) nics: Option<Box<Nics>>,
+    pub(crate) socks: Vec<Sock>,
+    pub(crate) apps: Vec<App>,
+    pub(crate) ping_paths: Vec<(u32, u32)>,
     /// Index of the record of each ping sent, by stream.
-    ping_records: Vec<Vec<u32>>,
-    outcome: Outcome,
+    pub(crate) ping_records: Vec<Vec<u32>>,
+    pub(crate) outcome: Outcome,
+    /// For each exchange of the outcome, the time until which timeouts belong to it.
+    pub(crate) exchange_ends: Vec<Time>,
+    /// Timeouts of the servers of exchanges: flow and time.
+    pub(crate) server_timeouts: Vec<(u32, Time)>,
     /// Shared memories of the switches.
-    buffers: Vec<BufferHandle>,
-    /// Number of flows that can complete and have not.
-    unfinished: usize,
+    pub(crate) buffers: Vec<BufferHandle>,
+    /// Number of flows that have completed, of those that can.
+    pub(crate) ended: usize,
     /// The order of flows that wait for other flows, if there are any.
-    turns: Option<Box<Turns>>,
+    pub(crate) turns: Option<Box<Turns>>,
     /// Counts at the start of the measured window.
-    before_window: Option<Windowed>,
+    pub(crate) before_window: Option<Windowed>,
 }
 
 /// Simulates one run to its end.
@@ -88,8 +74,21 @@ struct Simulation<'a> {
 /// # Errors
 /// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
 pub fn simulate(run: &Run) -> Result<Outcome, Error> {
+    simulate_on(run, 1)
+}
+
+/// Like [`simulate`], on up to `threads` threads. The outcome does not depend on their number. A run
+/// with a feature that spans the network uses one thread: flow control, shared buffers, coalescing
+/// of interrupts, flows that wait for others, IPv6, algorithms from files.
+///
+/// # Errors
+/// The errors of [`simulate`].
+pub fn simulate_on(run: &Run, threads: usize) -> Result<Outcome, Error> {
     validate(run)?;
-    Simulation::build(run)?.run()
+    match Division::of(run, threads) {
+        None => Simulation::build(run, Domain::default())?.run(),
+        Some(division) => exchange::simulate(run, &Arc::new(division)),
+    }
 }
 
 /// Like [`simulate`], but also passes a record of every algorithm call of the flows of `group` to
@@ -105,7 +104,7 @@ pub fn simulate_recorded(
     sink: impl FnMut(Record) + 'static,
 ) -> Result<Outcome, Error> {
     validate(run)?;
-    let mut simulation = Simulation::build(run)?;
+    let mut simulation = Simulation::build(run, Domain::default())?;
     simulation.record(group, Rc::new(RefCell::new(sink)));
     simulation.run()
 }
@@ -128,7 +127,7 @@ pub fn simulate_tapped(
             run.flows.len()
         )));
     }
-    let mut simulation = Simulation::build(run)?;
+    let mut simulation = Simulation::build(run, Domain::default())?;
     let clock = simulation.tap(at, Box::new(sink));
     Ok((simulation.run()?, clock))
 }
@@ -143,13 +142,13 @@ pub fn simulate_captured(
     sink: impl FnMut(Sighting) + 'static,
 ) -> Result<Outcome, Error> {
     validate(run)?;
-    let mut simulation = Simulation::build(run)?;
+    let mut simulation = Simulation::build(run, Domain::default())?;
     simulation.capture(Box::new(sink));
     simulation.run()
 }
 
 impl<'a> Simulation<'a> {
-    fn build(run: &'a Run) -> Result<Simulation<'a>, Error> {
+    pub(crate) fn build(run: &'a Run, domain: Domain) -> Result<Simulation<'a>, Error> {
         let mut random = Random::new(run.seed);
         let hosts: Vec<_> = run
             .network
@@ -219,6 +218,11 @@ impl<'a> Simulation<'a> {
             .enumerate()
             .map(|(index, link)| LinkState::new(link, index as u32, random.u64()))
             .collect();
+        for (link, spec) in links.iter_mut().zip(&run.network.links) {
+            if let Some(domain) = domain.beyond(spec.to) {
+                link.lead_to(domain);
+            }
+        }
         let buffers = buffer::build(&run.network, &mut links);
         let flow_control = pause::build(&run.network, &mut links);
         let cc = CcHost::new(1000, 0);
@@ -236,9 +240,9 @@ impl<'a> Simulation<'a> {
             ports: Ports::new(&run.network),
             tap: None,
         };
-        let unfinished = run.flows.iter().filter(|flow| flow.traffic.ends()).count();
         Ok(Simulation {
             run,
+            domain,
             net,
             hosts,
             nics: Nics::new(run, &hashes),
@@ -247,8 +251,10 @@ impl<'a> Simulation<'a> {
             ping_records: vec![Vec::new(); run.pings.len()],
             ping_paths,
             outcome: Outcome::default(),
+            exchange_ends: Vec::new(),
+            server_timeouts: Vec::new(),
             buffers,
-            unfinished,
+            ended: 0,
             turns: Turns::new(&run.schedule, &run.flows),
             before_window: None,
         })
@@ -302,15 +308,24 @@ impl<'a> Simulation<'a> {
         if let Some(mut tap) = self.net.tap.take() {
             tap.on_end(self.net.now);
         }
-        self.finish()
+        self.finish().finish()
     }
 
-    fn start(&mut self) {
-        for (index, link) in self.net.links.iter_mut().enumerate() {
-            link.start(index as u32, &mut self.net.events);
+    pub(crate) fn start(&mut self) {
+        let links = self.net.links.iter_mut().zip(&self.run.network.links);
+        for ((link, spec), index) in links.zip(0..) {
+            if self.domain.has_node(spec.from) {
+                link.start(index, &mut self.net.events);
+            }
         }
         for (index, flow) in self.run.flows.iter().enumerate() {
-            let begin = self.turns.as_ref().map_or(flow.start, |turns| turns.begin_of(index));
+            if self.domain.has_node(flow.to) {
+                self.socks[server_of(index)].listen();
+            }
+            if !self.domain.has_node(flow.from) {
+                continue;
+            }
+            let begin = self.begin_of(index);
             if begin != Time::MAX {
                 self.net.events.push(begin, Event::App { flow: index as u32 });
             }
@@ -319,6 +334,9 @@ impl<'a> Simulation<'a> {
             }
         }
         for (index, ping) in self.run.pings.iter().enumerate() {
+            if !self.domain.has_node(ping.from) {
+                continue;
+            }
             let first = ping.start + ping.interval;
             self.net.events.push(first, Event::Ping { ping: index as u32 });
         }
@@ -338,16 +356,41 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// Returns the time at which a flow begins; later than any run if its turn has not come.
+    pub(crate) fn begin_of(&self, flow: usize) -> Time {
+        let turns = self.turns.as_ref();
+        turns.map_or(self.run.flows[flow].start, |turns| turns.begin_of(flow))
+    }
+
+    /// Returns the number of flows whose completion ends the run; `None` if the run has its own end.
+    pub(crate) fn flows_to_end(&self) -> Option<usize> {
+        let flows = self.run.flows.iter().filter(|flow| flow.traffic.ends()).count();
+        (self.run.until_done && flows > 0).then_some(flows)
+    }
+
     fn work_off(&mut self) {
-        let can_be_done = self.run.until_done && self.unfinished > 0;
-        while let Some((at, event)) = self.net.events.pop(self.run.end) {
+        let flows = self.flows_to_end();
+        let mut end = None;
+        let mut until = self.run.end;
+        while let Some((at, event)) = self.net.events.pop(until) {
             self.net.now = at;
             self.handle(event);
-            if can_be_done && self.unfinished == 0 {
-                return;
+            if end.is_none() && flows == Some(self.ended) {
+                let grid = domains::grid(&self.run.network);
+                let next = domains::next_on_grid(at, grid);
+                until = self.run.end.min(Time::from_ps(next.ps() - 1));
+                end = Some(self.run.end.min(next));
             }
         }
-        self.net.now = self.run.end;
+        self.net.now = end.unwrap_or(self.run.end);
+    }
+
+    /// Handles the events of a window, `until` included.
+    pub(crate) fn work_off_until(&mut self, until: Time) {
+        while let Some((at, event)) = self.net.events.pop(until) {
+            self.net.now = at;
+            self.handle(event);
+        }
     }
 
     #[inline]
@@ -384,12 +427,17 @@ impl<'a> Simulation<'a> {
             }
             Event::PauseRefresh { link, priority } => self.net.on_pause_refresh(link, priority),
             Event::Timer { sock, timer } => {
+                let before = self.socks[sock as usize].counters.timeouts;
                 self.socks[sock as usize].on_timer(timer, &mut self.net);
+                if self.socks[sock as usize].counters.timeouts != before {
+                    self.on_timeout(sock);
+                }
                 if self.socks[sock as usize].receiver.unread_bytes > 0 {
                     self.offer_data(sock as usize);
                 }
             }
             Event::App { flow } => self.on_app(flow as usize),
+            Event::End { sock } => self.on_end(sock as usize),
             Event::Ping { ping } => self.send_ping(ping),
             Event::Interrupt { queue } => {
                 let events = &mut self.net.events;
@@ -411,11 +459,16 @@ impl<'a> Simulation<'a> {
                 self.sample_goodput();
                 self.again(self.run.sampling.goodput, Event::SampleGoodput);
             }
-            Event::Window => self.count_window(),
+            Event::Window => {
+                self.count_window();
+                self.net.events.taken -= u64::from(!self.domain.is_first());
+            }
         }
     }
 
-    fn again(&mut self, period: Option<Duration>, event: Event) {
+    pub(crate) fn again(&mut self, period: Option<Duration>, event: Event) {
+        // Every domain samples its part; the first one counts the event.
+        self.net.events.taken -= u64::from(!self.domain.is_first());
         if let Some(period) = period {
             self.net.events.push(self.net.now + period, event);
         }
@@ -524,361 +577,6 @@ impl<'a> Simulation<'a> {
         self.net.settle_flow_control();
         for left in self.net.links[link as usize].take_left() {
             self.socks[left.sock as usize].on_left_host(left.seq, &mut self.net);
-        }
-    }
-
-    // ---- applications ----
-
-    fn on_app(&mut self, index: usize) {
-        let flow = &self.run.flows[index];
-        let now = self.net.now;
-        let begin = self.turns.as_ref().map_or(flow.start, |turns| turns.begin_of(index));
-        if self.apps[index].connected_at.is_none() && now >= begin {
-            self.apps[index].connected_at = Some(now);
-            self.socks[server_of(index)].listen();
-            self.socks[client_of(index)].connect(&mut self.net);
-        }
-        if flow.first_write.is_some_and(|at| now >= at) {
-            self.begin_writing(index);
-        }
-        if flow.stop.is_some_and(|at| now >= at)
-            && matches!(flow.traffic, Traffic::Bulk { .. })
-            && self.apps[index].done_at.is_none()
-            && self.apps[index].stopped_at.is_none()
-        {
-            self.apps[index].stopped_at = Some(now);
-            self.end_flow(index);
-        }
-    }
-
-    fn on_connected(&mut self, index: usize) {
-        if self.run.flows[index].first_write.is_none_or(|at| self.net.now >= at) {
-            self.begin_writing(index);
-        }
-    }
-
-    fn begin_writing(&mut self, index: usize) {
-        if self.socks[client_of(index)].state == State::Established
-            && !self.apps[index].writing_begun
-        {
-            self.apps[index].writing_begun = true;
-            self.next_request(index);
-        }
-    }
-
-    /// Starts the next request of this flow, or of all flows that send together with it.
-    fn next_request(&mut self, index: usize) {
-        let ready = self.turns.as_mut().map_or(Ready::Alone, |turns| turns.on_ready(index));
-        match ready {
-            Ready::Alone => self.begin_request(index),
-            Ready::Waits => {}
-            Ready::All(set) => {
-                let mut place = 0;
-                while let Some(flow) =
-                    self.turns.as_ref().and_then(|turns| turns.member(set, place))
-                {
-                    self.begin_request(flow as usize);
-                    place += 1;
-                }
-            }
-        }
-    }
-
-    /// Returns the retransmission timeouts of both sides so far.
-    fn timeouts(&self, index: usize) -> u64 {
-        let of = |sock: usize| self.socks[sock].counters.timeouts;
-        of(client_of(index)) + of(server_of(index))
-    }
-
-    /// The client writes a request, or the whole transfer.
-    fn begin_request(&mut self, index: usize) {
-        let timeouts = self.timeouts(index);
-        let app = &mut self.apps[index];
-        if let Some(last) = app.last_exchange {
-            self.outcome.rpcs[last].timeouts = Some(timeouts - app.timeouts_before);
-        }
-        app.timeouts_before = timeouts;
-        app.request_started = self.net.now;
-        app.request_left = self.run.flows[index].traffic.request_bytes();
-        let bytes = app.request_left;
-        self.socks[client_of(index)].write(bytes, &mut self.net);
-    }
-
-    /// Data waits: the application reads it if there is as much as it asked to be woken for.
-    fn offer_data(&mut self, index: usize) {
-        let flow = index / 2;
-        let is_server = index % 2 == 1;
-        let app = &self.apps[flow];
-        let left = if is_server { app.request_left } else { app.response_left };
-        let read_at = if is_server { self.run.flows[flow].read_at_bytes } else { 1 };
-        let sock = &mut self.socks[index];
-        sock.receiver.set_read_at(u64::from(read_at).min(left) as u32);
-        if !sock.is_readable() {
-            return;
-        }
-        let read = u64::from(sock.read(u64::MAX, &mut self.net));
-        if is_server {
-            if self.apps[flow].request_left == u64::MAX {
-                return;
-            }
-            self.apps[flow].request_left = left.saturating_sub(read);
-            if self.apps[flow].request_left == 0 {
-                self.on_request(flow);
-            }
-        } else {
-            self.apps[flow].response_left = left.saturating_sub(read);
-            if self.apps[flow].response_left == 0 {
-                self.on_response(flow);
-            }
-        }
-    }
-
-    /// The server has read a whole request.
-    fn on_request(&mut self, index: usize) {
-        match self.run.flows[index].traffic {
-            Traffic::Bulk { .. } => self.complete(index),
-            Traffic::Rpc { response_bytes, .. } => {
-                self.apps[index].response_left = response_bytes;
-                self.socks[server_of(index)].write(response_bytes, &mut self.net);
-            }
-        }
-    }
-
-    /// The client has read a whole response.
-    fn on_response(&mut self, index: usize) {
-        let Traffic::Rpc { count, .. } = self.run.flows[index].traffic else { return };
-        let timeouts = self.timeouts(index);
-        let app = &mut self.apps[index];
-        app.requests_done += 1;
-        app.last_exchange = Some(self.outcome.rpcs.len());
-        self.outcome.rpcs.push(RpcRecord {
-            flow: index as u32,
-            start: app.request_started,
-            latency: self.net.now.since(app.request_started),
-            timeouts: Some(timeouts - app.timeouts_before),
-        });
-        let stopped = self.run.flows[index].stop.is_some_and(|stop| self.net.now >= stop);
-        if count.is_some_and(|count| app.requests_done >= count) {
-            self.complete(index);
-        } else if stopped {
-            app.stopped_at = Some(self.net.now);
-            self.end_flow(index);
-        } else {
-            self.next_request(index);
-        }
-    }
-
-    fn complete(&mut self, index: usize) {
-        self.apps[index].done_at = Some(self.net.now);
-        self.end_flow(index);
-    }
-
-    fn end_flow(&mut self, index: usize) {
-        if self.run.flows[index].traffic.ends() {
-            self.unfinished = self.unfinished.saturating_sub(1);
-        }
-        for sock in [client_of(index), server_of(index)] {
-            self.socks[sock].end(&mut self.net);
-        }
-        if self.turns.is_some() {
-            self.give_turns(index);
-        }
-    }
-
-    /// Starts the flows that waited for the end of flow `done`.
-    #[cold]
-    fn give_turns(&mut self, done: usize) {
-        let Some(turns) = &mut self.turns else { return };
-        for flow in turns.on_end(done) {
-            // A waiting flow's start time counts from its turn.
-            let wait = self.run.flows[flow as usize].start.since(Time::ZERO);
-            let begin = self.net.now + wait;
-            turns.set_begin(flow as usize, begin);
-            self.net.events.push(begin, Event::App { flow });
-        }
-    }
-
-    // ---- pings ----
-
-    fn send_ping(&mut self, index: u32) {
-        let ping = &self.run.pings[index as usize];
-        let record = self.outcome.pings.len() as u32;
-        self.outcome.pings.push(PingRecord { ping: index, sent: self.net.now, rtt: None });
-        self.ping_records[index as usize].push(record);
-        let number = self.ping_records[index as usize].len() as u32 - 1;
-        let packet = Packet {
-            to: index,
-            hop: self.ping_paths[index as usize].0,
-            wire_bytes: ping.wire_bytes,
-            seq: number,
-            end_seq: number,
-            ack_seq: 0,
-            window_bytes: 0,
-            ts_val: 0,
-            ts_ecr: 0,
-            flags: flags::PING,
-            tos: Tos::new(ping.dscp, ping.ecn),
-            sacks_len: 0,
-            sacks: NO_SACKS,
-        };
-        let _ = self.net.transmit(packet);
-        self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });
-    }
-
-    fn on_ping(&mut self, mut packet: Packet) {
-        let index = packet.to as usize;
-        if packet.has(flags::ACK) {
-            let record = self.ping_records[index][packet.seq as usize] as usize;
-            let record = &mut self.outcome.pings[record];
-            record.rtt = Some(self.net.now.since(record.sent));
-            return;
-        }
-        packet.flags |= flags::ACK;
-        packet.tos.set_ecn(self.run.pings[index].ecn);
-        packet.hop = self.ping_paths[index].1;
-        let _ = self.net.transmit(packet);
-    }
-
-    // ---- samples ----
-
-    fn sample_flows(&mut self) {
-        for (index, flow) in self.run.flows.iter().enumerate() {
-            let sock = &mut self.socks[client_of(index)];
-            if flow.sampled && sock.state == State::Established {
-                self.outcome.flow_samples.push(sock.sample(index as u32, &mut self.net));
-            }
-        }
-        self.again(self.run.sampling.flows, Event::SampleFlows);
-    }
-
-    fn sample_queues(&mut self) {
-        for link in &mut self.net.links {
-            if link.sampled {
-                self.outcome.queue_samples.extend(link.samples(self.net.now));
-            }
-        }
-        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
-            if buffer.sampled {
-                let sample = buffer.sample(&mut self.net.links, self.net.now);
-                self.outcome.queue_samples.push(sample);
-            }
-        }
-        self.again(self.run.sampling.queues, Event::SampleQueues);
-    }
-
-    fn sample_goodput(&mut self) {
-        for index in 0..self.apps.len() {
-            let received = self.socks[server_of(index)].received_bytes();
-            let app = &mut self.apps[index];
-            if app.connected_at.is_none() {
-                continue;
-            }
-            let bytes = received - app.sampled_bytes;
-            app.sampled_bytes = received;
-            let sample = GoodputSample { at: self.net.now, flow: index as u32, bytes };
-            self.outcome.goodput_samples.push(sample);
-        }
-    }
-
-    /// Counts at the begin and the end of the measured window.
-    fn count_window(&mut self) {
-        let flows = (0..self.apps.len()).map(|index| {
-            let flow = self.flow_outcome(index);
-            FlowWindow { received_bytes: flow.received_bytes, counters: flow.counters }
-        });
-        let flows = flows.collect();
-        let now = Windowed { flows, queues: self.queue_outcomes() };
-        match self.before_window.take() {
-            None => self.before_window = Some(now),
-            Some(before) => self.outcome.window = Some(now.since(&before)),
-        }
-    }
-
-    fn queue_outcomes(&mut self) -> Vec<QueueOutcome> {
-        let now = self.net.now;
-        let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
-        let mut queues: Vec<QueueOutcome> = sampled.flat_map(|link| link.outcomes(now)).collect();
-        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
-            if buffer.sampled {
-                queues.push(buffer.outcome(&mut self.net.links, now));
-            }
-        }
-        queues
-    }
-
-    // ---- the end ----
-
-    fn finish(mut self) -> Outcome {
-        // The run may end before the measured window.
-        if self.before_window.is_some() {
-            self.count_window();
-        }
-        for index in 0..self.apps.len() {
-            let outcome = self.flow_outcome(index);
-            self.outcome.flows.push(outcome);
-        }
-        self.outcome.end = self.net.now;
-        if let Some(nics) = &self.nics {
-            self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
-        }
-        self.outcome.queues = self.queue_outcomes();
-        let loaded = self.hosts.iter().map(|host| host.as_ref().map(|host| &host.modules));
-        modules::collect(loaded, &mut self.outcome);
-        self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
-        self.outcome
-    }
-
-    fn flow_outcome(&self, index: usize) -> FlowOutcome {
-        let app = &self.apps[index];
-        let client = &self.socks[client_of(index)];
-        let server = &self.socks[server_of(index)];
-        let mut counters = client.counters;
-        counters.delivered = u64::from(client.tp.delivered);
-        counters.delivered_ce = u64::from(client.tp.delivered_ce);
-        counters.acks_sent = server.counters.acks_sent;
-        counters.ce_segs_received = server.counters.ce_segs_received;
-        // The listening side sent the SYN-ACK and the responses.
-        counters.timeouts += server.counters.timeouts;
-        counters.syn_timeouts += server.counters.syn_timeouts;
-        counters.timeout_rehashes += server.counters.timeout_rehashes;
-        counters.duplicate_rehashes += server.counters.duplicate_rehashes;
-        counters.plb_rehashes += server.counters.plb_rehashes;
-        if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
-            counters.retransmitted_segs += server.counters.retransmitted_segs;
-            counters.tail_loss_probes += server.counters.tail_loss_probes;
-        }
-        FlowOutcome {
-            connected_at: app.connected_at,
-            established_at: client.established_at,
-            done_at: app.done_at,
-            stopped_at: app.stopped_at,
-            received_bytes: server.received_bytes(),
-            ecn: client.ecn_negotiated(),
-            algorithm: client.algorithm_name(),
-            counters: counters.into(),
-            srtt: client.srtt_us().map(|us| Duration::from_us(u64::from(us))),
-            min_rtt: client.min_rtt_us().map(|us| Duration::from_us(u64::from(us))),
-            cwnd_pkts: client.tp.snd_cwnd,
-            inits_left_out: None,
-            warnings: [client, server].into_iter().flat_map(Sock::warnings).collect(),
-        }
-    }
-}
-
-impl App {
-    fn new(flow: &Flow) -> App {
-        App {
-            request_left: flow.traffic.request_bytes(),
-            response_left: 0,
-            request_started: Time::ZERO,
-            timeouts_before: 0,
-            last_exchange: None,
-            requests_done: 0,
-            writing_begun: false,
-            connected_at: None,
-            done_at: None,
-            stopped_at: None,
-            sampled_bytes: 0,
         }
     }
 }

@@ -7,6 +7,7 @@ mod classes;
 mod common;
 mod defects;
 mod determinism;
+mod domains;
 mod ecn;
 mod end_to_end;
 mod fluid;

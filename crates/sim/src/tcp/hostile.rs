@@ -6,7 +6,6 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Packets, Tos, flags};
-use crate::random::Random;
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};

@@ -432,6 +432,11 @@ impl Sock {
         self.tp.snd_una.wrapping_add(self.tp.snd_wnd)
     }
 
+    /// Returns the start of the path of the socket's packets.
+    pub(crate) fn path(&self) -> u32 {
+        self.path
+    }
+
     /// Ends the connection's work: sends nothing more and frees memory.
     pub(crate) fn end(&mut self, net: &mut Net) {
         if self.ended() {

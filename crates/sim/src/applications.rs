@@ -1,0 +1,304 @@
+//! The applications at both ends of flows, and pings.
+//!
+//! An application knows only what its own host knows, so the two ends of a flow can be in different
+//! domains of a network. [`App`] has the state of both ends; each end changes its own fields.
+
+use crate::events::Event;
+use crate::net::PATH_END;
+use crate::packet::{NO_SACKS, Packet, Tos, flags};
+use crate::sim::{Simulation, client_of, server_of};
+use crate::tcp::State;
+use knee_queue::time::{Duration, Time};
+use knee_run::outcome::{PingRecord, RpcRecord};
+use knee_run::spec::{Flow, Traffic};
+use knee_run::turns::Ready;
+
+/// State of the applications at both ends of a flow.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// Server: bytes of the request, or of the whole transfer, that it still expects.
+    request_left: u64,
+    /// Client: bytes of the response that it still expects.
+    response_left: u64,
+    /// Client: start of the present request.
+    request_started: Time,
+    /// Client: its timeouts before the request.
+    timeouts_before: u64,
+    /// Client: index of the record of the last exchange.
+    last_exchange: Option<usize>,
+    /// Client: number of completed exchanges.
+    requests_done: u64,
+    /// Client.
+    writing_begun: bool,
+    /// Client.
+    pub(crate) connected_at: Option<Time>,
+    /// Server of a transfer, client of exchanges.
+    pub(crate) done_at: Option<Time>,
+    /// Client.
+    pub(crate) stopped_at: Option<Time>,
+    /// Server: bytes at the last goodput sample.
+    pub(crate) sampled_bytes: u64,
+}
+
+impl App {
+    pub(crate) fn new(flow: &Flow) -> App {
+        App {
+            request_left: flow.traffic.request_bytes(),
+            response_left: 0,
+            request_started: Time::ZERO,
+            timeouts_before: 0,
+            last_exchange: None,
+            requests_done: 0,
+            writing_begun: false,
+            connected_at: None,
+            done_at: None,
+            stopped_at: None,
+            sampled_bytes: 0,
+        }
+    }
+}
+
+impl Simulation<'_> {
+    // ---- applications ----
+
+    pub(crate) fn on_app(&mut self, index: usize) {
+        let flow = &self.run.flows[index];
+        let now = self.net.now;
+        let begin = self.begin_of(index);
+        if self.apps[index].connected_at.is_none() && now >= begin {
+            self.apps[index].connected_at = Some(now);
+            self.socks[client_of(index)].connect(&mut self.net);
+        }
+        if flow.first_write.is_some_and(|at| now >= at) {
+            self.begin_writing(index);
+        }
+        if flow.stop.is_some_and(|at| now >= at)
+            && matches!(flow.traffic, Traffic::Bulk { .. })
+            && self.apps[index].done_at.is_none()
+            && self.apps[index].stopped_at.is_none()
+        {
+            self.apps[index].stopped_at = Some(now);
+            self.end_flow(index, client_of(index));
+        }
+    }
+
+    pub(crate) fn on_connected(&mut self, index: usize) {
+        if self.run.flows[index].first_write.is_none_or(|at| self.net.now >= at) {
+            self.begin_writing(index);
+        }
+    }
+
+    fn begin_writing(&mut self, index: usize) {
+        if self.socks[client_of(index)].state == State::Established
+            && !self.apps[index].writing_begun
+        {
+            self.apps[index].writing_begun = true;
+            self.next_request(index);
+        }
+    }
+
+    /// Starts the next request of this flow, or of all flows that send together with it.
+    fn next_request(&mut self, index: usize) {
+        let ready = self.turns.as_mut().map_or(Ready::Alone, |turns| turns.on_ready(index));
+        match ready {
+            Ready::Alone => self.begin_request(index),
+            Ready::Waits => {}
+            Ready::All(set) => {
+                let mut place = 0;
+                while let Some(flow) =
+                    self.turns.as_ref().and_then(|turns| turns.member(set, place))
+                {
+                    self.begin_request(flow as usize);
+                    place += 1;
+                }
+            }
+        }
+    }
+
+    /// Returns the client's retransmission timeouts so far.
+    fn timeouts(&self, index: usize) -> u64 {
+        self.socks[client_of(index)].counters.timeouts
+    }
+
+    /// The client writes a request, or the whole transfer.
+    fn begin_request(&mut self, index: usize) {
+        let timeouts = self.timeouts(index);
+        let app = &mut self.apps[index];
+        if let Some(last) = app.last_exchange {
+            self.outcome.rpcs[last].timeouts = Some(timeouts - app.timeouts_before);
+            self.exchange_ends[last] = self.net.now;
+        }
+        app.timeouts_before = timeouts;
+        app.request_started = self.net.now;
+        let traffic = &self.run.flows[index].traffic;
+        app.response_left = traffic.response_bytes();
+        let bytes = traffic.request_bytes();
+        self.socks[client_of(index)].write(bytes, &mut self.net);
+    }
+
+    /// Data waits: the application reads it if there is as much as it asked to be woken for.
+    pub(crate) fn offer_data(&mut self, index: usize) {
+        let flow = index / 2;
+        let is_server = index % 2 == 1;
+        let app = &self.apps[flow];
+        let left = if is_server { app.request_left } else { app.response_left };
+        let read_at = if is_server { self.run.flows[flow].read_at_bytes } else { 1 };
+        let sock = &mut self.socks[index];
+        sock.receiver.set_read_at(u64::from(read_at).min(left) as u32);
+        if !sock.is_readable() {
+            return;
+        }
+        let read = u64::from(sock.read(u64::MAX, &mut self.net));
+        if is_server {
+            if self.apps[flow].request_left == u64::MAX {
+                return;
+            }
+            self.apps[flow].request_left = left.saturating_sub(read);
+            if self.apps[flow].request_left == 0 {
+                self.on_request(flow);
+            }
+        } else {
+            self.apps[flow].response_left = left.saturating_sub(read);
+            if self.apps[flow].response_left == 0 {
+                self.on_response(flow);
+            }
+        }
+    }
+
+    /// The server has read a whole request.
+    fn on_request(&mut self, index: usize) {
+        match self.run.flows[index].traffic {
+            Traffic::Bulk { .. } => self.complete(index, server_of(index)),
+            Traffic::Rpc { request_bytes, response_bytes, .. } => {
+                self.apps[index].request_left = request_bytes;
+                self.socks[server_of(index)].write(response_bytes, &mut self.net);
+            }
+        }
+    }
+
+    /// The client has read a whole response.
+    fn on_response(&mut self, index: usize) {
+        let Traffic::Rpc { count, .. } = self.run.flows[index].traffic else { return };
+        let timeouts = self.timeouts(index);
+        let app = &mut self.apps[index];
+        app.requests_done += 1;
+        app.last_exchange = Some(self.outcome.rpcs.len());
+        self.outcome.rpcs.push(RpcRecord {
+            flow: index as u32,
+            start: app.request_started,
+            latency: self.net.now.since(app.request_started),
+            timeouts: Some(timeouts - app.timeouts_before),
+        });
+        // Timeouts up to now count, those at this time too, until there is a next request.
+        self.exchange_ends.push(self.net.now + Duration::from_ps(1));
+        let stopped = self.run.flows[index].stop.is_some_and(|stop| self.net.now >= stop);
+        if count.is_some_and(|count| app.requests_done >= count) {
+            self.complete(index, client_of(index));
+        } else if stopped {
+            app.stopped_at = Some(self.net.now);
+            self.end_flow(index, client_of(index));
+        } else {
+            self.next_request(index);
+        }
+    }
+
+    fn complete(&mut self, index: usize, ender: usize) {
+        self.apps[index].done_at = Some(self.net.now);
+        self.end_flow(index, ender);
+    }
+
+    /// Ends a flow at the side that finds it done. The other side learns of it as late as by the
+    /// fastest packet between them.
+    fn end_flow(&mut self, index: usize, ender: usize) {
+        let flow = &self.run.flows[index];
+        // A transfer is complete when its server has all of it.
+        let is_complete = flow.traffic.is_rpc() || ender == server_of(index);
+        self.ended += usize::from(flow.traffic.ends() && is_complete);
+        self.socks[ender].end(&mut self.net);
+        let learns_at = self.net.now + self.least_delay(self.socks[ender].path());
+        let peer = Event::End { sock: ender as u32 ^ 1 };
+        let peers_node = if ender == client_of(index) { flow.to } else { flow.from };
+        match self.domain.beyond(peers_node) {
+            None => self.net.events.push(learns_at, peer),
+            Some(domain) => self.net.events.push_away(domain, learns_at, peer),
+        }
+        if self.turns.is_some() {
+            self.give_turns(index);
+        }
+    }
+
+    /// The peer's application is done.
+    pub(crate) fn on_end(&mut self, sock: usize) {
+        self.socks[sock].end(&mut self.net);
+    }
+
+    /// A timer of a socket was a retransmission timeout.
+    #[cold]
+    pub(crate) fn on_timeout(&mut self, sock: u32) {
+        let flow = sock / 2;
+        if sock % 2 == 1 && self.run.flows[flow as usize].traffic.is_rpc() {
+            self.server_timeouts.push((flow, self.net.now));
+        }
+    }
+
+    /// Returns the time that an empty packet would take on a path without queues.
+    fn least_delay(&self, path: u32) -> Duration {
+        let links = self.net.paths[path as usize..].iter().take_while(|link| **link != PATH_END);
+        let delays = links.map(|link| self.run.network.links[*link as usize].delay);
+        delays.fold(Duration::ZERO, |sum, delay| sum + delay)
+    }
+
+    /// Starts the flows that waited for the end of flow `done`.
+    #[cold]
+    fn give_turns(&mut self, done: usize) {
+        let Some(turns) = &mut self.turns else { return };
+        for flow in turns.on_end(done) {
+            // A waiting flow's start time counts from its turn.
+            let wait = self.run.flows[flow as usize].start.since(Time::ZERO);
+            let begin = self.net.now + wait;
+            turns.set_begin(flow as usize, begin);
+            self.net.events.push(begin, Event::App { flow });
+        }
+    }
+
+    // ---- pings ----
+
+    pub(crate) fn send_ping(&mut self, index: u32) {
+        let ping = &self.run.pings[index as usize];
+        let record = self.outcome.pings.len() as u32;
+        self.outcome.pings.push(PingRecord { ping: index, sent: self.net.now, rtt: None });
+        self.ping_records[index as usize].push(record);
+        let number = self.ping_records[index as usize].len() as u32 - 1;
+        let packet = Packet {
+            to: index,
+            hop: self.ping_paths[index as usize].0,
+            wire_bytes: ping.wire_bytes,
+            seq: number,
+            end_seq: number,
+            ack_seq: 0,
+            window_bytes: 0,
+            ts_val: 0,
+            ts_ecr: 0,
+            flags: flags::PING,
+            tos: Tos::new(ping.dscp, ping.ecn),
+            sacks_len: 0,
+            sacks: NO_SACKS,
+        };
+        let _ = self.net.transmit(packet);
+        self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });
+    }
+
+    pub(crate) fn on_ping(&mut self, mut packet: Packet) {
+        let index = packet.to as usize;
+        if packet.has(flags::ACK) {
+            let record = self.ping_records[index][packet.seq as usize] as usize;
+            let record = &mut self.outcome.pings[record];
+            record.rtt = Some(self.net.now.since(record.sent));
+            return;
+        }
+        packet.flags |= flags::ACK;
+        packet.tos.set_ecn(self.run.pings[index].ecn);
+        packet.hop = self.ping_paths[index].1;
+        let _ = self.net.transmit(packet);
+    }
+}

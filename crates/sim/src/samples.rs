@@ -1,0 +1,142 @@
+//! Samples of a run, and its outcome.
+
+use crate::events::Event;
+use crate::merge::Part;
+use crate::modules;
+use crate::sim::{Simulation, client_of, server_of};
+use crate::tcp::{Sock, State};
+use knee_queue::time::Duration;
+use knee_run::outcome::{FlowOutcome, FlowWindow, GoodputSample, QueueOutcome, Windowed, Work};
+use knee_run::spec::Traffic;
+
+impl Simulation<'_> {
+    pub(crate) fn sample_flows(&mut self) {
+        for (index, flow) in self.run.flows.iter().enumerate() {
+            let sock = &mut self.socks[client_of(index)];
+            if flow.sampled && self.domain.has_node(flow.from) && sock.state == State::Established {
+                self.outcome.flow_samples.push(sock.sample(index as u32, &mut self.net));
+            }
+        }
+        self.again(self.run.sampling.flows, Event::SampleFlows);
+    }
+
+    pub(crate) fn sample_queues(&mut self) {
+        let links = self.net.links.iter_mut().zip(&self.run.network.links);
+        for (link, spec) in links {
+            if link.sampled && self.domain.has_node(spec.from) {
+                self.outcome.queue_samples.extend(link.samples(self.net.now));
+            }
+        }
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                let sample = buffer.sample(&mut self.net.links, self.net.now);
+                self.outcome.queue_samples.push(sample);
+            }
+        }
+        self.again(self.run.sampling.queues, Event::SampleQueues);
+    }
+
+    pub(crate) fn sample_goodput(&mut self) {
+        for (index, flow) in self.run.flows.iter().enumerate() {
+            let begin = self.begin_of(index);
+            if begin > self.net.now || !self.domain.has_node(flow.to) {
+                continue;
+            }
+            let received = self.socks[server_of(index)].received_bytes();
+            let app = &mut self.apps[index];
+            let bytes = received - app.sampled_bytes;
+            app.sampled_bytes = received;
+            let sample = GoodputSample { at: self.net.now, flow: index as u32, bytes };
+            self.outcome.goodput_samples.push(sample);
+        }
+    }
+
+    /// Counts at the begin and the end of the measured window.
+    pub(crate) fn count_window(&mut self) {
+        let flows = (0..self.apps.len()).map(|index| {
+            let flow = self.flow_outcome(index);
+            FlowWindow { received_bytes: flow.received_bytes, counters: flow.counters }
+        });
+        let flows = flows.collect();
+        let now = Windowed { flows, queues: self.queue_outcomes() };
+        match self.before_window.take() {
+            None => self.before_window = Some(now),
+            Some(before) => self.outcome.window = Some(now.since(&before)),
+        }
+    }
+
+    fn queue_outcomes(&mut self) -> Vec<QueueOutcome> {
+        let now = self.net.now;
+        let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
+        let mut queues: Vec<QueueOutcome> = sampled.flat_map(|link| link.outcomes(now)).collect();
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                queues.push(buffer.outcome(&mut self.net.links, now));
+            }
+        }
+        queues
+    }
+
+    // ---- the end ----
+
+    /// Returns the outcome of this domain.
+    pub(crate) fn finish(mut self) -> Part {
+        // The run may end before the measured window.
+        if self.before_window.is_some() {
+            self.count_window();
+        }
+        for index in 0..self.apps.len() {
+            let outcome = self.flow_outcome(index);
+            self.outcome.flows.push(outcome);
+        }
+        self.outcome.end = self.net.now;
+        if let Some(nics) = &self.nics {
+            self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
+        }
+        self.outcome.queues = self.queue_outcomes();
+        let loaded = self.hosts.iter().map(|host| host.as_ref().map(|host| &host.modules));
+        modules::collect(loaded, &mut self.outcome);
+        self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
+        Part {
+            outcome: self.outcome,
+            exchange_ends: self.exchange_ends,
+            server_timeouts: self.server_timeouts,
+        }
+    }
+
+    fn flow_outcome(&self, index: usize) -> FlowOutcome {
+        let app = &self.apps[index];
+        let client = &self.socks[client_of(index)];
+        let server = &self.socks[server_of(index)];
+        let mut counters = client.counters;
+        counters.delivered = u64::from(client.tp.delivered);
+        counters.delivered_ce = u64::from(client.tp.delivered_ce);
+        counters.acks_sent = server.counters.acks_sent;
+        counters.ce_segs_received = server.counters.ce_segs_received;
+        // The listening side sent the SYN-ACK and the responses.
+        counters.timeouts += server.counters.timeouts;
+        counters.syn_timeouts += server.counters.syn_timeouts;
+        counters.timeout_rehashes += server.counters.timeout_rehashes;
+        counters.duplicate_rehashes += server.counters.duplicate_rehashes;
+        counters.plb_rehashes += server.counters.plb_rehashes;
+        if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
+            counters.retransmitted_segs += server.counters.retransmitted_segs;
+            counters.tail_loss_probes += server.counters.tail_loss_probes;
+        }
+        FlowOutcome {
+            connected_at: app.connected_at,
+            established_at: client.established_at,
+            done_at: app.done_at,
+            stopped_at: app.stopped_at,
+            received_bytes: server.received_bytes(),
+            ecn: client.ecn_negotiated(),
+            algorithm: client.algorithm_name(),
+            counters: counters.into(),
+            srtt: client.srtt_us().map(|us| Duration::from_us(u64::from(us))),
+            min_rtt: client.min_rtt_us().map(|us| Duration::from_us(u64::from(us))),
+            cwnd_pkts: client.tp.snd_cwnd,
+            inits_left_out: None,
+            warnings: [client, server].into_iter().flat_map(Sock::warnings).collect(),
+        }
+    }
+}
