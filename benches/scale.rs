@@ -15,9 +15,11 @@ use knee_run::spec::{Network, Run};
 use knee_run::topology::{Cable, Dumbbell, FatTree, LeafSpine};
 use networks::{bulk, cable, cpu_seconds, dumbbell, host, run};
 use std::process::Command;
+use std::time::Instant;
 
-const DUMBBELL: &str = "dumbbell 20 flows";
-const CASES: [&str; 9] = [
+const DUMBBELL: &str = "dumbbell, 20 flows";
+const CASES: [&str; 10] = [
+    DUMBBELL,
     "one link, 1000 flows",
     "one link, 5000 flows",
     "leaf-spine 128 hosts",
@@ -34,6 +36,9 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(at) = args.iter().position(|arg| arg == "--case") {
         return measure(&args[at + 1]);
+    }
+    if let Some(at) = args.iter().position(|arg| arg == "--threads") {
+        return on_threads(args[at + 1].parse().unwrap(), &args[at + 2..]);
     }
     let rounds = args.iter().position(|arg| arg == "--rounds");
     let repeats = rounds.map_or(3, |at| args[at + 1].parse().unwrap());
@@ -62,6 +67,34 @@ fn main() {
         if wanted && (is_large || !case.contains(LARGE)) {
             compare(case, repeats);
         }
+    }
+}
+
+/// Runs cases on one thread and on `threads` in turn, and prints the wall time of both.
+fn on_threads(threads: usize, names: &[String]) {
+    println!("{:<30} {:>10} {:>10} {:>8}", "case", "1 thread s", "several s", "speedup");
+    for case in CASES.iter().filter(|case| names.iter().any(|name| case.contains(name.as_str()))) {
+        let run = run_of(case);
+        let empty = Run { end: Time::ZERO, ..run.clone() };
+        let wall = |run: &Run, threads| {
+            let start = Instant::now();
+            let work = knee_sim::simulate_on(run, threads).unwrap().work;
+            (start.elapsed().as_secs_f64(), work)
+        };
+        let mut took: Vec<(f64, f64)> = (0..3)
+            .map(|_| {
+                let [one, many] = [1, threads].map(|threads| {
+                    let setup = wall(&empty, threads).0;
+                    let (whole, work) = wall(&run, threads);
+                    (whole - setup, work)
+                });
+                assert_eq!(one.1, many.1);
+                (one.0, many.0)
+            })
+            .collect();
+        took.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+        let (one, many) = took[1];
+        println!("{case:<30} {one:>10.2} {many:>10.2} {:>8.2}", one / many);
     }
 }
 

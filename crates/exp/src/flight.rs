@@ -55,7 +55,7 @@ impl Recording {
         let name = format!("{}-run-{}.flight", self.entry, id.index);
         let path = (self.partial)(&self.dir, &name, &self.mark);
         let recording = Some(back_end::Recording { group, path: &path, about: &about });
-        let ask = RunOptions { stop, captures: None, recording };
+        let ask = RunOptions { recording, ..RunOptions::outcome(stop) };
         let ran = back_end.run(run, &ask).map_err(|why| match why {
             knee_run::Error::File { source, .. } => {
                 let source = std::io::Error::new(source.kind(), source);

@@ -170,6 +170,7 @@ pub(crate) fn begin<'a, T: Send + 'static>(
         beside,
         make: Box::new(make),
         bytes,
+        threads_per_run: threads_per_run(options.threads, threads),
         quit: Arc::default(),
         make_panicked: Arc::default(),
         handed_out: AtomicUsize::new(0),
@@ -314,6 +315,7 @@ struct Work<T> {
     make: Box<dyn Fn(Done) -> T + Send + Sync>,
     bytes: fn(&T) -> usize,
     /// Nobody takes results any more, so threads quit.
+    threads_per_run: usize,
     quit: Arc<AtomicBool>,
     /// Whether `make` panicked, and not the back end.
     make_panicked: Arc<AtomicBool>,
@@ -399,8 +401,8 @@ impl<T> Work<T> {
         }
         let captures = self.beside.captures.as_ref().filter(|_| is_captured(id));
         let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
-        let (ran, attempts) =
-            attempt(options, &run, dir.as_deref()).map_err(|source| Error::Simulation {
+        let (ran, attempts) = attempt(options, &run, dir.as_deref(), self.threads_per_run)
+            .map_err(|source| Error::Simulation {
                 file: experiment.path.clone(),
                 run: experiment.describe(configuration),
                 source,
@@ -416,10 +418,11 @@ fn attempt(
     options: &Options,
     run: &Run,
     captures: Option<&Path>,
+    threads: usize,
 ) -> Result<(RunResult, u32), knee_run::Error> {
     let mut attempts = 1;
     loop {
-        let ask = RunOptions { captures, ..RunOptions::outcome(&options.stop) };
+        let ask = RunOptions { captures, threads, ..RunOptions::outcome(&options.stop) };
         let ran = options.back_end.run(run, &ask)?;
         let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
         if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
@@ -452,6 +455,13 @@ pub fn threads(
     asked: usize,
 ) -> Result<usize, Error> {
     threads_in(experiment, back_end, asked, machine::available_memory_bytes())
+}
+
+/// Returns the number of threads for each of `at_once` parallel runs.
+fn threads_per_run(asked: usize, at_once: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let all = if asked == 0 { cores } else { asked };
+    (all / at_once.max(1)).max(1)
 }
 
 /// Returns the number of parallel runs with this free memory, if known.

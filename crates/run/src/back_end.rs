@@ -85,12 +85,14 @@ pub struct RunOptions<'a> {
     pub captures: Option<&'a Path>,
     /// Calls of an algorithm are recorded; not together with captures.
     pub recording: Option<Recording<'a>>,
+    /// Threads that the run may use, at least 1. Its result does not depend on them.
+    pub threads: usize,
 }
 
 impl<'a> RunOptions<'a> {
     /// The outcome alone.
     pub fn outcome(stop: &'a AtomicBool) -> RunOptions<'a> {
-        RunOptions { stop, captures: None, recording: None }
+        RunOptions { stop, captures: None, recording: None, threads: 1 }
     }
 
     /// Refuses files that a back end does not write.
