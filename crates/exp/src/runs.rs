@@ -314,8 +314,8 @@ struct Work<T> {
     beside: ExtraFiles,
     make: Box<dyn Fn(Done) -> T + Send + Sync>,
     bytes: fn(&T) -> usize,
-    /// Nobody takes results any more, so threads quit.
     threads_per_run: usize,
+    /// Nobody takes results any more, so threads quit.
     quit: Arc<AtomicBool>,
     /// Whether `make` panicked, and not the back end.
     make_panicked: Arc<AtomicBool>,

@@ -3,7 +3,7 @@
 //! An application knows only what its own host knows, so the two ends of a flow can be in different
 //! domains of a network. [`App`] has the state of both ends; each end changes its own fields.
 
-use crate::events::Event;
+use crate::events::{Event, Timer};
 use crate::net::PATH_END;
 use crate::packet::{NO_SACKS, Packet, Tos, flags};
 use crate::sim::{Simulation, client_of, server_of};
@@ -232,11 +232,18 @@ impl Simulation<'_> {
         self.socks[sock].end(&mut self.net);
     }
 
-    /// A timer of a socket was a retransmission timeout.
+    /// The retransmission timer of a socket is due. Keeps the times of a server's timeouts, which
+    /// belong to one of the client's exchanges.
     #[cold]
-    pub(crate) fn on_timeout(&mut self, sock: u32) {
-        let flow = sock / 2;
-        if sock % 2 == 1 && self.run.flows[flow as usize].traffic.is_rpc() {
+    pub(crate) fn on_retransmit_timer(&mut self, sock: u32) {
+        let socket = &mut self.socks[sock as usize];
+        let before = socket.counters.timeouts;
+        socket.on_timer(Timer::Retransmit, &mut self.net);
+        let (flow, is_server) = (sock / 2, sock % 2 == 1);
+        if is_server
+            && socket.counters.timeouts != before
+            && self.run.flows[flow as usize].traffic.is_rpc()
+        {
             self.server_timeouts.push((flow, self.net.now));
         }
     }

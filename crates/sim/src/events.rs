@@ -8,7 +8,7 @@
 //! follows the network's rate of events; the order of events does not depend on it.
 
 use knee_queue::time::{PS_PER_S, Time};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 /// Target number of events per bucket: few enough to sort, enough that few buckets are empty.
@@ -22,7 +22,7 @@ const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
 
 /// An event in one part of the simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A packet reaches the end of a link.
     Arrive {
@@ -83,7 +83,7 @@ pub(crate) enum Event {
 const NOT_FIRST: u64 = 1 << 63;
 
 /// The timers of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// RTO, tail loss probe or reordering timeout: one timer in Linux.
     Retransmit,
@@ -98,18 +98,119 @@ pub(crate) enum Timer {
     Gro,
 }
 
-/// A scheduled event. Entries are ordered by their fields, in this order.
+const TIMERS: [Timer; 7] = [
+    Timer::Retransmit,
+    Timer::DelayedAck,
+    Timer::CompressedAck,
+    Timer::Pacing,
+    Timer::Fq,
+    Timer::TxCompletion,
+    Timer::Gro,
+];
+
+/// An event in 12 bytes, so that a node of the event list has 32. Codes have the order of events at
+/// the same time: the kind in the upper 8 bits, then the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Code([u32; 3]);
+
+/// Bits of a code's first number that a link may have beside the kind.
+const LINK_BITS: u32 = 24;
+
+impl Code {
+    #[inline]
+    pub(crate) fn new(event: Event) -> Code {
+        let kind = |kind: u32, one: u32, other: u32| Code([kind << LINK_BITS, one, other]);
+        match event {
+            Event::Arrive { link, number, packet } => Code([link, number, packet]),
+            Event::Port { link } => kind(1, link, 0),
+            Event::Pause { link, quanta, priority } => {
+                kind(2, link, u32::from(quanta) << 8 | u32::from(priority))
+            }
+            Event::PauseRefresh { link, priority } => kind(3, link, priority.into()),
+            Event::Timer { sock, timer } => kind(4, sock, timer as u32),
+            Event::App { flow } => kind(5, flow, 0),
+            Event::End { sock } => kind(6, sock, 0),
+            Event::Ping { ping } => kind(7, ping, 0),
+            Event::Interrupt { queue } => kind(8, queue, 0),
+            Event::PortInterrupt { port } => kind(9, port, 0),
+            Event::SampleFlows => kind(10, 0, 0),
+            Event::SampleQueues => kind(11, 0, 0),
+            Event::SampleGoodput => kind(12, 0, 0),
+            Event::Window => kind(13, 0, 0),
+        }
+    }
+
+    /// Replaces the packet of an arrival.
+    pub(crate) fn set_packet(&mut self, packet: u32) {
+        self.0[2] = packet;
+    }
+
+    #[inline]
+    pub(crate) fn event(self) -> Event {
+        let Code([first, one, other]) = self;
+        match first >> LINK_BITS {
+            0 => Event::Arrive { link: first, number: one, packet: other },
+            1 => Event::Port { link: one },
+            2 => Event::Pause { link: one, quanta: (other >> 8) as u16, priority: other as u8 },
+            3 => Event::PauseRefresh { link: one, priority: other as u8 },
+            4 => Event::Timer { sock: one, timer: TIMERS[other as usize] },
+            5 => Event::App { flow: one },
+            6 => Event::End { sock: one },
+            7 => Event::Ping { ping: one },
+            8 => Event::Interrupt { queue: one },
+            9 => Event::PortInterrupt { port: one },
+            10 => Event::SampleFlows,
+            11 => Event::SampleQueues,
+            12 => Event::SampleGoodput,
+            _ => Event::Window,
+        }
+    }
+}
+
+/// A scheduled event.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) at: Time,
     /// Time of scheduling, ps, with [`NOT_FIRST`].
     scheduled: u64,
-    pub(crate) event: Event,
+    pub(crate) code: Code,
+    /// Index of the next node in the list of a bucket.
+    next: u32,
 }
 
-struct Node {
-    entry: Entry,
-    next: u32,
+impl Entry {
+    #[inline]
+    fn new(at: Time, scheduled: u64, event: Event) -> Entry {
+        Entry { at, scheduled, code: Code::new(event), next: NONE }
+    }
+
+    /// Times of the event and of scheduling: few events have both in common.
+    #[inline]
+    fn key(&self) -> (Time, u64) {
+        (self.at, self.scheduled)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    #[inline]
+    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Entry) -> Ordering {
+        self.key().cmp(&other.key()).then_with(|| self.code.cmp(&other.code))
+    }
 }
 
 pub(crate) struct Events {
@@ -118,7 +219,7 @@ pub(crate) struct Events {
     /// Bit map of the buckets with a list, and bit map of its non-zero words.
     occupied: [u64; WORDS],
     summary: [u64; WORDS.div_ceil(64)],
-    nodes: Vec<Node>,
+    nodes: Vec<Entry>,
     free: u32,
     /// Events of the current bucket, latest first.
     current: Vec<Entry>,
@@ -160,18 +261,18 @@ impl Events {
 
     #[inline]
     pub(crate) fn push(&mut self, at: Time, event: Event) {
-        self.insert(Entry { at, scheduled: self.now.ps() | NOT_FIRST, event });
+        self.insert(Entry::new(at, self.now.ps() | NOT_FIRST, event));
     }
 
     /// Schedules an event ahead of ordinary events of that time, whenever they were scheduled.
     #[inline]
     pub(crate) fn push_first(&mut self, at: Time, event: Event) {
-        self.insert(Entry { at, scheduled: self.now.ps(), event });
+        self.insert(Entry::new(at, self.now.ps(), event));
     }
 
     /// Schedules an event of another domain.
     pub(crate) fn push_away(&mut self, domain: u32, at: Time, event: Event) {
-        self.away.push((domain, Entry { at, scheduled: self.now.ps() | NOT_FIRST, event }));
+        self.away.push((domain, Entry::new(at, self.now.ps() | NOT_FIRST, event)));
     }
 
     /// Takes the events of other domains.
@@ -203,12 +304,12 @@ impl Events {
         let slot = bucket as usize % BUCKETS;
         let next = self.heads[slot];
         let node = if self.free == NONE {
-            self.nodes.push(Node { entry, next });
+            self.nodes.push(Entry { next, ..entry });
             self.nodes.len() as u32 - 1
         } else {
             let node = self.free;
             self.free = self.nodes[node as usize].next;
-            self.nodes[node as usize] = Node { entry, next };
+            self.nodes[node as usize] = Entry { next, ..entry };
             node
         };
         self.heads[slot] = node;
@@ -219,14 +320,19 @@ impl Events {
     /// Takes the earliest event, if it is not after `until`.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, Event)> {
-        if self.next_at(until).is_none() {
+        if self.current.is_empty() && !self.advance(until) {
             self.now = self.now.max(until);
             return None;
         }
-        let entry = self.current.pop()?;
+        let entry = *self.current.last()?;
+        if entry.at > until {
+            self.now = self.now.max(until);
+            return None;
+        }
+        self.current.pop();
         self.now = entry.at;
         self.taken += 1;
-        Some((entry.at, entry.event))
+        Some((entry.at, entry.code.event()))
     }
 
     /// Returns the time of the earliest event, if it is not after `until`.
@@ -259,7 +365,7 @@ impl Events {
             }
             while node != NONE {
                 let taken = &mut self.nodes[node as usize];
-                self.current.push(taken.entry);
+                self.current.push(*taken);
                 let next = std::mem::replace(&mut taken.next, self.free);
                 self.free = node;
                 node = next;
@@ -272,7 +378,11 @@ impl Events {
             self.current.extend(self.far.pop().map(|Reverse(entry)| entry));
         }
         if self.current.len() > 1 {
-            self.current.sort_unstable_by(|one, other| other.cmp(one));
+            self.current.sort_unstable_by_key(|entry| Reverse(entry.key()));
+            // Few events have both times in common. Only these are compared whole.
+            if self.current.windows(2).any(|pair| pair[0].key() == pair[1].key()) {
+                self.current.sort_unstable_by(|one, other| other.cmp(one));
+            }
         }
         true
     }
@@ -341,6 +451,34 @@ mod tests {
         events.push(at, Event::App { flow: 3 });
         let order: Vec<_> = drain(&mut events).into_iter().map(|(_, event)| event).collect();
         assert_eq!(order, (0..4).map(|flow| Event::App { flow }).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_code_is_its_event_and_has_32_bytes_with_its_times() {
+        let timer = |timer| Event::Timer { sock: 7, timer };
+        let events = [
+            Event::Arrive { link: 0xff_ffff, number: u32::MAX, packet: 3 },
+            Event::Port { link: 1 },
+            Event::Pause { link: 9, quanta: 0xffff, priority: 7 },
+            Event::PauseRefresh { link: 2, priority: 1 },
+            timer(Timer::Retransmit),
+            timer(Timer::Gro),
+            Event::App { flow: 8 },
+            Event::End { sock: 9 },
+            Event::Ping { ping: 1 },
+            Event::Interrupt { queue: 1 },
+            Event::PortInterrupt { port: 1 },
+            Event::SampleFlows,
+            Event::SampleQueues,
+            Event::SampleGoodput,
+            Event::Window,
+        ];
+        assert!(events.is_sorted_by_key(|event| Code::new(*event)));
+        for event in events {
+            assert_eq!(Code::new(event).event(), event);
+        }
+        assert!(TIMERS.iter().zip(0..).all(|(timer, number)| *timer as u32 == number));
+        assert_eq!(size_of::<Entry>(), 32);
     }
 
     proptest! {

@@ -133,7 +133,7 @@ impl Simulation<'_> {
                 break self.run.end;
             }
             window_end = domains::next_on_grid(next, exchange.window);
-            self.work_off_until(self.run.end.min(Time::from_ps(window_end.ps() - 1)));
+            self.work_off_until(self.run.end.min(Time::from_ps(window_end.ps() - 1)), None);
             set = 1 - set;
         };
         self.net.now = end;
@@ -146,7 +146,7 @@ impl Simulation<'_> {
         let mut next = self.net.events.next_at(self.run.end).unwrap_or(Time::MAX);
         for (domain, entry) in &away {
             next = next.min(entry.at);
-            let packet = match entry.event {
+            let packet = match entry.code.event() {
                 Event::Arrive { packet, .. } => {
                     self.net.packets.free(packet);
                     Some(*self.net.packets.get(packet))
@@ -169,9 +169,8 @@ impl Simulation<'_> {
             let mailbox = exchange.mailbox(set, from, number);
             let mut mailbox = mailbox.lock().unwrap_or_else(PoisonError::into_inner);
             for Message { mut entry, packet } in mailbox.drain(..) {
-                if let (Event::Arrive { packet: id, .. }, Some(packet)) = (&mut entry.event, packet)
-                {
-                    *id = self.net.packets.insert(packet);
+                if let Some(packet) = packet {
+                    entry.code.set_packet(self.net.packets.insert(packet));
                 }
                 self.net.events.insert(entry);
             }

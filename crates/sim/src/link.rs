@@ -176,27 +176,52 @@ impl Fifo {
     }
 }
 
-/// The state of a link.
+/// The way from a link's queue to its far end.
+#[repr(C)]
+struct Wire {
+    delay: Duration,
+    jitter: Duration,
+    /// Number of packets that have left for the far end so far, modulo 2^32.
+    left_pkts: u32,
+    /// Domain of the far end, or [`HERE`].
+    far_domain: u32,
+    /// Generator for loss and jitter of this link alone.
+    random: Random,
+}
+
+/// The far end of a link is in the same domain.
+const HERE: u32 = u32::MAX;
+
+impl Wire {
+    /// Schedules the arrival of a packet whose last bit leaves at `sent`.
+    #[inline]
+    fn carry(&mut self, sent: Time, (index, packet): (u32, u32), events: &mut Events) {
+        let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
+        let event = Event::Arrive { link: index, number: self.left_pkts, packet };
+        self.left_pkts = self.left_pkts.wrapping_add(1);
+        if self.far_domain == HERE {
+            events.push(arrives, event);
+        } else {
+            events.push_away(self.far_domain, arrives, event);
+        }
+    }
+}
+
+/// The state of a link. What every packet touches comes first.
+#[repr(C)]
 pub(crate) struct LinkState {
+    /// The link loses a packet if a 32-bit random number is below this.
+    loss: u64,
+    wire: Wire,
+    counts: QueueOutcome,
     queue: Queue,
     rate: Option<Rate>,
     /// Extra bytes per frame that take time on the link.
     overhead_bytes: u32,
-    delay: Duration,
-    jitter: Duration,
-    /// The link loses a packet if a 32-bit random number is below this.
-    loss: u64,
-    /// Generator for loss and jitter of this link alone.
-    random: Random,
-    /// Number of packets that have left for the far end so far, modulo 2^32.
-    left_pkts: u32,
-    /// Domain of the far end, if it is another one.
-    far_domain: Option<u32>,
     /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
     /// whole bursts.
     lost_bursts: Option<HashMap<u32, bool>>,
     pub(crate) sampled: bool,
-    counts: QueueOutcome,
     dropped: Dropped,
     /// Whether the caller takes the dropped packets and frees them.
     keeps_dropped: bool,
@@ -250,12 +275,14 @@ impl LinkState {
             queue,
             rate: link.rate,
             overhead_bytes: link.overhead_bytes,
-            delay: link.delay,
-            jitter: link.jitter,
+            wire: Wire {
+                delay: link.delay,
+                jitter: link.jitter,
+                random: Random::new(seed),
+                left_pkts: 0,
+                far_domain: HERE,
+            },
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
-            random: Random::new(seed),
-            left_pkts: 0,
-            far_domain: None,
             lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
             counts: QueueOutcome {
@@ -312,7 +339,7 @@ impl LinkState {
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
         match &mut self.queue {
             Queue::Wire => {
-                self.leave(now, (index, id), events);
+                self.wire.carry(now, (index, id), events);
                 Sent::Leaves(now)
             }
             Queue::Fifo(fifo) => {
@@ -337,7 +364,7 @@ impl LinkState {
                     fifo.waiting.push_back((leaves, len_bytes));
                     fifo.waiting_bytes += u64::from(len_bytes);
                 }
-                self.leave(sent, (index, id), events);
+                self.wire.carry(sent, (index, id), events);
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
@@ -367,14 +394,14 @@ impl LinkState {
     /// Draws a loss for each packet, or for the first packet of each burst.
     fn loses(&mut self, packet: &Packet) -> bool {
         let Some(lost_bursts) = &mut self.lost_bursts else {
-            return u64::from(self.random.u32()) < self.loss;
+            return u64::from(self.wire.random.u32()) < self.loss;
         };
         if packet.has(flags::IN_BURST) {
             if let Some(was_lost) = lost_bursts.get(&packet.to) {
                 return *was_lost;
             }
         }
-        let is_lost = u64::from(self.random.u32()) < self.loss;
+        let is_lost = u64::from(self.wire.random.u32()) < self.loss;
         lost_bursts.insert(packet.to, is_lost);
         is_lost
     }
@@ -445,7 +472,7 @@ impl LinkState {
             if let Some(left) = &mut self.left {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
-            self.leave(now + serialisation, (index, queued.packet), events);
+            self.wire.carry(now + serialisation, (index, queued.packet), events);
         }
         self.free_dropped(packets, None);
         self.settle_share();
@@ -454,19 +481,7 @@ impl LinkState {
 
     /// Hands packets that leave to another domain.
     pub(crate) fn lead_to(&mut self, domain: u32) {
-        self.far_domain = Some(domain);
-    }
-
-    /// Schedules the arrival of a packet whose last bit leaves at `sent`.
-    #[inline]
-    fn leave(&mut self, sent: Time, (index, packet): (u32, u32), events: &mut Events) {
-        let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
-        let event = Event::Arrive { link: index, number: self.left_pkts, packet };
-        match self.far_domain {
-            None => events.push(arrives, event),
-            Some(domain) => events.push_away(domain, arrives, event),
-        }
-        self.left_pkts = self.left_pkts.wrapping_add(1);
+        self.wire.far_domain = domain;
     }
 
     /// Reports the queue's length to shared memory.
@@ -546,10 +561,10 @@ impl LinkState {
     /// arrival time.
     pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Time {
         let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
-            return now + self.delay;
+            return now + self.wire.delay;
         };
         *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes + self.overhead_bytes);
-        *busy_until + self.delay
+        *busy_until + self.wire.delay
     }
 
     /// Handles a scheduled service.

@@ -4,7 +4,7 @@ use crate::applications::App;
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::domains::{self, Division, Domain};
-use crate::events::{Event, Events};
+use crate::events::{Event, Events, Timer};
 use crate::exchange;
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
@@ -369,28 +369,26 @@ impl<'a> Simulation<'a> {
     }
 
     fn work_off(&mut self) {
-        let flows = self.flows_to_end();
-        let mut end = None;
-        let mut until = self.run.end;
-        while let Some((at, event)) = self.net.events.pop(until) {
-            self.net.now = at;
-            self.handle(event);
-            if end.is_none() && flows == Some(self.ended) {
-                let grid = domains::grid(&self.run.network);
-                let next = domains::next_on_grid(at, grid);
-                until = self.run.end.min(Time::from_ps(next.ps() - 1));
-                end = Some(self.run.end.min(next));
-            }
+        let mut end = self.run.end;
+        if self.work_off_until(end, self.flows_to_end()) {
+            let next = domains::next_on_grid(self.net.now, domains::grid(&self.run.network));
+            end = end.min(next);
+            self.work_off_until(self.run.end.min(Time::from_ps(next.ps() - 1)), None);
         }
-        self.net.now = end.unwrap_or(self.run.end);
+        self.net.now = end;
     }
 
-    /// Handles the events of a window, `until` included.
-    pub(crate) fn work_off_until(&mut self, until: Time) {
+    /// Handles the events up to `until`, its own included. Stops after the event that completes
+    /// this many flows, and returns true.
+    pub(crate) fn work_off_until(&mut self, until: Time, flows: Option<usize>) -> bool {
         while let Some((at, event)) = self.net.events.pop(until) {
             self.net.now = at;
             self.handle(event);
+            if flows == Some(self.ended) {
+                return true;
+            }
         }
+        false
     }
 
     #[inline]
@@ -427,10 +425,10 @@ impl<'a> Simulation<'a> {
             }
             Event::PauseRefresh { link, priority } => self.net.on_pause_refresh(link, priority),
             Event::Timer { sock, timer } => {
-                let before = self.socks[sock as usize].counters.timeouts;
-                self.socks[sock as usize].on_timer(timer, &mut self.net);
-                if self.socks[sock as usize].counters.timeouts != before {
-                    self.on_timeout(sock);
+                if timer == Timer::Retransmit {
+                    self.on_retransmit_timer(sock);
+                } else {
+                    self.socks[sock as usize].on_timer(timer, &mut self.net);
                 }
                 if self.socks[sock as usize].receiver.unread_bytes > 0 {
                     self.offer_data(sock as usize);
