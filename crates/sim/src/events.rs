@@ -3,9 +3,10 @@
 //! depends on the simulated network alone, not on the order in which the program schedules
 //! (docs/decisions/0018-windows-by-domains.md).
 //!
-//! A wheel of buckets holds the near future, a heap the rest. Most events are packets in flight, a
-//! few packet times ahead, so adding and taking an event has constant cost. The width of a bucket
-//! follows the network's rate of events; the order of events does not depend on it.
+//! A wheel of buckets holds the near future, a second wheel with a bucket per turn of the first one
+//! holds the rest, and a heap what is beyond both. Most events are packets in flight, a few packet
+//! times ahead, so adding and taking an event has constant cost. The width of a bucket follows the
+//! network's rate of events; the order of events does not depend on it.
 
 use knee_queue::time::{PS_PER_S, Time};
 use std::cmp::{Ordering, Reverse};
@@ -214,11 +215,12 @@ impl Ord for Entry {
 }
 
 pub(crate) struct Events {
-    /// Index of the first node in each bucket's list.
-    heads: Box<[u32]>,
-    /// Bit map of the buckets with a list, and bit map of its non-zero words.
-    occupied: [u64; WORDS],
-    summary: [u64; WORDS.div_ceil(64)],
+    /// Buckets after the current one.
+    near: Wheel,
+    /// Buckets as long as a turn of `near`.
+    coarse: Wheel,
+    /// First bucket of the first turn in `coarse`; `u64::MAX` if there is none.
+    first_of_turn: u64,
     nodes: Vec<Entry>,
     free: u32,
     /// Events of the current bucket, latest first.
@@ -240,9 +242,9 @@ impl Events {
         let width_ps = EVENTS_PER_BUCKET * PS_PER_S / events_per_sec.max(1);
         Events {
             bucket_shift: width_ps.max(1).ilog2().clamp(BUCKET_SHIFT_MIN, BUCKET_SHIFT_MAX),
-            heads: vec![NONE; BUCKETS].into_boxed_slice(),
-            occupied: [0; WORDS],
-            summary: [0; WORDS.div_ceil(64)],
+            near: Wheel::new(),
+            coarse: Wheel::new(),
+            first_of_turn: u64::MAX,
             nodes: Vec::new(),
             free: NONE,
             current: Vec::new(),
@@ -293,28 +295,35 @@ impl Events {
             let place = self.current.partition_point(|other| *other > entry);
             self.current.insert(place, entry);
         } else if bucket < self.current_bucket + BUCKETS as u64 {
-            self.push_near(bucket, entry);
+            let node = self.node(entry);
+            self.near.add(bucket as usize % BUCKETS, node, &mut self.nodes);
+        } else {
+            self.insert_far(entry, bucket);
+        }
+    }
+
+    fn insert_far(&mut self, entry: Entry, bucket: u64) {
+        let turn = bucket / BUCKETS as u64;
+        if turn < self.current_bucket / BUCKETS as u64 + BUCKETS as u64 {
+            let node = self.node(entry);
+            self.coarse.add(turn as usize % BUCKETS, node, &mut self.nodes);
+            self.first_of_turn = self.first_of_turn.min(turn * BUCKETS as u64);
         } else {
             self.far.push(Reverse(entry));
         }
     }
 
+    /// Stores an entry in a free node.
     #[inline]
-    fn push_near(&mut self, bucket: u64, entry: Entry) {
-        let slot = bucket as usize % BUCKETS;
-        let next = self.heads[slot];
-        let node = if self.free == NONE {
-            self.nodes.push(Entry { next, ..entry });
-            self.nodes.len() as u32 - 1
-        } else {
-            let node = self.free;
-            self.free = self.nodes[node as usize].next;
-            self.nodes[node as usize] = Entry { next, ..entry };
-            node
-        };
-        self.heads[slot] = node;
-        self.occupied[slot / 64] |= 1 << (slot % 64);
-        self.summary[slot / 4096] |= 1 << (slot / 64 % 64);
+    fn node(&mut self, entry: Entry) -> u32 {
+        let node = self.free;
+        if node == NONE {
+            self.nodes.push(entry);
+            return self.nodes.len() as u32 - 1;
+        }
+        self.free = self.nodes[node as usize].next;
+        self.nodes[node as usize] = entry;
+        node
     }
 
     /// Takes the earliest event, if it is not after `until`.
@@ -336,6 +345,7 @@ impl Events {
     }
 
     /// Returns the time of the earliest event, if it is not after `until`.
+    #[inline(never)]
     pub(crate) fn next_at(&mut self, until: Time) -> Option<Time> {
         if self.current.is_empty() && !self.advance(until) {
             return None;
@@ -344,32 +354,29 @@ impl Events {
     }
 
     /// Opens the next bucket with an event. Returns false if there is none up to `until`.
+    #[inline]
     fn advance(&mut self, until: Time) -> bool {
-        let near = self.next_near();
-        let far = self.far.peek().map(|Reverse(far)| self.bucket_of(far.at));
-        let bucket = match (near, far) {
-            (Some(near), Some(far)) => near.min(far),
-            (Some(bucket), None) | (None, Some(bucket)) => bucket,
-            (None, None) => return false,
+        let last = self.bucket_of(until);
+        let bucket = loop {
+            let near = self.near.next(self.current_bucket + 1);
+            let far = self.far.peek().map(|Reverse(far)| self.bucket_of(far.at));
+            let bucket = near.unwrap_or(u64::MAX).min(far.unwrap_or(u64::MAX));
+            if bucket.min(self.first_of_turn) > last {
+                return false;
+            }
+            if bucket < self.first_of_turn {
+                break bucket;
+            }
+            self.open_turn();
         };
-        if bucket > self.bucket_of(until) {
-            return false;
-        }
         self.current_bucket = bucket;
-        if near == Some(bucket) {
-            let slot = bucket as usize % BUCKETS;
-            let mut node = std::mem::replace(&mut self.heads[slot], NONE);
-            self.occupied[slot / 64] &= !(1 << (slot % 64));
-            if self.occupied[slot / 64] == 0 {
-                self.summary[slot / 4096] &= !(1 << (slot / 64 % 64));
-            }
-            while node != NONE {
-                let taken = &mut self.nodes[node as usize];
-                self.current.push(*taken);
-                let next = std::mem::replace(&mut taken.next, self.free);
-                self.free = node;
-                node = next;
-            }
+        let mut node = self.near.take(bucket as usize % BUCKETS);
+        while node != NONE {
+            let taken = &mut self.nodes[node as usize];
+            self.current.push(*taken);
+            let next = std::mem::replace(&mut taken.next, self.free);
+            self.free = node;
+            node = next;
         }
         while let Some(Reverse(far)) = self.far.peek() {
             if self.bucket_of(far.at) != bucket {
@@ -387,15 +394,72 @@ impl Events {
         true
     }
 
-    /// Returns the first bucket after the current one that has a list.
-    fn next_near(&self) -> Option<u64> {
-        let start = (self.current_bucket + 1) as usize % BUCKETS;
+    /// Moves the events of the first coarse bucket to the near wheel. No event is earlier.
+    #[cold]
+    fn open_turn(&mut self) {
+        let turn = self.first_of_turn / BUCKETS as u64;
+        // The bucket before is empty, so a whole turn fits behind it.
+        self.current_bucket = self.first_of_turn - 1;
+        let mut node = self.coarse.take(turn as usize % BUCKETS);
+        let next = self.coarse.next(turn + 1);
+        self.first_of_turn = next.map_or(u64::MAX, |turn| turn * BUCKETS as u64);
+        while node != NONE {
+            let Entry { at, next, .. } = self.nodes[node as usize];
+            let bucket = self.bucket_of(at);
+            self.near.add(bucket as usize % BUCKETS, node, &mut self.nodes);
+            node = next;
+        }
+    }
+}
+
+/// Lists of nodes, one for each of the buckets of a turn.
+struct Wheel {
+    /// Index of the first node in each bucket's list.
+    heads: Box<[u32]>,
+    /// Bit map of the buckets with a list, and bit map of its non-zero words.
+    occupied: [u64; WORDS],
+    summary: [u64; WORDS.div_ceil(64)],
+}
+
+impl Wheel {
+    fn new() -> Wheel {
+        Wheel {
+            heads: vec![NONE; BUCKETS].into_boxed_slice(),
+            occupied: [0; WORDS],
+            summary: [0; WORDS.div_ceil(64)],
+        }
+    }
+
+    /// Adds a node to the list of a bucket.
+    #[inline]
+    fn add(&mut self, slot: usize, node: u32, nodes: &mut [Entry]) {
+        nodes[node as usize].next = self.heads[slot];
+        self.heads[slot] = node;
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+        self.summary[slot / 4096] |= 1 << (slot / 64 % 64);
+    }
+
+    /// Takes the list of a bucket.
+    #[inline]
+    fn take(&mut self, slot: usize) -> u32 {
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        if self.occupied[slot / 64] == 0 {
+            self.summary[slot / 4096] &= !(1 << (slot / 64 % 64));
+        }
+        std::mem::replace(&mut self.heads[slot], NONE)
+    }
+
+    /// Returns the first bucket with a list, from bucket `first` on for one turn.
+    #[inline]
+    fn next(&self, first: u64) -> Option<u64> {
+        let start = first as usize % BUCKETS;
         let slot = self.next_occupied(start)?;
         let ahead = (slot + BUCKETS - start) % BUCKETS;
-        Some(self.current_bucket + 1 + ahead as u64)
+        Some(first + ahead as u64)
     }
 
     /// Returns the first occupied slot from `start` on, wrapping around the wheel.
+    #[inline]
     fn next_occupied(&self, start: usize) -> Option<usize> {
         let word = start / 64;
         let here = self.occupied[word] & (!0 << (start % 64));
