@@ -296,7 +296,8 @@ fn accurate_ecn_tells_as_many_marks_as_there_were() {
         .replace("BUG_ON(rs->delivered_ce > rs->delivered);", "");
     let path = scratch.path().join("accecn.c");
     fs::write(&path, text).unwrap();
-    // ACKs that overtake each other tell no mark twice.
+    // Of an ACK for more than seven packets the sender takes the largest number that fits three bits, so it may count 8 too
+    // many (RFC 9768 sec. 3.2.2.5). That is rare also where ACKs overtake each other.
     let overtaking = NETWORK.replace("400 us\"", "400 us\", jitter = \"600 us\"");
     for network in [NETWORK, &overtaking] {
         let flows = run(&scratch, network, path.to_str().unwrap(), &[])("flows.csv");
@@ -304,7 +305,7 @@ fn accurate_ecn_tells_as_many_marks_as_there_were() {
     }
 }
 
-/// Of what arrived with CE the sender was told all, but for the last, and nothing else.
+/// The sender was told of all that arrived with CE but for the last, and of little else.
 fn check_marks(flows: &str) {
     let header: Vec<&str> = flows.lines().next().unwrap().split(',').collect();
     let at = |name: &str| header.iter().position(|have| *have == name).unwrap();
@@ -313,7 +314,8 @@ fn check_marks(flows: &str) {
     let number = |name: &str| cells[at(name)].parse::<u64>().unwrap();
     let (told, marked) = (number("delivered_ce_pkts"), number("ce_segs_received"));
     assert!(marked > 50, "{bulk}");
-    assert!(told <= marked && marked - told < 64, "{told} of {marked}, and the last not yet");
+    assert!(told <= marked + marked / 100, "{told} of {marked}");
+    assert!(marked < told + 64, "{told} of {marked}, and the last not yet");
 }
 
 /// Tries what others wrote: the files of the folder that `KNEE_MODULES_OF_OTHERS` names, each as itself and, where that is refused, as for
