@@ -4,6 +4,7 @@
 //! for others, and waits until all have done so. Mailboxes exist twice: while one set is read, the
 //! next window fills the other. So one barrier per window is enough.
 
+use crate::barrier::Barrier;
 use crate::domains::{self, Division, Domain};
 use crate::events::{Entry, Event};
 use crate::merge::{self, Part};
@@ -14,12 +15,9 @@ use knee_queue::time::{Duration, Time};
 use knee_run::Error;
 use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-
-/// Times that a thread looks at the barrier before it lets others use its core.
-const SPINS: u32 = 200;
 
 /// Simulates a run, one thread per domain.
 pub(crate) fn simulate(run: &Run, division: &Arc<Division>) -> Result<Outcome, Error> {
@@ -61,7 +59,7 @@ struct Alarm<'a>(&'a Barrier);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
-        self.0.failed.store(true, Ordering::Release);
+        self.0.fail();
     }
 }
 
@@ -175,51 +173,5 @@ impl Simulation<'_> {
                 self.net.events.insert(entry);
             }
         }
-    }
-}
-
-/// A barrier for a fixed number of threads. It costs about a microsecond where [`std::sync::Barrier`]
-/// puts threads to sleep and wakes them.
-struct Barrier {
-    threads: usize,
-    waiting: AtomicUsize,
-    /// Number of times that all threads have come.
-    rounds: AtomicUsize,
-    /// A thread will not come again.
-    failed: AtomicBool,
-}
-
-impl Barrier {
-    fn new(threads: usize) -> Barrier {
-        Barrier {
-            threads,
-            waiting: AtomicUsize::new(0),
-            rounds: AtomicUsize::new(0),
-            failed: AtomicBool::new(false),
-        }
-    }
-
-    /// Waits until all threads have come. What a thread did before is visible to all afterwards.
-    /// Returns false if one will not come.
-    fn wait(&self) -> bool {
-        let round = self.rounds.load(Ordering::Acquire);
-        if self.waiting.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.waiting.store(0, Ordering::Relaxed);
-            self.rounds.store(round.wrapping_add(1), Ordering::Release);
-            return !self.failed.load(Ordering::Acquire);
-        }
-        let mut spins = 0;
-        while self.rounds.load(Ordering::Acquire) == round {
-            if self.failed.load(Ordering::Acquire) {
-                return false;
-            }
-            spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop();
-            } else {
-                thread::yield_now();
-            }
-        }
-        true
     }
 }

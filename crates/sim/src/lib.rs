@@ -62,6 +62,7 @@
 
 mod applications;
 mod back_end;
+mod barrier;
 mod buffer;
 pub mod captures;
 mod clock;
@@ -86,6 +87,16 @@ mod samples;
 mod sim;
 pub mod tap;
 mod tcp;
+
+/// What the barrier uses of the standard library.
+mod sync {
+    pub(crate) use std::hint::spin_loop;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    pub(crate) use std::thread::yield_now;
+
+    /// Times that a thread looks at the barrier before it lets others use its core.
+    pub(crate) const SPINS: u32 = 200;
+}
 
 pub use back_end::Simulator;
 pub use sim::{simulate, simulate_captured, simulate_on, simulate_recorded, simulate_tapped};
