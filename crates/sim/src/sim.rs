@@ -1,5 +1,7 @@
 //! A run: builds everything, then handles the earliest event until none is left.
 
+mod pings;
+
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
@@ -8,7 +10,7 @@ use crate::link::LinkState;
 use crate::modules;
 use crate::net::{Net, PATH_END};
 use crate::nic::Nics;
-use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
+use crate::packet::{Packet, Packets, flags};
 use crate::pause;
 use crate::ports::Ports;
 use crate::random::Random;
@@ -20,8 +22,7 @@ use knee_algo::module::carry_out;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{
-    FlowOutcome, FlowWindow, GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, Windowed,
-    Work,
+    FlowOutcome, FlowWindow, GoodputSample, Outcome, QueueOutcome, RpcRecord, Windowed, Work,
 };
 use knee_run::routes::Routes;
 use knee_run::spec::{Cc, Flow, Run, Traffic};
@@ -696,47 +697,6 @@ impl<'a> Simulation<'a> {
             turns.set_begin(flow as usize, begin);
             self.net.events.push(begin, Event::App { flow });
         }
-    }
-
-    // ---- pings ----
-
-    fn send_ping(&mut self, index: u32) {
-        let ping = &self.run.pings[index as usize];
-        let record = self.outcome.pings.len() as u32;
-        self.outcome.pings.push(PingRecord { ping: index, sent: self.net.now, rtt: None });
-        self.ping_records[index as usize].push(record);
-        let number = self.ping_records[index as usize].len() as u32 - 1;
-        let packet = Packet {
-            to: index,
-            hop: self.ping_paths[index as usize].0,
-            wire_bytes: ping.wire_bytes,
-            seq: number,
-            end_seq: number,
-            ack_seq: 0,
-            window_bytes: 0,
-            ts_val: 0,
-            ts_ecr: 0,
-            flags: flags::PING,
-            tos: Tos::new(ping.dscp, ping.ecn),
-            sacks_len: 0,
-            sacks: NO_SACKS,
-        };
-        let _ = self.net.transmit(packet);
-        self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });
-    }
-
-    fn on_ping(&mut self, mut packet: Packet) {
-        let index = packet.to as usize;
-        if packet.has(flags::ACK) {
-            let record = self.ping_records[index][packet.seq as usize] as usize;
-            let record = &mut self.outcome.pings[record];
-            record.rtt = Some(self.net.now.since(record.sent));
-            return;
-        }
-        packet.flags |= flags::ACK;
-        packet.tos.set_ecn(self.run.pings[index].ecn);
-        packet.hop = self.ping_paths[index].1;
-        let _ = self.net.transmit(packet);
     }
 
     // ---- samples ----
