@@ -1,5 +1,6 @@
 //! A run: builds everything, then handles the earliest event until none is left.
 
+mod messages;
 mod pings;
 
 use crate::buffer::{self, BufferHandle};
@@ -80,6 +81,8 @@ struct Simulation<'a> {
     unfinished: usize,
     /// The order of flows that wait for other flows, if there are any.
     turns: Option<Box<Turns>>,
+    /// When each message of the schedule might begin, for those that are written.
+    message_starts: Vec<Time>,
     /// Counts at the start of the measured window.
     before_window: Option<Windowed>,
 }
@@ -251,6 +254,7 @@ impl<'a> Simulation<'a> {
             buffers,
             unfinished,
             turns: Turns::new(&run.schedule, &run.flows),
+            message_starts: vec![Time::ZERO; run.schedule.tasks.len()],
             before_window: None,
         })
     }
@@ -319,6 +323,7 @@ impl<'a> Simulation<'a> {
                 self.net.events.push(at, Event::App { flow: index as u32 });
             }
         }
+        self.begin_messages();
         for (index, ping) in self.run.pings.iter().enumerate() {
             let first = ping.start + ping.interval;
             self.net.events.push(first, Event::Ping { ping: index as u32 });
@@ -542,6 +547,9 @@ impl<'a> Simulation<'a> {
         if flow.first_write.is_some_and(|at| now >= at) {
             self.begin_writing(index);
         }
+        if self.apps[index].writing_begun && self.carries_messages(index) {
+            self.write_messages(index);
+        }
         if flow.stop.is_some_and(|at| now >= at)
             && matches!(flow.traffic, Traffic::Bulk { .. })
             && self.apps[index].done_at.is_none()
@@ -563,7 +571,10 @@ impl<'a> Simulation<'a> {
             && !self.apps[index].writing_begun
         {
             self.apps[index].writing_begun = true;
-            self.next_request(index);
+            match self.carries_messages(index) {
+                true => self.write_messages(index),
+                false => self.next_request(index),
+            }
         }
     }
 
@@ -612,8 +623,9 @@ impl<'a> Simulation<'a> {
         let app = &self.apps[flow];
         let left = if is_server { app.request_left } else { app.response_left };
         let read_at = if is_server { self.run.flows[flow].read_at_bytes } else { 1 };
+        let left_of_message = if is_server { self.left_of_message(flow) } else { None };
         let sock = &mut self.socks[index];
-        sock.receiver.set_read_at(u64::from(read_at).min(left) as u32);
+        sock.receiver.set_read_at(u64::from(read_at).min(left_of_message.unwrap_or(left)) as u32);
         if !sock.is_readable() {
             return;
         }
@@ -623,6 +635,9 @@ impl<'a> Simulation<'a> {
                 return;
             }
             self.apps[flow].request_left = left.saturating_sub(read);
+            if left_of_message.is_some() {
+                self.on_messages(flow, read);
+            }
             if self.apps[flow].request_left == 0 {
                 self.on_request(flow);
             }
