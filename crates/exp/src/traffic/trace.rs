@@ -14,6 +14,8 @@ use crate::network::NetworkSpec;
 
 /// Largest file, bytes.
 const MAX_BYTES: u64 = 64 << 20;
+/// Largest number of rows that all rows together wait for.
+const MAX_EDGES: u64 = 2 * MAX_TASKS;
 /// Longest time in a file, ns: eleven days.
 const MAX_NS: f64 = 1e15;
 
@@ -224,18 +226,26 @@ impl Source<'_> {
         if rows.is_empty() {
             return Err(self.error(number, "has no rows below the names of columns"));
         }
-        for (index, after) in waits {
+        let mut edges = 0;
+        for (index, cell) in waits {
             let line = rows[index as usize].line;
-            for id in after.split([' ', ';']).filter(|id| !id.is_empty()) {
+            let mut after = Vec::new();
+            for id in cell.split([' ', ';']).filter(|id| !id.is_empty()) {
                 let Some(before) = ids.get(id) else {
-                    return Err(
-                        self.error(line, format!("after: there is no row with the id {id:?}"))
-                    );
+                    let message = format!("after: there is no row with the id {id:?}");
+                    return Err(self.error(line, message));
                 };
-                if !rows[index as usize].after.contains(before) {
-                    rows[index as usize].after.push(*before);
-                }
+                after.push(*before);
             }
+            after.sort_unstable();
+            after.dedup();
+            edges += after.len() as u64;
+            if edges > MAX_EDGES {
+                let message =
+                    format!("after: the file names more than {MAX_EDGES} rows to wait for");
+                return Err(self.error(line, message));
+            }
+            rows[index as usize].after = after;
         }
         let order = self.sorted(&rows)?;
         Ok(Trace { rows, order, pairs, is_kept: self.is_kept })
