@@ -1,11 +1,14 @@
 //! Open-loop arrivals: transfers start at the times of a Poisson process, independent of earlier transfers.
 
+use std::sync::Arc;
+
 use knee_file::keys::{Key, List, Special, Text};
 use knee_file::units::Share;
 use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::spec::NodeId;
 
+use crate::matrix::Matrix;
 use crate::network::NetworkSpec;
 use crate::random::Random;
 use crate::sizes::{self, Sizes};
@@ -13,8 +16,10 @@ use crate::sizes::{self, Sizes};
 keys! {
     /// Transfers at random times, between random pairs, of random sizes.
     pub(crate) static KEYS: ArrivalKeys = "poisson" {
-        /// Sizes: a built-in distribution, one size, or sizes with cumulative shares.
+        /// Sizes: a built-in distribution, one size, sizes with cumulative shares, or a file of them.
         sizes: Special = takes(sizes::takes).needed("web-search"),
+        /// CSV file of `from`, `to` (hosts or ranges) and `weight`: how often which hosts send to which.
+        matrix: Key<Text> = like("matrix.csv").usually("all pairs equally"),
         /// Load, as a share of the rates of `of`.
         load: Key<Share> = usually("from `arrivals_per_sec`").above("0 %").like("60 %"),
         /// Links (`FROM-TO`), or hosts for the links to them.
@@ -32,6 +37,8 @@ pub(crate) struct Arrivals {
     from: Vec<NodeId>,
     to: Vec<NodeId>,
     pub(crate) sizes: Sizes,
+    /// Weights of pairs. `None`: all pairs are equally likely.
+    matrix: Option<Arc<Matrix>>,
     mean_gap: Duration,
     start: Duration,
     until: Duration,
@@ -64,7 +71,8 @@ impl Arrivals {
         }
         let sizes = Sizes::read(reader, &KEYS.sizes)?;
         let mean_gap = read_mean_gap(reader, network, sizes.mean_bytes())?;
-        let arrivals = Arrivals { from, to, sizes, mean_gap, start, until };
+        let matrix = Matrix::read(reader, &KEYS.matrix, network, (&from, &to))?.map(Arc::new);
+        let arrivals = Arrivals { from, to, sizes, matrix, mean_gap, start, until };
         if arrivals.most() > most {
             let message = format!(
                 "gives up to {} flows, but at most {most} are allowed: set an earlier until, or a \
@@ -113,8 +121,11 @@ impl Arrivals {
         arrivals
     }
 
-    /// Draws two hosts. All pairs are equally likely.
+    /// Draws two hosts.
     fn pair(&self, random: &mut Random) -> (NodeId, NodeId) {
+        if let Some(matrix) = &self.matrix {
+            return matrix.pair(random);
+        }
         loop {
             let from = self.from[random.below(self.from.len())];
             let to = self.to[random.below(self.to.len())];
@@ -172,6 +183,7 @@ mod tests {
             from: vec![0, 1, 2],
             to: vec![1, 2],
             sizes: Sizes::read_text("20 kB"),
+            matrix: None,
             mean_gap: Duration::from_us(100),
             start: Duration::from_ms(5),
             until: Duration::from_ms(2005),

@@ -66,6 +66,7 @@ pub mod golden;
 mod host_metrics;
 mod inside;
 pub mod machine;
+mod matrix;
 mod measure;
 pub mod memory;
 pub mod metric;

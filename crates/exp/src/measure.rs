@@ -1,5 +1,6 @@
 //! Measures a run, by the kind of its traffic.
 
+mod jobs;
 mod together;
 mod window;
 
@@ -82,12 +83,21 @@ fn measure_flows(
     goodput: &[Option<f64>],
 ) {
     let flows: Vec<&FlowOutcome> = members.iter().filter_map(|i| outcome.flows.get(*i)).collect();
-    for flow in &flows {
-        if let Some(time) = flow.completion_time() {
-            measured.record(M::Completion, time.ns());
+    let messages = jobs::Messages::of(measured.kind, run, outcome, members);
+    if let Some(messages) = &messages {
+        messages.measure(scenario, measured, run, scenario.window(outcome.end));
+    } else {
+        for flow in &flows {
+            if let Some(time) = flow.completion_time() {
+                measured.record(M::Completion, time.ns());
+            }
+        }
+        if measured.kind == Kind::Trace {
+            jobs::measure_trace(scenario, measured, &flows);
         }
     }
-    if matches!(measured.kind, Kind::Poisson | Kind::SizeClass) {
+    let has_slowdown = matches!(measured.kind, Kind::Poisson | Kind::SizeClass | Kind::Trace);
+    if has_slowdown && messages.as_ref().is_none_or(jobs::Messages::have_connections) {
         measure_slowdown(measured, run, outcome, members);
     }
     if matches!(measured.kind, Kind::Incast | Kind::Shuffle) {
@@ -118,7 +128,9 @@ fn measure_flows(
     }
     let unfinished = |i: &&usize| scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
     let known = members.iter().filter(|i| **i < outcome.flows.len());
-    if measured.kind != Kind::Endless {
+    if let Some(messages) = &messages {
+        measured.record(M::Unfinished, messages.unfinished());
+    } else if measured.kind != Kind::Endless {
         measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
     } else if let Some((rule, period)) = scenario.converged_of(&measured.subject) {
         let time = rule.time(period, run, outcome, members);

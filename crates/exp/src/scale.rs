@@ -107,6 +107,11 @@ impl Scale {
             .filter_map(|node| node.host.as_mut())
             .for_each(|host| self.host(host));
         run.flows.iter_mut().for_each(|flow| self.flow(flow));
+        for task in &mut run.schedule.tasks {
+            let mut gap = Duration::from_ns(task.gap_ns);
+            self.set(&mut gap);
+            task.gap_ns = gap.ns();
+        }
         run.pings.iter_mut().for_each(|ping| self.ping(ping));
         let sampling = &mut run.sampling;
         for period in [&mut sampling.flows, &mut sampling.queues, &mut sampling.goodput] {

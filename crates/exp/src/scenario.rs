@@ -219,6 +219,19 @@ impl Scenario {
         (is_per_target, is_per_target || entries().any(TrafficSpec::is_one_by_one))
     }
 
+    /// Returns the start of an entry in its runs.
+    pub(crate) fn start_of(&self, entry: u32) -> Time {
+        let start = self.traffic.get(entry as usize).map_or(Duration::ZERO, TrafficSpec::start);
+        self.scale.moment(Time::ZERO + start)
+    }
+
+    /// Returns the earliest start of entries of this name in their runs.
+    pub(crate) fn first_start(&self, subject: &str) -> Time {
+        let entries = self.traffic.iter().filter(|entry| entry.name == subject);
+        let first = entries.map(TrafficSpec::start).min().unwrap_or(Duration::ZERO);
+        self.scale.moment(Time::ZERO + first)
+    }
+
     /// Returns the convergence criterion of transfers of this name, and the sampling period of goodput.
     pub(crate) fn converged_of(&self, subject: &str) -> Option<(Converged, Duration)> {
         let entries = self.traffic.iter().filter(|entry| entry.name == subject);

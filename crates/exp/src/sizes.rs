@@ -1,8 +1,10 @@
 //! Sizes of transfers: one size, or a distribution.
 
+use std::path::Path;
+
 use knee_file::keys::{self, Special};
 use knee_file::units::{Quantity, Share, Size};
-use knee_file::{Error, Node, Reader, Value, one_of};
+use knee_file::{Error, Node, Origin, Reader, Value, one_of};
 
 use serde_json::{Value as Json, json};
 
@@ -46,14 +48,21 @@ const DATA_MINING: Points = &[
     (1_000_000_000, 1.0),
 ];
 
+/// Largest file of a distribution, bytes, and most of its points.
+const MAX_BYTES: u64 = 4 << 20;
+const MAX_POINTS: usize = 100_000;
+
 /// Values of the key, in words and as JSON Schema.
 pub(crate) fn takes() -> (String, Json) {
     let (size, pattern) = Size::written();
     let (names, named) = keys::words(NAMED.iter().map(|(name, _)| *name));
     let one = json!({ "type": "string", "pattern": pattern });
     let pairs = json!({ "type": "array", "minItems": 1, "items": { "type": "array", "items": { "type": "string" } } });
-    let words = format!("{names}, {size}, or list of pairs of size and share");
-    (words, json!({ "anyOf": [named, one, pairs] }))
+    let file = json!({ "type": "string", "pattern": "\\.(csv|txt)$" });
+    let words = format!(
+        "{names}, {size}, list of pairs of size and share, or file (`.csv` or `.txt`) of bytes and cumulative shares"
+    );
+    (words, json!({ "anyOf": [named, one, pairs, file] }))
 }
 
 const NAMED: [(&str, Points); 2] = [("web-search", WEB_SEARCH), ("data-mining", DATA_MINING)];
@@ -72,9 +81,15 @@ impl Sizes {
         let Some(node) = reader.node(key) else {
             return Err(reader.missing(key, "\"web-search\""));
         };
+        let text = node.text().unwrap_or("");
         let points = match &node.value {
             Value::List(items) => listed(items),
-            _ => named(node.text().unwrap_or("")),
+            _ if is_file(text) => {
+                let points = filed(reader, key, text)?;
+                reader.note(key, node.json());
+                return Ok(Sizes { points });
+            }
+            _ => named(text),
         };
         let points = points.map_err(|why| reader.error(key, why))?;
         reader.note(key, node.json());
@@ -115,6 +130,76 @@ impl Sizes {
     }
 }
 
+/// Returns whether the text names a file.
+fn is_file(text: &str) -> bool {
+    let extension = Path::new(text).extension();
+    extension.is_some_and(|extension| extension == "csv" || extension == "txt")
+}
+
+/// Reads a file with a size in bytes and a cumulative share in each line.
+fn filed(reader: &Reader<'_>, key: &Special, name: &str) -> Result<Vec<(u64, f64)>, Error> {
+    let path = reader.file().parent().unwrap_or(Path::new("")).join(name);
+    let text = knee_files::read_text(&path, MAX_BYTES, "distribution of sizes")
+        .map_err(|why| reader.error(key, why.to_string()))?;
+    points_of(&text).map_err(|(line, why)| Error::new(&path, Origin::Line(line), "", why))
+}
+
+/// Parses the lines of a file. Shares go up to 1, or to 100 as per cent. An error has its line.
+fn points_of(text: &str) -> Result<Vec<(u64, f64)>, (u32, String)> {
+    let mut points: Vec<(u64, f64)> = Vec::new();
+    let mut last_line = 1;
+    let mut may_be_header = true;
+    for (line, number) in text.lines().map(str::trim).zip(1u32..) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let is_header = std::mem::take(&mut may_be_header) && line.starts_with(char::is_alphabetic);
+        if is_header {
+            continue;
+        }
+        last_line = number;
+        let mut cells = line.split([',', ' ', '\t']).filter(|cell| !cell.is_empty());
+        let (Some(size), Some(share), None) = (cells.next(), cells.next(), cells.next()) else {
+            return Err((
+                number,
+                "must have two numbers, bytes and cumulative share, as in 10000,0.15".into(),
+            ));
+        };
+        let size = match size.parse::<f64>() {
+            Ok(size) if (0.0..=1e15).contains(&size) => (size.round() as u64).max(1),
+            _ => {
+                return Err((number, format!("{size:?}: must be a size in bytes from 0 to 10^15")));
+            }
+        };
+        let share = match share.parse::<f64>() {
+            Ok(share) if (0.0..=100.0).contains(&share) => share,
+            _ => {
+                return Err((
+                    number,
+                    format!("{share:?}: must be a cumulative share from 0 to 1, or to 100"),
+                ));
+            }
+        };
+        if points.last().is_some_and(|last| last.0 > size || last.1 > share) {
+            return Err((number, "must not be below the line before it, in size or share".into()));
+        }
+        if points.len() == MAX_POINTS {
+            return Err((number, format!("has more than {MAX_POINTS} points: take fewer")));
+        }
+        points.push((size, share));
+    }
+    match points.last().copied() {
+        Some((_, whole)) if (whole - 1.0).abs() < 1e-9 || (whole - 100.0).abs() < 1e-9 => {
+            points.iter_mut().for_each(|(_, share)| *share /= whole);
+            Ok(points)
+        }
+        _ => Err((
+            last_line,
+            "must end with the largest size and the share 1, or 100 for per cent".into(),
+        )),
+    }
+}
+
 /// Parses a built-in distribution, or one size.
 fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
     if let Some((_, points)) = NAMED.iter().find(|(name, _)| *name == text) {
@@ -126,7 +211,7 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
             let names = NAMED.iter().map(|(name, _)| *name);
             Err(format!(
                 "{}, or a size, as in \"20 kB\", or a list of sizes with cumulative shares, as in \
-                 [[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]]",
+                 [[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]], or a file of them, as \"sizes.csv\"",
                 one_of(text, names)
             ))
         }
@@ -205,5 +290,25 @@ mod tests {
         assert!((4800..5200).contains(&small), "{small}");
         assert!((two.mean_bytes() - 1500.0).abs() < 1e-9);
         assert_eq!(sizes(&[(70, 1.0)]).draw(&mut random), 70);
+    }
+
+    #[test]
+    fn a_file_has_shares_or_per_cent_and_errors_have_lines() {
+        let wanted = vec![(1, 0.0), (1000, 0.5), (2000, 1.0)];
+        assert_eq!(points_of("bytes,share\n0,0\n1000,0.5\n2000,1\n"), Ok(wanted.clone()));
+        assert_eq!(points_of("# of a paper\n1 0\n1000 50\n\n2000\t100\n"), Ok(wanted));
+        let said = |text: &str| points_of(text).unwrap_err();
+        for (text, line, words) in [
+            ("", 1, "must end with"),
+            ("1,0\n2,0.9\n", 2, "must end with"),
+            ("1,0\n2\n", 2, "two numbers"),
+            ("1,0\nx,1\n", 2, "size in bytes"),
+            ("1,0\n2,nan\n", 2, "cumulative share"),
+            ("5,0.5\n4,1\n", 2, "not be below"),
+            ("5,0.5\n6,0.4\n7,1\n", 2, "not be below"),
+        ] {
+            let (at, why) = said(text);
+            assert!(at == line && why.contains(words), "{text:?}: {at} {why}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! `[[traffic]]`: hosts, amounts and times of traffic.
 
 mod attempts;
+mod collective;
 mod converged;
+mod jobs;
+mod trace;
 mod waiting;
 
 use std::collections::HashMap;
@@ -24,6 +27,7 @@ use crate::random::Random;
 
 use attempts::Attempts;
 pub(crate) use converged::Converged;
+use jobs::Jobs;
 use waiting::Waiting;
 
 /// Largest number of connections in one run.
@@ -52,6 +56,8 @@ const KINDS: &[(&str, Kind)] = &[
     ("query", Kind::Query),
     ("shuffle", Kind::Shuffle),
     ("attempts", Kind::Attempts),
+    ("trace", Kind::Trace),
+    ("collective", Kind::Collective),
 ];
 
 /// Keys of an entry, in the order of messages.
@@ -64,27 +70,44 @@ fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
         Kind::Query => &waiting::QUERY,
         Kind::Shuffle => &waiting::SHUFFLE,
         Kind::Attempts => &attempts::KEYS,
+        Kind::Trace => &trace::KEYS,
+        Kind::Collective => &collective::KEYS,
         _ => &BULK,
     };
     match kind {
-        Kind::Ping => vec![&COMMON, &TIMED, own],
-        Kind::Poisson | Kind::Attempts => vec![&COMMON, &CONNECTIONS, own],
-        Kind::Query | Kind::Shuffle => vec![&COMMON, &TIMED, &CONNECTIONS, own],
-        _ => vec![&COMMON, &TIMED, &TIMED_CONNECTIONS, &CONNECTIONS, own],
+        Kind::Ping => vec![&NAMED, &BETWEEN, &COMMON, &TIMED, own],
+        Kind::Poisson | Kind::Attempts => vec![&NAMED, &BETWEEN, &COMMON, &CONNECTIONS, own],
+        Kind::Query | Kind::Shuffle => {
+            vec![&NAMED, &BETWEEN, &COMMON, &TIMED, &CONNECTIONS, own]
+        }
+        Kind::Trace | Kind::Collective => vec![&NAMED, &COMMON, &CONNECTIONS, own],
+        _ => vec![&NAMED, &BETWEEN, &COMMON, &TIMED, &TIMED_CONNECTIONS, &CONNECTIONS, own],
+    }
+}
+
+keys! {
+    /// Traffic of any kind.
+    static NAMED: NamedKeys = "named-traffic" {
+        /// Name in results.
+        name: Key<Name> = needed("short"),
+        /// Kind of traffic.
+        kind: Choice<Kind> = of(KINDS).needed("bulk"),
+    }
+}
+
+keys! {
+    /// Hosts of traffic.
+    static BETWEEN: BetweenKeys = "between" {
+        /// Connecting hosts: names, or ranges as `s1..s10`.
+        from: Key<List<Text>> = needed("s1..s10"),
+        /// Listening hosts: one, all from one, or pair by pair.
+        to: Key<List<Text>> = needed("s1..s10"),
     }
 }
 
 keys! {
     /// Traffic of any kind.
     static COMMON: CommonKeys = "any-traffic" {
-        /// Name in results.
-        name: Key<Name> = needed("short"),
-        /// Kind of traffic.
-        kind: Choice<Kind> = of(KINDS).needed("bulk"),
-        /// Connecting hosts: names, or ranges as `s1..s10`.
-        from: Key<List<Text>> = needed("s1..s10"),
-        /// Listening hosts: one, all from one, or pair by pair.
-        to: Key<List<Text>> = needed("s1..s10"),
         /// Start time.
         start: Key<Duration> = or(Duration::ZERO),
         /// Metrics in the table.
@@ -198,6 +221,7 @@ keys! {
 
 const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
 
+/// Hosts of `from` and of `to`.
 type FromTo = (Vec<NodeId>, Vec<NodeId>);
 
 /// A traffic entry, ready to build the flows of any repeat.
@@ -240,6 +264,8 @@ struct Connections {
     attempts: Option<Attempts>,
     /// Dependencies between its flows.
     waiting: Option<Waiting>,
+    /// Messages of its flows and what they wait for.
+    jobs: Option<Jobs>,
     /// Whether every host of `from` sends to every host of `to`.
     all_to_all: bool,
     /// Traffic per connection: connection i takes item i modulo the length.
@@ -275,6 +301,14 @@ pub(crate) fn read(
             format!("must be at most {MAX_FLOWS} flows in all, not {flows}"),
         ));
     }
+    let tasks: u64 = entries.iter().map(TrafficSpec::tasks).fold(0, u64::saturating_add);
+    if tasks > jobs::MAX_TASKS {
+        let message = format!(
+            "must be at most {} messages and computations in all, not {tasks}",
+            jobs::MAX_TASKS
+        );
+        return Err(root.error("traffic", message));
+    }
     let mut kinds: HashMap<&str, Kind> = HashMap::new();
     for entry in &entries {
         if *kinds.entry(&entry.name).or_insert(entry.kind) != entry.kind {
@@ -293,8 +327,8 @@ fn read_entry(
     network: &NetworkSpec,
     cc: Option<&Cc>,
 ) -> Result<Vec<TrafficSpec>, Error> {
-    let name = reader.need_name(&COMMON.name)?;
-    let mut kind = reader.choose(&COMMON.kind)?;
+    let name = reader.need_name(&NAMED.name)?;
+    let mut kind = reader.choose(&NAMED.kind)?;
     reader.check(&keys_of(kind))?;
     if kind == Kind::Bulk && !reader.has(&BULK.size) {
         kind = Kind::Endless;
@@ -303,7 +337,8 @@ fn read_entry(
             reader.error(&BULK.converged, "is only for transfers without size: leave \"size\" out")
         );
     }
-    let hosts = read_hosts(reader, network)?;
+    let has_jobs = matches!(kind, Kind::Trace | Kind::Collective);
+    let hosts = if has_jobs { FromTo::default() } else { read_hosts(reader, network)? };
     let senders = hosts.0.len();
     let start = reader.read(&COMMON.start)?;
     let (pairs, what) = match kind {
@@ -314,6 +349,13 @@ fn read_entry(
             let connections = read_connections(reader, kind, cc)?;
             let what = waiting::read(reader, kind, &pairs, connections)?;
             (pairs, EntryKind::Connections(Box::new(what)))
+        }
+        Kind::Trace | Kind::Collective => {
+            let mut connections = read_connections(reader, kind, cc)?;
+            let (pairs, jobs) = Jobs::read(reader, kind, network)?;
+            connections.traffic = jobs.traffic();
+            connections.jobs = Some(jobs);
+            (pairs, EntryKind::Connections(Box::new(connections)))
         }
         Kind::Attempts => {
             let mut connections = read_connections(reader, kind, cc)?;
@@ -331,7 +373,7 @@ fn read_entry(
             (pairs, EntryKind::Connections(Box::new(read_connections(reader, kind, cc)?)))
         }
     };
-    let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts);
+    let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts | Kind::Trace | Kind::Collective);
     let entry = TrafficSpec {
         // The caller, which reads all entries, sets the index.
         table: 0,
@@ -361,7 +403,7 @@ fn read_hosts(reader: &Reader<'_>, network: &NetworkSpec) -> Result<FromTo, Erro
         let texts = reader.need_texts(key)?;
         network.hosts_of(&texts).map_err(|why| reader.error(key, why))
     };
-    Ok((hosts(&COMMON.from)?, hosts(&COMMON.to)?))
+    Ok((hosts(&BETWEEN.from)?, hosts(&BETWEEN.to)?))
 }
 
 /// Pairs hosts one to one, all to one, or one to all.
@@ -378,7 +420,7 @@ fn pair_up(
         }
         (from, to) => {
             return Err(reader.error(
-                &COMMON.to,
+                &BETWEEN.to,
                 format!(
                     "must name one host, or as many as \"from\" ({}), not {}",
                     from.len(),
@@ -391,7 +433,7 @@ fn pair_up(
         Some((host, _)) => {
             let message =
                 format!("must not name {}, which is in \"from\" too", network.name(*host));
-            Err(reader.error(&COMMON.to, message))
+            Err(reader.error(&BETWEEN.to, message))
         }
         None => Ok(pairs),
     }
@@ -401,12 +443,12 @@ fn pair_up(
 fn all_pairs(reader: &Reader<'_>, (from, to): FromTo) -> Result<Vec<(NodeId, NodeId)>, Error> {
     if (from.len() as u64).saturating_mul(to.len() as u64) > 2 * MAX_FLOWS {
         let message = format!("must give at most {MAX_FLOWS} flows in all, from each to each");
-        return Err(reader.error(&COMMON.to, message));
+        return Err(reader.error(&BETWEEN.to, message));
     }
     let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
     let pairs: Vec<_> = pairs.filter(|(from, to)| from != to).collect();
     if pairs.is_empty() {
-        return Err(reader.error(&COMMON.to, "must name a host that is not in \"from\""));
+        return Err(reader.error(&BETWEEN.to, "must name a host that is not in \"from\""));
     }
     Ok(pairs)
 }
@@ -484,6 +526,7 @@ fn read_connections(
         arrivals: None,
         attempts: None,
         waiting: one_by_one.then_some(Waiting::Rounds),
+        jobs: None,
         all_to_all: false,
         traffic: read_traffic(reader, kind)?.into(),
         read_at_bytes: u32::try_from(read_at.0).map_err(|_| {
@@ -515,7 +558,9 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
         }
         Kind::Endless => Ok(vec![Traffic::Bulk { bytes: None }]),
         // Arrivals bring their own traffic, and queries define it for all servers.
-        Kind::Poisson | Kind::Query | Kind::Attempts => Ok(Vec::new()),
+        Kind::Poisson | Kind::Query | Kind::Attempts | Kind::Trace | Kind::Collective => {
+            Ok(Vec::new())
+        }
         _ => {
             let sizes = reader.list(&INCAST.size)?;
             let sizes = sizes.ok_or_else(|| reader.missing(&INCAST.size, "\"10 kB\""))?;
@@ -579,7 +624,7 @@ impl TrafficSpec {
     /// Returns the largest number of bytes that one of its connections sends at a time. `None` if endless.
     pub(crate) fn largest_transfer(&self) -> Option<u64> {
         let EntryKind::Connections(connections) = &self.what else { return Some(0) };
-        if let Some((_, largest)) = self.drawn_sizes() {
+        if let (Some((_, largest)), None) = (self.drawn_sizes(), self.jobs()) {
             return Some(largest);
         }
         if connections.attempts.is_some() {
@@ -701,7 +746,22 @@ impl TrafficSpec {
 
     /// Returns the smallest and the largest transfer, if sizes are drawn.
     pub(crate) fn drawn_sizes(&self) -> Option<(u64, u64)> {
-        self.arrivals().map(|arrivals| (arrivals.sizes.smallest(), arrivals.sizes.largest()))
+        let drawn = self.arrivals();
+        let drawn = drawn.map(|drawn| (drawn.sizes.smallest(), drawn.sizes.largest()));
+        drawn.or_else(|| self.jobs()?.sizes())
+    }
+
+    /// Returns the messages of its flows, if they are sent one by one.
+    fn jobs(&self) -> Option<&Jobs> {
+        match &self.what {
+            EntryKind::Connections(connections) => connections.jobs.as_ref(),
+            EntryKind::Ping { .. } => None,
+        }
+    }
+
+    /// Returns the number of messages and computations.
+    pub(crate) fn tasks(&self) -> u64 {
+        self.jobs().map_or(0, Jobs::tasks)
     }
 
     /// Adds its flows or pings to a run. The jitter depends only on `entry` and `seed`.
@@ -784,6 +844,11 @@ impl TrafficSpec {
                     let per_target = connections.all_to_all;
                     let of_entry = waiting::Entry { first, start, rounds, per_target };
                     waiting.arrange(&mut flows[first..], &of_entry, random, schedule);
+                }
+                if let Some(jobs) = &connections.jobs {
+                    let random = Random::new(seed, &[entry as u64, 7]);
+                    let job = jobs::Job { number: entry as u32, first: first as u32, start };
+                    jobs.arrange(&mut flows[first..], &job, random, schedule);
                 }
             }
         }

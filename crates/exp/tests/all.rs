@@ -10,6 +10,7 @@ mod common;
 mod compare;
 mod each;
 mod extremes;
+mod jobs;
 mod kinds;
 mod module_kinds;
 mod modules;

@@ -64,6 +64,7 @@ impl Plan {
     pub fn new(run: &Run) -> Result<Plan, Error> {
         knee_sim::fabric::supports(&run.network)?;
         check(run)?;
+        knee_run::without_tasks(run)?;
         let mut network = run.network.clone();
         let nodes = network.nodes.iter().zip(0..);
         let hosts: Vec<(NodeId, &str, &HostConfig)> =

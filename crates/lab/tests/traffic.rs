@@ -554,7 +554,8 @@ fn transfers_that_wait_for_others_have_their_turn() {
     let rounds = vec![vec![lane(&[0, 1])], vec![lane(&[2])]];
     let rpc = Traffic::Rpc { request_bytes: 100, response_bytes: 50_000, count: Some(10) };
     flows.extend([3, 4].map(|n| FlowPlan { start_ns: n * MS, ..flow(n as u32, rpc) }));
-    let schedule = Schedule { series: vec![Series { rounds }], together: vec![vec![3, 4]] };
+    let together = vec![vec![3, 4]];
+    let schedule = Schedule { series: vec![Series { rounds }], together, ..Schedule::default() };
     let plan = TrafficPlan { schedule, ..plan(20_000 * MS, flows) };
     let report = run(&namespace, plan.clone());
     assert!(report.end_ns < 20_000 * MS, "it ends when all are done");

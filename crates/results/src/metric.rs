@@ -1,7 +1,8 @@
 //! What is measured: the metrics, and of which kind of traffic each is.
 
 use Kind::{
-    Attempts, Buffer, Bulk, Endless, Incast, Ping, Poisson, Query, Queue, Rpc, Shuffle, SizeClass,
+    Attempts, Buffer, Bulk, Collective, Endless, Incast, Ping, Poisson, Query, Queue, Rpc, Shuffle,
+    SizeClass, Trace,
 };
 
 /// A kind of traffic, or a queue: what can be measured of it.
@@ -25,7 +26,11 @@ pub enum Kind {
     Attempts,
     /// Transfers that begin at random.
     Poisson,
-    /// Those of them of one class of size.
+    /// Transfers from a file, which may wait for each other.
+    Trace,
+    /// Messages of a distributed computation, in iterations.
+    Collective,
+    /// Transfers of one class of size.
     SizeClass,
     /// A recorded queue.
     Queue,
@@ -61,7 +66,7 @@ const SHARE: Unit = Unit { is_share: true, ..INDEX };
 const PROBABILITY: Unit = Unit { scale: 1e9, ..SHARE };
 
 /// Kinds that have connections with payload.
-const PAYLOAD: &[Kind] = &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson];
+const PAYLOAD: &[Kind] = &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective];
 /// Those of them whose hosts and windows are looked at.
 const STEADY: &[Kind] = &[Bulk, Endless, Rpc];
 const TRANSFERS: &[Kind] = &[Bulk, Endless];
@@ -120,9 +125,16 @@ const ONE: bool = false;
 
 metrics! {
     /// From `connect()` to the last byte read, of each finished transfer.
-    Completion "completion" SECONDS MANY &[Bulk, Incast, Shuffle, Poisson, SizeClass], shown &[Bulk, Incast, Shuffle, Poisson], "completion time";
+    Completion "completion" SECONDS MANY &[Bulk, Incast, Shuffle, Poisson, Trace, SizeClass],
+        shown &[Bulk, Incast, Shuffle, Poisson, Trace], "completion time";
     /// Completion time over the least that is possible.
-    Slowdown "slowdown" RATIO MANY &[Poisson, SizeClass], shown &[Poisson, SizeClass];
+    Slowdown "slowdown" RATIO MANY &[Poisson, Trace, SizeClass], shown &[Poisson, Trace, SizeClass];
+    /// From the start of a job until its last message is read, of each finished job.
+    Job "job" SECONDS MANY &[Trace, Collective], shown &[Trace, Collective], "job completion time";
+    /// From the end of an iteration, or the start of the job, to the end of the next: its last message is read.
+    Iteration "iteration" SECONDS MANY &[Collective], shown &[Collective], "time of an iteration";
+    /// From the first message of an iteration that might begin until its last one is read.
+    Communication "communication" SECONDS MANY &[Collective], shown &[Collective], "communication time of an iteration", "communication";
     /// From the first `connect()` of a round to its last byte read.
     Last "last" SECONDS MANY &[Incast, Shuffle], shown &[Incast, Shuffle], "time until the last of a round is complete";
     /// Share of connection attempts that are established in time.
@@ -142,12 +154,12 @@ metrics! {
     /// From the last start until endless transfers share fairly.
     Convergence "convergence" SECONDS ONE &[Endless];
     /// Retransmission timeouts.
-    Timeouts "timeouts" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Attempts, Rpc, Poisson, SizeClass],
-        shown &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, SizeClass];
+    Timeouts "timeouts" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Attempts, Rpc, Poisson, Trace, Collective, SizeClass],
+        shown &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, SizeClass];
     /// Tail loss probes.
     TailLossProbes "tail_loss_probes" COUNT ONE PAYLOAD, shown &[Bulk, Incast], "tail loss probes", "probes";
     /// Segments retransmitted.
-    Retransmits "retransmits" COUNT ONE PAYLOAD, shown &[Bulk, Incast, Endless, Rpc, Shuffle, Poisson];
+    Retransmits "retransmits" COUNT ONE PAYLOAD, shown &[Bulk, Incast, Endless, Rpc, Shuffle, Poisson, Trace, Collective];
     /// Entries into fast recovery.
     Recoveries "recoveries" COUNT ONE PAYLOAD;
     /// Reductions for ECE.
@@ -192,8 +204,8 @@ metrics! {
     WindowRecoveries "window_recoveries" COUNT ONE COUNTED_IN_WINDOW;
     /// `ce_share` in the measured window.
     WindowCeShare "window_ce_share" SHARE ONE COUNTED_IN_WINDOW, "window CE share";
-    /// Transfers or exchanges that the end of the run cut off.
-    Unfinished "unfinished" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, SizeClass];
+    /// Transfers, exchanges or messages that the end of the run cut off.
+    Unfinished "unfinished" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, SizeClass];
     /// From sending a ping until its answer comes.
     Rtt "rtt" SECONDS MANY &[Ping], shown &[Ping], "round-trip time";
     /// Pings without an answer by the end of the run.

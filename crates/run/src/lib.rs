@@ -126,4 +126,4 @@ pub use error::Error;
 pub use ideal::Ideal;
 pub use outcome::Outcome;
 pub use spec::Run;
-pub use validate::run as validate;
+pub use validate::{run as validate, without_tasks};

@@ -24,6 +24,8 @@ pub struct Outcome {
     pub module_lines: Vec<ModuleLine>,
     /// Completed exchanges of request/response flows.
     pub rpcs: Vec<RpcRecord>,
+    /// Messages of [`Schedule::tasks`](crate::spec::Schedule) that arrived whole, in this order.
+    pub messages: Vec<MessageRecord>,
     /// Pings, in the order of sending.
     pub pings: Vec<PingRecord>,
     /// One per sampled link, then one per sampled buffer.
@@ -313,6 +315,17 @@ pub struct RpcRecord {
     /// Retransmission timeouts of both sides until the next request, also while others that send together with it are waited for;
     /// a kernel does not tell of which exchange they were.
     pub timeouts: Option<u64>,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageRecord {
+    /// Index of its task.
+    pub task: u32,
+    /// It might begin: all before it was done. It is written once its connection is there.
+    pub start: Time,
+    /// Its last byte was read.
+    pub done: Time,
 }
 
 /// One ping.

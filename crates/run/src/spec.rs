@@ -5,7 +5,7 @@ pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DynamicThresholdConfig, ETHERNET_BYTES, Ecn, QueueConfig};
-pub use knee_traffic::{Schedule, Sequence, Series, Traffic};
+pub use knee_traffic::{Schedule, Sequence, Series, Task, Traffic};
 
 /// Index of a node in [`Network::nodes`].
 pub type NodeId = u32;

@@ -237,13 +237,63 @@ fn check_order(run: &Run) -> Result<(), Error> {
             return refuse(format!("flow {index} never ends, but others wait for it"));
         }
     }
+    check_tasks(run, &is_there)
+}
+
+/// Messages must add up to their transfers, and wait only for tasks before them.
+fn check_tasks(run: &Run, is_in_schedule: &[bool]) -> Result<(), Error> {
+    let mut of_flows: Vec<Option<u64>> = vec![None; run.flows.len()];
+    for (index, task) in run.schedule.tasks.iter().enumerate() {
+        if task.after.iter().any(|before| *before as usize >= index) {
+            return refuse(format!("task {index} waits for one that is not before it"));
+        }
+        let Some(carrier) = task.flow else {
+            if task.bytes > 0 || task.connects {
+                return refuse(format!("task {index} sends, but names no flow"));
+            }
+            continue;
+        };
+        let Some(sum) = of_flows.get_mut(carrier as usize) else {
+            return refuse(format!("task {index} is of flow {carrier}, which does not exist"));
+        };
+        if task.bytes == 0 {
+            return refuse(format!("task {index}: a message of 0 bytes: must be at least 1"));
+        }
+        *sum = Some(sum.unwrap_or(0).saturating_add(task.bytes));
+    }
+    for (index, sum) in of_flows.iter().enumerate() {
+        let Some(sum) = *sum else { continue };
+        let flow = &run.flows[index];
+        if flow.traffic != (Traffic::Bulk { bytes: Some(sum) }) {
+            return refuse(format!("flow {index}: its messages have {sum} bytes, but it has not"));
+        }
+        if is_in_schedule[index] || flow.stop.is_some() || flow.first_write.is_some() {
+            return refuse(format!(
+                "flow {index} carries messages: it takes no stop, no first write and no other schedule"
+            ));
+        }
+    }
     Ok(())
+}
+
+/// Refuses messages that wait for others, for back ends with a kernel.
+///
+/// # Errors
+/// If the run has such messages.
+pub fn without_tasks(run: &Run) -> Result<(), Error> {
+    if run.schedule.tasks.is_empty() {
+        return Ok(());
+    }
+    refuse(
+        "traffic of the kinds trace and collective: its messages wait for each other, which the hosts of this back end \
+         do not; use --on sim",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Cc, Flow, Sampling, Schedule, Sequence, Series};
+    use crate::spec::{Cc, Flow, Sampling, Schedule, Sequence, Series, Task};
     use knee_queue::time::Time;
 
     #[test]
@@ -271,7 +321,8 @@ mod tests {
         flows[3].stop = Some(Time::from_us(1));
         let lane = |flows: &[u32], parallel| vec![Sequence { flows: flows.to_vec(), parallel }];
         let said = |rounds: Vec<Vec<Sequence>>, together: Vec<Vec<u32>>| {
-            let schedule = Schedule { series: vec![Series { rounds }], together };
+            let schedule =
+                Schedule { series: vec![Series { rounds }], together, ..Schedule::default() };
             let run = Run {
                 seed: 1,
                 end: Time::from_ms(1),
@@ -293,5 +344,56 @@ mod tests {
         assert!(said(vec![lane(&[2], 1)], vec![]).contains("never ends"));
         assert!(said(vec![], vec![vec![0]]).contains("never ends"));
         assert!(said(vec![lane(&[0], 1), lane(&[3], 1)], vec![]).contains("before it starts"));
+    }
+
+    #[test]
+    fn messages_add_up_to_their_transfers_and_wait_for_earlier_ones() {
+        let flow = Flow {
+            group: 0,
+            from: 0,
+            to: 1,
+            cc: Cc::by_name("reno").unwrap(),
+            peer_cc: None,
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic: Traffic::Bulk { bytes: Some(30) },
+            read_at_bytes: 1,
+            sampled: false,
+            base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
+        };
+        let said = |flow: &Flow, tasks: &[Task]| {
+            let run = Run {
+                seed: 1,
+                end: Time::from_ms(1),
+                until_done: false,
+                network: Network::default(),
+                flows: vec![flow.clone()],
+                pings: Vec::new(),
+                sampling: Sampling::default(),
+                schedule: Schedule { tasks: tasks.to_vec(), ..Schedule::default() },
+            };
+            check_order(&run).err().map_or_else(String::new, |why| why.to_string())
+        };
+        let message = |bytes, after: &[u32]| Task {
+            flow: Some(0),
+            bytes,
+            after: after.to_vec(),
+            ..Task::default()
+        };
+        let both = [message(10, &[]), message(20, &[0])];
+        assert_eq!(said(&flow, &both), "");
+        assert!(said(&flow, &both[..1]).contains("its messages have 10 bytes"));
+        assert!(said(&flow, &[message(10, &[]), message(20, &[1])]).contains("not before it"));
+        assert!(said(&flow, &[message(30, &[]), message(0, &[0])]).contains("of 0 bytes"));
+        let other = Task { flow: Some(1), ..message(30, &[]) };
+        assert!(said(&flow, &[other]).contains("does not exist"));
+        let none = Task { flow: None, ..message(30, &[]) };
+        assert!(said(&flow, &[none]).contains("names no flow"));
+        let stopped = Flow { stop: Some(Time::from_us(1)), ..flow.clone() };
+        assert!(said(&stopped, &both).contains("takes no stop"));
     }
 }

@@ -1,15 +1,14 @@
-//! The applications at both ends of flows, and pings.
+//! The applications at both ends of flows.
 //!
 //! An application knows only what its own host knows, so the two ends of a flow can be in different
 //! domains of a network. [`App`] has the state of both ends; each end changes its own fields.
 
 use crate::events::{Event, Timer};
 use crate::net::PATH_END;
-use crate::packet::{NO_SACKS, Packet, Tos, flags};
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::State;
 use knee_queue::time::{Duration, Time};
-use knee_run::outcome::{PingRecord, RpcRecord};
+use knee_run::outcome::RpcRecord;
 use knee_run::spec::{Flow, Traffic};
 use knee_run::turns::Ready;
 
@@ -72,6 +71,9 @@ impl Simulation<'_> {
         if flow.first_write.is_some_and(|at| now >= at) {
             self.begin_writing(index);
         }
+        if self.apps[index].writing_begun && self.carries_messages(index) {
+            self.write_messages(index);
+        }
         if flow.stop.is_some_and(|at| now >= at)
             && matches!(flow.traffic, Traffic::Bulk { .. })
             && self.apps[index].done_at.is_none()
@@ -93,7 +95,10 @@ impl Simulation<'_> {
             && !self.apps[index].writing_begun
         {
             self.apps[index].writing_begun = true;
-            self.next_request(index);
+            match self.carries_messages(index) {
+                true => self.write_messages(index),
+                false => self.next_request(index),
+            }
         }
     }
 
@@ -143,8 +148,9 @@ impl Simulation<'_> {
         let app = &self.apps[flow];
         let left = if is_server { app.request_left } else { app.response_left };
         let read_at = if is_server { self.run.flows[flow].read_at_bytes } else { 1 };
+        let left_of_message = if is_server { self.left_of_message(flow) } else { None };
         let sock = &mut self.socks[index];
-        sock.receiver.set_read_at(u64::from(read_at).min(left) as u32);
+        sock.receiver.set_read_at(u64::from(read_at).min(left_of_message.unwrap_or(left)) as u32);
         if !sock.is_readable() {
             return;
         }
@@ -154,6 +160,9 @@ impl Simulation<'_> {
                 return;
             }
             self.apps[flow].request_left = left.saturating_sub(read);
+            if left_of_message.is_some() {
+                self.on_messages(flow, read);
+            }
             if self.apps[flow].request_left == 0 {
                 self.on_request(flow);
             }
@@ -266,46 +275,5 @@ impl Simulation<'_> {
             turns.set_begin(flow as usize, begin);
             self.net.events.push(begin, Event::App { flow });
         }
-    }
-
-    // ---- pings ----
-
-    pub(crate) fn send_ping(&mut self, index: u32) {
-        let ping = &self.run.pings[index as usize];
-        let record = self.outcome.pings.len() as u32;
-        self.outcome.pings.push(PingRecord { ping: index, sent: self.net.now, rtt: None });
-        self.ping_records[index as usize].push(record);
-        let number = self.ping_records[index as usize].len() as u32 - 1;
-        let packet = Packet {
-            to: index,
-            hop: self.ping_paths[index as usize].0,
-            wire_bytes: ping.wire_bytes,
-            seq: number,
-            end_seq: number,
-            ack_seq: 0,
-            window_bytes: 0,
-            ts_val: 0,
-            ts_ecr: 0,
-            flags: flags::PING,
-            tos: Tos::new(ping.dscp, ping.ecn),
-            sacks_len: 0,
-            sacks: NO_SACKS,
-        };
-        let _ = self.net.transmit(packet);
-        self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });
-    }
-
-    pub(crate) fn on_ping(&mut self, mut packet: Packet) {
-        let index = packet.to as usize;
-        if packet.has(flags::ACK) {
-            let record = self.ping_records[index][packet.seq as usize] as usize;
-            let record = &mut self.outcome.pings[record];
-            record.rtt = Some(self.net.now.since(record.sent));
-            return;
-        }
-        packet.flags |= flags::ACK;
-        packet.tos.set_ecn(self.run.pings[index].ecn);
-        packet.hop = self.ping_paths[index].1;
-        let _ = self.net.transmit(packet);
     }
 }

@@ -70,8 +70,7 @@ fn can_be_divided(run: &Run) -> bool {
     network.flow_control.is_none()
         && network.buffers.is_empty()
         && network.ports.is_empty()
-        && run.schedule.series.is_empty()
-        && run.schedule.together.is_empty()
+        && run.schedule.is_empty()
         && hosts.all(|host| !host.ipv6 && host.coalesce.is_none() && host.cpu.is_none())
         && run.flows.iter().all(flow_is_local)
 }

@@ -65,6 +65,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) ended: usize,
     /// The order of flows that wait for other flows, if there are any.
     pub(crate) turns: Option<Box<Turns>>,
+    /// When each message of the schedule might begin, for those that are written.
+    pub(crate) message_starts: Vec<Time>,
     /// Counts at the start of the measured window.
     pub(crate) before_window: Option<Windowed>,
 }
@@ -256,6 +258,7 @@ impl<'a> Simulation<'a> {
             buffers,
             ended: 0,
             turns: Turns::new(&run.schedule, &run.flows),
+            message_starts: vec![Time::ZERO; run.schedule.tasks.len()],
             before_window: None,
         })
     }
@@ -333,6 +336,7 @@ impl<'a> Simulation<'a> {
                 self.net.events.push(at, Event::App { flow: index as u32 });
             }
         }
+        self.begin_messages();
         for (index, ping) in self.run.pings.iter().enumerate() {
             if !self.domain.has_node(ping.from) {
                 continue;

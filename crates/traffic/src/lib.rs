@@ -17,7 +17,7 @@
 //! // Three transfers, two at a time, then one more when all are done.
 //! let sequence = |flows: &[u32], parallel| Sequence { flows: flows.to_vec(), parallel };
 //! let rounds = vec![vec![sequence(&[0, 1, 2], 2)], vec![sequence(&[3], 1)]];
-//! let mut schedule = ScheduleState::new(&Schedule { series: vec![Series { rounds }], together: vec![] }, 4);
+//! let mut schedule = ScheduleState::new(&Schedule { series: vec![Series { rounds }], ..Schedule::default() }, 4);
 //! assert_eq!(schedule.first(), [0, 1]);
 //! assert_eq!(schedule.on_end(1), [2]);
 //! ```
@@ -37,9 +37,11 @@ mod plan;
 mod program;
 mod report;
 mod schedule;
+mod tasks;
 
 pub use os::{AGAIN, Errno, Moment, Opened, Os, PingSocket, SocketEvent, events};
-pub use plan::{FlowPlan, PingPlan, Schedule, Sequence, Series, Traffic, TrafficPlan};
+pub use plan::{FlowPlan, PingPlan, Schedule, Sequence, Series, Task, Traffic, TrafficPlan};
 pub use program::{Fault, Program, prepare};
 pub use report::{Look, SideReport, TrafficReport};
 pub use schedule::{Ready, ScheduleState};
+pub use tasks::{Due, TaskState};

@@ -168,6 +168,36 @@ pub struct Schedule {
     /// Sets of request/response flows (indices). All flows of a set send their next requests together, when each is connected
     /// and has its answer.
     pub together: Vec<Vec<u32>>,
+    /// Messages on connections, and computations, that begin when others are done. Only the simulator carries them out.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub tasks: Vec<Task>,
+}
+
+impl Schedule {
+    /// Whether no flow waits for another.
+    pub fn is_empty(&self) -> bool {
+        self.series.is_empty() && self.together.is_empty() && self.tasks.is_empty()
+    }
+}
+
+/// A message on a connection, or a computation. It begins a while after all tasks before it are done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Task {
+    /// Index of the transfer that carries the message, of which it is the next part; `None`: a computation.
+    pub flow: Option<u32>,
+    /// Size of the message; of a computation 0.
+    pub bytes: u64,
+    /// Whether the connection opens when the message may begin. Otherwise it opens at its start time.
+    pub connects: bool,
+    /// Indices of the tasks before it; each is less than its own.
+    pub after: Vec<u32>,
+    /// From the end of the last of them, or from time 0, until it begins: the time that a computation takes.
+    pub gap_ns: u64,
+    /// Number of the job that it belongs to, for results.
+    pub job: u32,
+    /// Number of the job's iteration, from 0.
+    pub round: u32,
 }
 
 /// Rounds of transfers: a round begins when all flows of the round before have completed.
@@ -195,7 +225,8 @@ plain! {
         traffic, read_at_bytes, sampled, dscp, peer_dscp, max_pacing_rate,
     }
     PingPlan { ping, from, to_address, start_ns, interval_ns, ip_bytes, ecn, dscp }
-    Schedule { series, together }
+    Schedule { series, together, tasks }
+    Task { flow, bytes, connects, after, gap_ns, job, round }
     Series { rounds }
     Sequence { flows, parallel }
 }

@@ -100,9 +100,13 @@ fn check(plan: &TrafficPlan) -> Option<String> {
     if [plan.sample_flows_ns, plan.sample_goodput_ns, plan.sample_queues_ns].contains(&Some(0)) {
         return Some("samples need a period above 0".into());
     }
-    let waits = !plan.schedule.series.is_empty() || !plan.schedule.together.is_empty();
-    if waits && plan.flows.iter().any(|flow| flow.from.is_none() || flow.to.is_none()) {
+    if !plan.schedule.is_empty()
+        && plan.flows.iter().any(|flow| flow.from.is_none() || flow.to.is_none())
+    {
         return Some("flows that wait for others need both their sides in one program".into());
+    }
+    if !plan.schedule.tasks.is_empty() {
+        return Some("messages that wait for others: only the simulator carries them out".into());
     }
     check_schedule(plan).or_else(|| plan.pings.iter().find_map(|ping| ping.fault()))
 }

@@ -145,7 +145,7 @@ mod tests {
         let sequence = |flows: &[u32], parallel| Sequence { flows: flows.to_vec(), parallel };
         let rounds =
             vec![vec![sequence(&[0, 1, 2], 2), sequence(&[3, 4], 1)], vec![sequence(&[5, 6], 9)]];
-        let schedule = Schedule { series: vec![Series { rounds }], together: Vec::new() };
+        let schedule = Schedule { series: vec![Series { rounds }], ..Schedule::default() };
         let mut state = ScheduleState::new(&schedule, 8);
         assert_eq!((state.waits(6), state.waits(7), state.waits(8)), (true, false, false));
         assert_eq!(state.first(), [0, 1, 3]);

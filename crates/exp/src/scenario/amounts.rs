@@ -24,6 +24,8 @@ const NUMBER_TEXT: u64 = 8;
 const PIECE: u64 = 16;
 /// Bytes of two established sockets and their state in the simulator, whose memory test checks this bound.
 const FLOW: u64 = 4096;
+/// Bytes of a message or computation, with two tasks before it.
+const TASK: u64 = 256;
 /// Bytes of a packet in flight: itself, its event, and its place in a queue.
 const PACKET: u64 = 144;
 /// Bytes of an unacknowledged segment at its sender, in a ring that doubles.
@@ -213,15 +215,17 @@ impl<'a> Amounts<'a> {
         let mut entries = self.scenario.traffic.iter().peekable();
         for (number, table) in self.root.children("traffic")?.into_iter().enumerate() {
             let (mut flows, mut pings, mut exchanges) = (0u64, 0u64, None::<u64>);
+            let mut tasks = 0u64;
             // With `each`, one entry of the file becomes several.
             while let Some(entry) = entries.next_if(|entry| entry.table == number) {
                 flows = flows.saturating_add(entry.flows());
+                tasks = tasks.saturating_add(entry.tasks());
                 pings = pings.saturating_add(entry.pings(self.scenario.end));
                 if let Some(of_entry) = self.exchanges(entry, &mut quickest) {
                     exchanges = Some(exchanges.unwrap_or(0).saturating_add(of_entry));
                 }
             }
-            let of_flows = flows.saturating_mul(of_flow);
+            let of_flows = flows.saturating_mul(of_flow).saturating_add(tasks * TASK);
             let part = if pings > 0 {
                 let (things, of) = (pings, ("pings", "a longer interval"));
                 let bytes = things.saturating_mul(of_ping);
@@ -237,8 +241,12 @@ impl<'a> Amounts<'a> {
                         Part { table, key: "duration", things, of, bytes }
                     }
                 }
+            } else if tasks > 0 {
+                let key = if table.has("file") { "file" } else { "hosts" };
+                let of = ("messages and computations", "fewer of them");
+                Part { table, key, things: tasks, of, bytes: of_flows }
             } else {
-                let keys = ["rounds", "flows", "count", "until"];
+                let keys = ["rounds", "flows", "count", "until", "file"];
                 let key = keys.into_iter().find(|key| table.has(key)).unwrap_or("from");
                 let of = ("flows", "fewer of them");
                 Part { table, key, things: flows, of, bytes: of_flows }
@@ -394,6 +402,7 @@ impl<'a> Amounts<'a> {
         let of_entries = self.scenario.traffic.iter().map(|entry| {
             let exchanges = self.exchanges(entry, &mut quickest).unwrap_or(0);
             let values = entry.flows().max(exchanges).max(entry.pings(self.scenario.end));
+            let values = values.max(entry.tasks());
             of_subject(values.max(if sampling.flows.is_some() { looks } else { 0 }))
         });
         let of_entries = of_entries.fold(0, u64::saturating_add);

@@ -53,6 +53,7 @@ impl<'a> Roles<'a> {
         let mut roles = Roles { run, machines, of_nodes, algorithms: Vec::new(), prefix };
         roles.check_ways()?;
         check(run)?;
+        knee_run::without_tasks(run)?;
         check_order(run)?;
         check_framing(run)?;
         for cc in
@@ -198,7 +199,7 @@ impl<'a> Roles<'a> {
 
 /// Refuses flows that wait for others: machines do not signal each other.
 fn check_order(run: &Run) -> Result<(), Error> {
-    if run.schedule.series.is_empty() && run.schedule.together.is_empty() {
+    if run.schedule.is_empty() {
         return Ok(());
     }
     Err(Error::Refused(

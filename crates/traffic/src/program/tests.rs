@@ -214,7 +214,8 @@ fn an_impossible_schedule_is_refused() {
     let said = |flows: &[u32], together: &[u32], stop_ns| {
         let sequence = Sequence { flows: flows.to_vec(), parallel: 1 };
         let series = vec![Series { rounds: vec![vec![sequence]] }];
-        let schedule = Schedule { series, together: vec![together.to_vec()] };
+        let schedule =
+            Schedule { series, together: vec![together.to_vec()], ..Schedule::default() };
         let mut all = [0, 1].map(|n| flow(n, Traffic::Bulk { bytes: Some(1) })).to_vec();
         all[1].stop_ns = stop_ns;
         refusal(TrafficPlan { schedule, ..plan(all) })

@@ -66,6 +66,7 @@ impl Plan {
     /// Names what the kernel cannot do, and the alternative.
     pub fn new(run: &Run, algorithms: Algorithms, version: &str) -> Result<Plan, Error> {
         knee_run::validate(run)?;
+        knee_run::without_tasks(run)?;
         let network = &run.network;
         if network.nodes.len() > MAX_NODES {
             return Err(Error::Refused(format!(

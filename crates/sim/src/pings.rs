@@ -1,0 +1,48 @@
+//! Pings, and the answers of hosts.
+
+use knee_run::outcome::PingRecord;
+
+use crate::events::Event;
+use crate::packet::{NO_SACKS, Packet, Tos, flags};
+use crate::sim::Simulation;
+
+impl Simulation<'_> {
+    pub(crate) fn send_ping(&mut self, index: u32) {
+        let ping = &self.run.pings[index as usize];
+        let record = self.outcome.pings.len() as u32;
+        self.outcome.pings.push(PingRecord { ping: index, sent: self.net.now, rtt: None });
+        self.ping_records[index as usize].push(record);
+        let number = self.ping_records[index as usize].len() as u32 - 1;
+        let packet = Packet {
+            to: index,
+            hop: self.ping_paths[index as usize].0,
+            wire_bytes: ping.wire_bytes,
+            seq: number,
+            end_seq: number,
+            ack_seq: 0,
+            window_bytes: 0,
+            ts_val: 0,
+            ts_ecr: 0,
+            flags: flags::PING,
+            tos: Tos::new(ping.dscp, ping.ecn),
+            sacks_len: 0,
+            sacks: NO_SACKS,
+        };
+        let _ = self.net.transmit(packet);
+        self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });
+    }
+
+    pub(crate) fn on_ping(&mut self, mut packet: Packet) {
+        let index = packet.to as usize;
+        if packet.has(flags::ACK) {
+            let record = self.ping_records[index][packet.seq as usize] as usize;
+            let record = &mut self.outcome.pings[record];
+            record.rtt = Some(self.net.now.since(record.sent));
+            return;
+        }
+        packet.flags |= flags::ACK;
+        packet.tos.set_ecn(self.run.pings[index].ecn);
+        packet.hop = self.ping_paths[index].1;
+        let _ = self.net.transmit(packet);
+    }
+}
