@@ -29,7 +29,10 @@ use serde_json::Value as Json;
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
 /// Largest overhead in bytes that a kernel charges for a packet besides its payload.
 const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
-const MAX_FABRIC_CABLES: u64 = 50_000;
+/// Largest number of cables between leaves and spines.
+const MAX_FABRIC_CABLES: u64 = 250_000;
+/// Largest number of links of a graph, each direction by itself.
+const MAX_LINKS: u64 = 800_000;
 
 /// The table `[network]`.
 pub(crate) static TABLE: Table = Table {

@@ -540,12 +540,17 @@ fn read_show(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Metric>, Error> {
 impl TrafficSpec {
     /// Splits an entry with `each` into one entry per sender.
     fn of_each(self, senders: usize) -> Vec<TrafficSpec> {
-        // With one sender, the entry stays as it is. With several, pair i belongs to sender i modulo their number.
+        if senders == 1 {
+            return vec![self];
+        }
+        // Pair i belongs to sender i modulo their number.
+        let all = &self.pairs;
+        let common = TrafficSpec { pairs: Vec::new(), ..self.clone() };
         let entry = |sender| {
-            let pairs = self.pairs.iter().skip(sender).step_by(senders).copied().collect();
-            TrafficSpec { pairs, ..self.clone() }
+            let pairs = all.get(sender..).unwrap_or_default().iter();
+            TrafficSpec { pairs: pairs.step_by(senders).copied().collect(), ..common.clone() }
         };
-        if senders == 1 { vec![self] } else { (0..senders).map(entry).collect() }
+        (0..senders).map(entry).collect()
     }
 
     /// Returns the largest number of connections that it makes in a run.

@@ -7,7 +7,7 @@ use knee_file::{Error, Reader, keys};
 use knee_run::spec::{Network, NodeId};
 use knee_run::topology::Cable;
 
-use super::{CABLE, CableKeys, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS};
+use super::{CABLE, CableKeys, Cables, End, Hosts, MAX_HOSTS, MAX_LINKS};
 use crate::names::expand_all;
 
 keys! {
@@ -158,8 +158,8 @@ impl Graph {
             let message = format!("links {} to {} twice", self.name(a), self.name(b));
             return Err(reader.error(&LINK.to, message));
         }
-        if self.network.links.len() as u64 >= 2 * MAX_FABRIC_CABLES {
-            let message = format!("must give at most {} links in all", 2 * MAX_FABRIC_CABLES);
+        if self.network.links.len() as u64 >= MAX_LINKS {
+            let message = format!("must give at most {MAX_LINKS} links in all");
             return Err(reader.error(&LINK.to, message));
         }
         let is_port_to_host = self.is_host(b) && !self.is_host(a) && cable.rate.is_some();
@@ -201,8 +201,8 @@ impl Graph {
         let is_mesh = reader.read(&LINK.mesh)?;
         let most =
             if is_mesh { from.len().saturating_mul(to.len()) } else { from.len().max(to.len()) };
-        if most as u64 > MAX_FABRIC_CABLES {
-            let message = format!("must give at most {MAX_FABRIC_CABLES} links, not {most}");
+        if most as u64 > MAX_LINKS {
+            let message = format!("must give at most {MAX_LINKS} links, not {most}");
             return Err(reader.error(&LINK.to, message));
         }
         let pairs: Vec<_> = if is_mesh || from.len() == 1 || to.len() == 1 {
