@@ -13,6 +13,9 @@ use crate::published::Published;
 use crate::stats::rounded;
 use crate::sweep_result::SweepResult;
 
+/// Largest number of links in a manifest: 30 MB of it.
+const MOST_LISTED_LINKS: usize = 120_000;
+
 /// Description of an experiment for the manifest.
 pub(crate) fn about(experiment: &Experiment) -> About {
     About {
@@ -119,6 +122,12 @@ pub(crate) fn chart(chart: &Chart) -> manifest::Chart {
         x: chart.x.clone(),
         log: chart.log,
     }
+}
+
+/// Describes the network of the first run for a manifest. `None` if that would make the file too large to be read.
+pub(crate) fn listed_network(experiment: &Experiment) -> Result<Option<Network>, Error> {
+    let links = experiment.scenario(&experiment.configurations[0])?.links();
+    if links > MOST_LISTED_LINKS { Ok(None) } else { network(experiment).map(Some) }
 }
 
 /// Describes the network of the first run.

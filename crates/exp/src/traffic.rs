@@ -27,7 +27,7 @@ pub(crate) use converged::Converged;
 use waiting::Waiting;
 
 /// Largest number of connections in one run.
-const MAX_FLOWS: u64 = 100_000;
+const MAX_FLOWS: u64 = 1_000_000;
 
 /// Bytes of Ethernet, IPv4 and UDP headers around a ping's payload. IPv6's header is longer.
 const PING_HEADER_BYTES: u64 = ETHERNET_BYTES as u64 + 20 + 8;
@@ -199,6 +199,7 @@ keys! {
 const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
 
 type FromTo = (Vec<NodeId>, Vec<NodeId>);
+type FromToRef<'a> = (&'a [NodeId], &'a [NodeId]);
 
 /// A traffic entry, ready to build the flows of any repeat.
 #[derive(Clone, Debug)]
@@ -691,10 +692,11 @@ impl TrafficSpec {
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::sources).copied())
     }
 
-    /// Returns the pairs of hosts that send to each other.
-    pub(crate) fn ways(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
-        let drawn = self.arrivals().into_iter().flat_map(Arrivals::pairs);
-        self.pairs.iter().copied().chain(drawn)
+    /// Returns the pairs of hosts that send to each other, and the hosts of drawn pairs: any of the first may send to
+    /// any other of the second.
+    pub(crate) fn ways(&self) -> (&[(NodeId, NodeId)], Option<FromToRef<'_>>) {
+        let drawn = self.arrivals().map(|arrivals| (arrivals.sources(), arrivals.destinations()));
+        (&self.pairs, drawn)
     }
 
     fn arrivals(&self) -> Option<&Arrivals> {

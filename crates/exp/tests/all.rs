@@ -13,6 +13,7 @@ mod extremes;
 mod kinds;
 mod module_kinds;
 mod modules;
+mod network_files;
 mod networks;
 mod outside_tree;
 mod queues;

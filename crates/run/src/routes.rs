@@ -68,14 +68,7 @@ impl Routes {
     /// # Errors
     /// If there is no way.
     pub fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Result<Vec<LinkId>, Error> {
-        let before = self.into.of(to).iter().map(|link| self.ends[*link as usize].0);
-        let mut key: Vec<u32> = before.filter_map(|node| self.switches.index(node)).collect();
-        key.sort_unstable();
-        key.dedup();
-        if !self.distances.contains_key(&key) {
-            let distances = self.switches.distances_to(&key);
-            self.distances.insert(key.clone(), distances);
-        }
+        let key = self.find_distances(to);
         let distances = &self.distances[&key];
         let mut left = self.distance(from, to, distances);
         if left == u32::MAX {
@@ -101,6 +94,25 @@ impl Routes {
             node = self.ends[link as usize].1;
         }
         Ok(links)
+    }
+
+    /// Whether there is a way from one host to another.
+    pub fn leads(&mut self, from: NodeId, to: NodeId) -> bool {
+        let key = self.find_distances(to);
+        self.distance(from, to, &self.distances[&key]) != u32::MAX
+    }
+
+    /// Computes the distances to a host, unless they are known, and returns their key.
+    fn find_distances(&mut self, to: NodeId) -> Vec<u32> {
+        let before = self.into.of(to).iter().map(|link| self.ends[*link as usize].0);
+        let mut key: Vec<u32> = before.filter_map(|node| self.switches.index(node)).collect();
+        key.sort_unstable();
+        key.dedup();
+        if !self.distances.contains_key(&key) {
+            let distances = self.switches.distances_to(&key);
+            self.distances.insert(key.clone(), distances);
+        }
+        key
     }
 
     /// A link from `node` to its neighbour `to`.
