@@ -9,12 +9,10 @@ use crate::chart::Chart;
 use crate::claim::{Check, Claim, JudgedCheck, JudgedTerm, Row, Term};
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::memory::MOST_LISTED_LINKS;
 use crate::published::Published;
 use crate::stats::rounded;
 use crate::sweep_result::SweepResult;
-
-/// Largest number of links in a manifest: 30 MB of it.
-const MOST_LISTED_LINKS: usize = 120_000;
 
 /// Description of an experiment for the manifest.
 pub(crate) fn about(experiment: &Experiment) -> About {

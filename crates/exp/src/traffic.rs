@@ -683,6 +683,16 @@ impl TrafficSpec {
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
     }
 
+    /// Returns two hosts of which one sends to the other. `None` if there are none.
+    pub(crate) fn some_pair(&self) -> Option<(NodeId, NodeId)> {
+        let drawn = || {
+            let arrivals = self.arrivals()?;
+            let from = *arrivals.sources().first()?;
+            Some((from, *arrivals.destinations().iter().rev().find(|to| **to != from)?))
+        };
+        self.pairs.last().copied().or_else(drawn)
+    }
+
     /// Returns the hosts that send data.
     pub(crate) fn senders(&self) -> impl Iterator<Item = NodeId> + '_ {
         let answers = matches!(self.kind, Kind::Rpc | Kind::Query);
