@@ -9,6 +9,7 @@ use crate::chart::Chart;
 use crate::claim::{Check, Claim, JudgedCheck, JudgedTerm, Row, Term};
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::memory::MOST_LISTED_LINKS;
 use crate::published::Published;
 use crate::stats::rounded;
 use crate::sweep_result::SweepResult;
@@ -119,6 +120,12 @@ pub(crate) fn chart(chart: &Chart) -> manifest::Chart {
         x: chart.x.clone(),
         log: chart.log,
     }
+}
+
+/// Describes the network of the first run for a manifest. `None` if that would make the file too large to be read.
+pub(crate) fn listed_network(experiment: &Experiment) -> Result<Option<Network>, Error> {
+    let links = experiment.scenario(&experiment.configurations[0])?.links();
+    if links > MOST_LISTED_LINKS { Ok(None) } else { network(experiment).map(Some) }
 }
 
 /// Describes the network of the first run.

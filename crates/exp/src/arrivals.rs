@@ -102,12 +102,6 @@ impl Arrivals {
         &self.to
     }
 
-    /// Returns all pairs of hosts between which transfers are possible.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
-        let pairs = self.from.iter().flat_map(|from| self.to.iter().map(|to| (*from, *to)));
-        pairs.filter(|(from, to)| from != to)
-    }
-
     /// Draws the transfers of one run, sorted by start time.
     pub(crate) fn draw(&self, mut random: Random) -> Vec<Arrival> {
         let mut arrivals = Vec::new();

@@ -182,6 +182,8 @@ pub struct Experiment {
     pub memory: Memory,
     /// Whether any of its networks has flow control. If so, results report it.
     pub(crate) has_flow_control: bool,
+    /// Additional plots of connections in the first row.
+    plot: Vec<String>,
     /// Unchecked rows, in the order in which they will be checked.
     unchecked: VecDeque<usize>,
     root: Node,
@@ -284,18 +286,22 @@ impl Experiment {
             modules: Vec::new(),
             memory: Memory::default(),
             has_flow_control: false,
+            plot: Vec::new(),
             unchecked: VecDeque::new(),
             set,
             root: root.clone(),
         };
         experiment.unchecked = (0..experiment.configurations.len()).collect();
-        let size = experiment.check_row()?;
+        let (size, first) = experiment.check_row()?;
         if size.saturating_mul(experiment.configurations.len()) > MOST_AT_ONCE {
             experiment.each_value_first();
         }
         experiment.check_rows(MOST_AT_ONCE.saturating_sub(size))?;
-        experiment.check_published()?;
-        experiment.check_claims()?;
+        if let Some(first) = first {
+            experiment.check_published(&first)?;
+            experiment.check_claims(&first)?;
+            experiment.plot = first.plot;
+        }
         experiment.plots()?;
         Ok(experiment)
     }
@@ -336,21 +342,21 @@ impl Experiment {
     fn check_rows(&mut self, most: usize) -> Result<(), Error> {
         let mut size = 0;
         while !self.unchecked.is_empty() && size < most {
-            size += self.check_row()?;
+            size += self.check_row()?.0;
         }
         Ok(())
     }
 
-    /// Checks the next row, and adds its algorithms and memory to the experiment's. Returns its size.
-    fn check_row(&mut self) -> Result<usize, Error> {
-        let Some(row) = self.unchecked.pop_front() else { return Ok(0) };
+    /// Checks the next row, and adds its algorithms and memory to the experiment's. Returns its size and the row.
+    fn check_row(&mut self) -> Result<(usize, Option<Scenario>), Error> {
+        let Some(row) = self.unchecked.pop_front() else { return Ok((0, None)) };
         let scenario = self.scenario(&self.configurations[row])?;
         self.has_flow_control |= scenario.has_flow_control();
         self.memory = std::mem::take(&mut self.memory).with(&scenario.memory);
         add_new(&mut self.algorithms, scenario.algorithms());
         add_new(&mut self.modules, scenario.modules());
         self.check_scale(&scenario)?;
-        Ok(scenario.size() + self.text.len() / TEXT_PER_THING)
+        Ok((scenario.size() + self.text.len() / TEXT_PER_THING, Some(scenario)))
     }
 
     /// Refuses a scale that makes a run too long or too slow.
@@ -365,8 +371,7 @@ impl Experiment {
     }
 
     /// Refuses published figures of metrics that are not measured.
-    fn check_published(&self) -> Result<(), Error> {
-        let scenario = self.scenario(&self.configurations[0])?;
+    fn check_published(&self, scenario: &Scenario) -> Result<(), Error> {
         for published in &self.published {
             let wrong = |key: &str, message: String| {
                 Err(Error::input(&self.path, published.origin, format!("published.{key}"), message))
@@ -392,12 +397,11 @@ impl Experiment {
     /// # Errors
     /// Fails if a name is no column.
     pub(crate) fn plots(&self) -> Result<Vec<manifest::Plot>, Error> {
-        let names = self.scenario(&self.configurations[0])?.plot;
         let is_asked = !self.asked.cc.is_empty();
         let mut all = Vec::new();
         let varied = || self.columns.iter().map(|column| column.name.as_str());
-        for name in names {
-            match inside::plots(&name, &self.algorithms, varied()) {
+        for name in &self.plot {
+            match inside::plots(name, &self.algorithms, varied()) {
                 Ok(plots) => all.extend(plots),
                 Err(_) if is_asked => {}
                 Err(why) => {
@@ -409,16 +413,12 @@ impl Experiment {
     }
 
     /// Refuses claims and charts about metrics that are not measured.
-    fn check_claims(&self) -> Result<(), Error> {
-        if self.claims.is_empty() && self.charts.is_empty() {
-            return Ok(());
-        }
-        let scenario = self.scenario(&self.configurations[0])?;
+    fn check_claims(&self, scenario: &Scenario) -> Result<(), Error> {
         let wrong = |origin: Origin, key: String, why: String| {
             knee_file::Error::new(&self.path, origin, key, why)
         };
-        claim::check_measured(&self.claims, &scenario, &wrong)?;
-        Ok(chart::check_measured(&self.charts, &scenario, &wrong)?)
+        claim::check_measured(&self.claims, scenario, &wrong)?;
+        Ok(chart::check_measured(&self.charts, scenario, &wrong)?)
     }
 
     /// Returns the number of runs.

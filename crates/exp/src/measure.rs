@@ -199,8 +199,14 @@ fn hosts_of_their_own<'a>(
     if others.flat_map(senders).any(|host| hosts.contains(&host)) {
         return None;
     }
-    let count = |host: &NodeId| outcome.host_counts.iter().find(|count| count.node == *host);
-    hosts.iter().map(count).collect()
+    counts_of(&hosts, outcome)
+}
+
+/// Returns the counters of these hosts. `None` if those of one are unknown.
+fn counts_of<'a>(hosts: &BTreeSet<NodeId>, outcome: &'a Outcome) -> Option<Vec<&'a HostCount>> {
+    let counts = outcome.host_counts.iter().rev();
+    let of_node: HashMap<NodeId, &HostCount> = counts.map(|count| (count.node, count)).collect();
+    hosts.iter().map(|host| of_node.get(host).copied()).collect()
 }
 
 /// Returns counters of the receiving hosts of these transfers, if no other traffic arrives there.
@@ -215,8 +221,7 @@ fn receivers_of_their_own<'a>(
     if others.any(|flow| hosts.contains(&flow.to) || hosts.contains(&flow.from)) {
         return None;
     }
-    let count = |host: &NodeId| outcome.host_counts.iter().find(|count| count.node == *host);
-    hosts.iter().map(count).collect()
+    counts_of(&hosts, outcome)
 }
 
 /// Measures the slowdown of each finished transfer: its time relative to the shortest possible one.
@@ -263,11 +268,15 @@ fn measure_pings(
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
     let mut of_queue = HashMap::new();
     let mut all = Vec::new();
+    let late_from = late_from(run);
+    let in_window = outcome.window.iter().flat_map(|window| window.queues.iter().rev());
+    let in_window: HashMap<_, &QueueOutcome> =
+        in_window.map(|queue| ((queue.link, queue.part), queue)).collect();
     for queue in &outcome.queues {
         let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
         let link = run.network.links.get(queue.link as usize);
         let kind = if link.is_some() { Kind::Queue } else { Kind::Buffer };
-        let mut measured = Measured::new(&name, kind, late_from(run));
+        let mut measured = Measured::new(&name, kind, late_from);
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.offered_pkts > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
@@ -283,8 +292,7 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         if let Some(share) = window::utilisation(queue, link, whole_run(outcome)) {
             measured.measure(M::Utilisation, share);
         }
-        let is_this = |it: &&QueueOutcome| (it.link, it.part) == (queue.link, queue.part);
-        let counted = outcome.window.as_ref().and_then(|all| all.queues.iter().find(is_this));
+        let counted = in_window.get(&(queue.link, queue.part));
         if let Some((counted, window)) = counted.zip(window) {
             window::measure_queue(&mut measured, counted, link, window);
         }

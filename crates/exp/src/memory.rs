@@ -1,12 +1,14 @@
 //! Estimates a run's memory before it starts.
 //!
-//! The estimate adds bytes key by key, and tends to be too high: a run may end early, and a host may report less. It
-//! serves to refuse a run in time, not to account for memory.
+//! Two estimates add bytes key by key. The bound tends to be too high: a run may end early, and windows rarely fill. It
+//! serves to refuse what a file may ask for. The likely amount decides whether a run fits the machine.
 
 use knee_file::units::{Quantity, Size};
 
 /// Default memory limit of a run, bytes.
 pub const MOST_BYTES: u64 = 4 << 30;
+/// Largest number of links in a manifest: 30 MB of it.
+pub(crate) const MOST_LISTED_LINKS: usize = 120_000;
 /// Memory in bytes from which the estimate is printed.
 const LARGE_BYTES: u64 = 500_000_000;
 
@@ -15,6 +17,8 @@ const LARGE_BYTES: u64 = 500_000_000;
 pub struct Memory {
     /// Memory of a run while it runs, in bytes.
     pub run_bytes: u64,
+    /// Memory that a run probably takes, in bytes: queues as full as at the end of slow start.
+    pub likely_bytes: u64,
     /// Memory of all runs' values until the last run ends, bytes.
     pub kept_bytes: u64,
     /// Largest part, in words.
@@ -32,6 +36,7 @@ impl Memory {
         let most = if other.bytes() > self.bytes() { other.most.clone() } else { self.most };
         Memory {
             run_bytes: self.run_bytes.max(other.run_bytes),
+            likely_bytes: self.likely_bytes.max(other.likely_bytes),
             kept_bytes: self.kept_bytes.max(other.kept_bytes),
             most,
         }
@@ -88,6 +93,7 @@ mod tests {
     fn of_several_rows_each_part_counts_that_takes_most() {
         let memory = |run_bytes, kept_bytes, most: &str| Memory {
             run_bytes,
+            likely_bytes: run_bytes / 2,
             kept_bytes,
             most: most.to_owned(),
         };

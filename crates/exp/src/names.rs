@@ -1,7 +1,7 @@
 //! Names of hosts and switches, and ranges such as `s1..s8`.
 
-/// Largest number of hosts in a network.
-pub(crate) const MAX_HOSTS: u64 = 10_000;
+/// Largest number of hosts in a network, and of nodes in a graph. A fat tree of 100,000 hosts fits.
+pub(crate) const MAX_HOSTS: u64 = 120_000;
 
 /// Longest range of names in bytes, because each name may be as long.
 const MAX_RANGE_BYTES: usize = 200;

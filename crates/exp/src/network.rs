@@ -1,6 +1,7 @@
 //! `[network]`, `[hosts]` and `[[host]]`: hosts, switches and cables.
 
 mod fat_tree;
+mod file;
 mod graph;
 
 use std::borrow::Cow;
@@ -23,13 +24,17 @@ use crate::queues::read_queue;
 use crate::random::Random;
 use crate::receiving;
 use crate::switches;
+use graph::Ways;
 use serde_json::Value as Json;
 
 /// Largest socket buffer, in bytes.
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
 /// Largest overhead in bytes that a kernel charges for a packet besides its payload.
 const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
-const MAX_FABRIC_CABLES: u64 = 50_000;
+/// Largest number of cables between leaves and spines.
+const MAX_FABRIC_CABLES: u64 = 250_000;
+/// Largest number of links of a graph, each direction by itself.
+const MAX_LINKS: u64 = 800_000;
 
 /// The table `[network]`.
 pub(crate) static TABLE: Table = Table {
@@ -139,6 +144,7 @@ fn keys_of(topology: Topology) -> [&'static dyn Keys; 3] {
         Topology::ParkingLot => &PARKING_LOT,
         Topology::FatTree => &fat_tree::KEYS,
         Topology::Graph => &graph::KEYS,
+        Topology::File => &file::KEYS,
     };
     [&ANY, own, &switches::KEYS]
 }
@@ -150,8 +156,8 @@ pub(crate) struct NetworkSpec {
     /// Indices of links that are sampled only if a traffic entry sends to their host.
     sampled_if_used: Vec<usize>,
     ids: HashMap<String, NodeId>,
-    /// Whether the file draws every node and link, so that a path may be missing.
-    is_drawn: bool,
+    /// The key of the links, if every node and link is drawn by itself, so that a path may be missing.
+    drawn: Option<&'static str>,
 }
 
 const TOPOLOGIES: &[(&str, Topology)] = &[
@@ -162,6 +168,7 @@ const TOPOLOGIES: &[(&str, Topology)] = &[
     ("parking-lot", Topology::ParkingLot),
     ("fat-tree", Topology::FatTree),
     ("graph", Topology::Graph),
+    ("file", Topology::File),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -173,10 +180,11 @@ enum Topology {
     ParkingLot,
     FatTree,
     Graph,
+    File,
 }
 
 /// Kind of node at the sending end of a cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum End {
     /// A host. Its queue is unlimited by default, because it is never the subject of an experiment.
     Host,
@@ -200,6 +208,7 @@ impl NetworkSpec {
             Topology::ParkingLot => (parking_lot(&reader, &cables, &hosts)?, Vec::new()),
             Topology::FatTree => fat_tree::read(&reader, &cables, &hosts)?,
             Topology::Graph => graph::read(&reader, &cables, &hosts)?,
+            Topology::File => file::read(&reader, &cables, &hosts)?,
         };
         switches::read(&reader, &mut network, frame)?;
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
@@ -208,7 +217,11 @@ impl NetworkSpec {
             network,
             sampled_if_used,
             ids,
-            is_drawn: matches!(topology, Topology::Graph),
+            drawn: match topology {
+                Topology::Graph => Some("link"),
+                Topology::File => Some("links"),
+                _ => None,
+            },
         };
         hosts.apply_overrides(root, &mut spec)?;
         find_inputs(&mut spec.network, &reader)?;
@@ -247,6 +260,10 @@ impl NetworkSpec {
     /// Returns the number of nodes and links.
     pub(crate) fn size(&self) -> usize {
         self.network.nodes.len() + self.network.links.len()
+    }
+
+    pub(crate) fn links(&self) -> usize {
+        self.network.links.len()
     }
 
     pub(crate) fn has_flow_control(&self) -> bool {
@@ -289,12 +306,13 @@ impl NetworkSpec {
         expand_all(texts)?.iter().map(|name| self.id(name)).collect()
     }
 
-    /// Checks that a hand-drawn network has a path between the hosts of each pair.
-    pub(crate) fn check_ways(
+    /// Checks that a hand-drawn network has the paths that traffic needs. The error has the key of the links.
+    pub(crate) fn check_ways<'a>(
         &self,
-        pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
-    ) -> Result<(), String> {
-        if self.is_drawn { graph::check_ways(&self.network, pairs) } else { Ok(()) }
+        ways: impl Iterator<Item = Ways<'a>>,
+    ) -> Result<(), (&'static str, String)> {
+        let Some(key) = self.drawn else { return Ok(()) };
+        graph::check_ways(&self.network, ways).map_err(|why| (key, why))
     }
 
     /// Returns the rate of a link, or the sum of the rates of links to the named hosts, in bit/s.
@@ -311,6 +329,7 @@ impl NetworkSpec {
         }
         let hosts =
             self.hosts_named(text).map_err(|why| format!("{why}; a link is possible, too"))?;
+        let hosts: HashSet<NodeId> = hosts.into_iter().collect();
         links.iter().filter(|link| hosts.contains(&link.to)).map(rate).sum()
     }
 

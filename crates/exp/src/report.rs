@@ -243,6 +243,6 @@ pub(crate) fn manifest(
         plots: experiment.plots()?,
         axes: experiment.axes.iter().map(about::axis).collect(),
         cases: experiment.cases.iter().map(|case| case.name.clone()).collect(),
-        network: Some(about::network(experiment)?),
+        network: about::listed_network(experiment)?,
     })
 }

@@ -291,8 +291,11 @@ impl Row {
         if self.subjects.is_empty() {
             self.subjects = measured.iter().map(SubjectOverRuns::new).collect();
         }
-        for subject in &mut self.subjects {
-            let Some(values) = measured.iter().find(|values| values.subject == subject.name) else {
+        for (subject, i) in self.subjects.iter_mut().zip(0..) {
+            // Runs of a row usually have the same subjects in the same order.
+            let is_it = |values: &&Measured| values.subject == subject.name;
+            let at_once = measured.get(i).filter(is_it);
+            let Some(values) = at_once.or_else(|| measured.iter().find(is_it)) else {
                 continue;
             };
             for (metric, over_runs) in &mut subject.metrics {

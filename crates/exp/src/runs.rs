@@ -477,7 +477,10 @@ fn threads_in(
     let wanted = wanted.clamp(1, experiment.runs().max(1));
     let Some(free) = free_bytes else { return Ok(wanted) };
     let memory = &experiment.memory;
-    // One run is always allowed: the memory limit admits it, and the estimate tends to be too high.
+    if let Some(words) = excess(memory, free) {
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "", words));
+    }
+    // One run is always allowed: the memory limit admits it, and this estimate tends to be too high.
     let fit = fit(memory, free).max(1);
     if fit >= wanted || asked == 0 {
         return Ok(fit.min(wanted));
@@ -488,6 +491,20 @@ fn threads_in(
         shown(free)
     );
     Err(Error::input(&experiment.path, Origin::Nowhere, "--threads", why))
+}
+
+/// Says that a single run does not fit into free memory. `None` if it does.
+fn excess(memory: &Memory, free_bytes: u64) -> Option<String> {
+    let likely = memory.likely_bytes.saturating_add(memory.kept_bytes);
+    (likely > free_bytes).then(|| {
+        format!(
+            "a run takes about {} of memory, mostly for {}, but {} is free: run less of it, or use a \
+             machine with more memory",
+            shown(likely),
+            memory.most,
+            shown(free_bytes)
+        )
+    })
 }
 
 /// Returns the number of runs that fit into free memory.
@@ -502,9 +519,21 @@ mod tests {
 
     #[test]
     fn as_many_runs_as_fit_into_three_quarters_of_what_is_free() {
-        let memory = |run_bytes, kept_bytes| Memory { run_bytes, kept_bytes, most: String::new() };
+        let memory = |run_bytes, kept_bytes| Memory { run_bytes, kept_bytes, ..Memory::default() };
         assert_eq!(fit(&memory(1 << 30, 0), 4 << 30), 2);
         assert_eq!(fit(&memory(1 << 30, 2 << 30), 4 << 30), 0);
         assert_eq!(fit(&memory(0, 0), 4 << 30), 3_221_225_400);
+    }
+
+    #[test]
+    fn a_run_that_does_not_fit_the_machine_is_refused() {
+        let most = "5000 links".to_owned();
+        let memory = Memory { run_bytes: 4 << 30, likely_bytes: 2 << 30, kept_bytes: 1000, most };
+        assert_eq!(excess(&memory, (2 << 30) + 1000), None);
+        assert_eq!(
+            excess(&memory, 2 << 30).unwrap_or_default(),
+            "a run takes about 2.2 GB of memory, mostly for 5000 links, but 2.2 GB is free: run less of it, \
+             or use a machine with more memory"
+        );
     }
 }

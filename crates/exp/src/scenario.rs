@@ -97,8 +97,8 @@ impl Scenario {
     ) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
         let traffic = traffic::read(root, &network, cc)?;
-        if let Err(why) = network.check_ways(traffic.iter().flat_map(TrafficSpec::ways)) {
-            return Err(root.need_child("network")?.error("link", why));
+        if let Err((key, why)) = network.check_ways(traffic.iter().map(TrafficSpec::ways)) {
+            return Err(root.need_child("network")?.error(key, why));
         }
         let run = root.need_child("run")?.only(&[&RUN])?;
         let duration = run.read(&RUN.duration)?;
@@ -268,6 +268,11 @@ impl Scenario {
     /// Returns the number of nodes, links and pairs of hosts, which determines the time to read the scenario.
     pub(crate) fn size(&self) -> usize {
         self.network.size() + self.traffic.iter().map(TrafficSpec::size).sum::<usize>()
+    }
+
+    /// Returns the number of links.
+    pub(crate) fn links(&self) -> usize {
+        self.network.links()
     }
 
     pub(crate) fn has_flow_control(&self) -> bool {

@@ -1,5 +1,6 @@
 //! A sweep as text tables.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use knee_queue::time::Time;
@@ -101,13 +102,10 @@ pub fn wrapped(text: &str, indent: &str) -> String {
 
 /// Returns the traffic entries and queues of all configurations, without duplicates, in the order of the file.
 pub(crate) fn subjects(swept: &SweepResult) -> Vec<(String, Kind)> {
-    let mut all: Vec<(String, Kind)> = Vec::new();
-    for subject in swept.tables.iter().flat_map(|summaries| &summaries.subjects) {
-        if !all.iter().any(|(name, _)| *name == subject.name) {
-            all.push((subject.name.clone(), subject.kind));
-        }
-    }
-    all
+    let mut seen = HashSet::new();
+    let all = swept.tables.iter().flat_map(|summaries| &summaries.subjects);
+    let new = all.filter(|subject| seen.insert(subject.name.as_str()));
+    new.map(|subject| (subject.name.clone(), subject.kind)).collect()
 }
 
 /// Formats one table per shown distribution. Counts appear in the first.

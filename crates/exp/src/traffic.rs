@@ -31,7 +31,7 @@ use jobs::Jobs;
 use waiting::Waiting;
 
 /// Largest number of connections in one run.
-const MAX_FLOWS: u64 = 100_000;
+const MAX_FLOWS: u64 = 1_000_000;
 
 /// Bytes of Ethernet, IPv4 and UDP headers around a ping's payload. IPv6's header is longer.
 const PING_HEADER_BYTES: u64 = ETHERNET_BYTES as u64 + 20 + 8;
@@ -223,6 +223,7 @@ const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("e
 
 /// Hosts of `from` and of `to`.
 type FromTo = (Vec<NodeId>, Vec<NodeId>);
+type FromToRef<'a> = (&'a [NodeId], &'a [NodeId]);
 
 /// A traffic entry, ready to build the flows of any repeat.
 #[derive(Clone, Debug)]
@@ -585,12 +586,17 @@ fn read_show(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Metric>, Error> {
 impl TrafficSpec {
     /// Splits an entry with `each` into one entry per sender.
     fn of_each(self, senders: usize) -> Vec<TrafficSpec> {
-        // With one sender, the entry stays as it is. With several, pair i belongs to sender i modulo their number.
+        if senders == 1 {
+            return vec![self];
+        }
+        // Pair i belongs to sender i modulo their number.
+        let all = &self.pairs;
+        let common = TrafficSpec { pairs: Vec::new(), ..self.clone() };
         let entry = |sender| {
-            let pairs = self.pairs.iter().skip(sender).step_by(senders).copied().collect();
-            TrafficSpec { pairs, ..self.clone() }
+            let pairs = all.get(sender..).unwrap_or_default().iter();
+            TrafficSpec { pairs: pairs.step_by(senders).copied().collect(), ..common.clone() }
         };
-        if senders == 1 { vec![self] } else { (0..senders).map(entry).collect() }
+        (0..senders).map(entry).collect()
     }
 
     /// Returns the largest number of connections that it makes in a run.
@@ -722,6 +728,16 @@ impl TrafficSpec {
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
     }
 
+    /// Returns two hosts of which one sends to the other. `None` if there are none.
+    pub(crate) fn some_pair(&self) -> Option<(NodeId, NodeId)> {
+        let drawn = || {
+            let arrivals = self.arrivals()?;
+            let from = *arrivals.sources().first()?;
+            Some((from, *arrivals.destinations().iter().rev().find(|to| **to != from)?))
+        };
+        self.pairs.last().copied().or_else(drawn)
+    }
+
     /// Returns the hosts that send data.
     pub(crate) fn senders(&self) -> impl Iterator<Item = NodeId> + '_ {
         let answers = matches!(self.kind, Kind::Rpc | Kind::Query);
@@ -731,10 +747,11 @@ impl TrafficSpec {
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::sources).copied())
     }
 
-    /// Returns the pairs of hosts that send to each other.
-    pub(crate) fn ways(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
-        let drawn = self.arrivals().into_iter().flat_map(Arrivals::pairs);
-        self.pairs.iter().copied().chain(drawn)
+    /// Returns the pairs of hosts that send to each other, and the hosts of drawn pairs: any of the first may send to
+    /// any other of the second.
+    pub(crate) fn ways(&self) -> (&[(NodeId, NodeId)], Option<FromToRef<'_>>) {
+        let drawn = self.arrivals().map(|arrivals| (arrivals.sources(), arrivals.destinations()));
+        (&self.pairs, drawn)
     }
 
     fn arrivals(&self) -> Option<&Arrivals> {

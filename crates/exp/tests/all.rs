@@ -14,6 +14,7 @@ mod jobs;
 mod kinds;
 mod module_kinds;
 mod modules;
+mod network_files;
 mod networks;
 mod outside_tree;
 mod queues;

@@ -261,7 +261,7 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         (
             "senders = 3",
             "senders = -3",
-            "bad.toml:6: network.senders = -3: must be a whole number from 1 to 10000",
+            "bad.toml:6: network.senders = -3: must be a whole number from 1 to 120000",
         ),
     ] {
         check(find, replacement, expected);
@@ -273,19 +273,19 @@ fn too_much_is_refused_before_it_eats_memory() {
     for (find, replacement, expected) in [
         (
             "flows = 2",
-            "flows = 1000000",
-            "bad.toml:24: traffic.short.flows = 1000000: must be a whole number from 0 to 100000",
+            "flows = 10000000",
+            "bad.toml:24: traffic.short.flows = 10000000: must be a whole number from 0 to 1000000",
         ),
         (
             "flows = 2",
-            "flows = 100000",
-            "bad.toml:24: traffic.short.flows = 100000: must give at most 100000 flows in all (3 \
+            "flows = 1000000",
+            "bad.toml:24: traffic.short.flows = 1000000: must give at most 1000000 flows in all (3 \
                 pairs)",
         ),
         (
             "[vary]",
-            "[[traffic]]\nname = \"b\"\nkind = \"bulk\"\nfrom = \"s1\"\nto = \"r\"\nflows = 100000\n[vary]",
-            "bad.toml:18: traffic: must be at most 100000 flows in all, not 100006",
+            "[[traffic]]\nname = \"b\"\nkind = \"bulk\"\nfrom = \"s1\"\nto = \"r\"\nflows = 1000000\n[vary]",
+            "bad.toml:18: traffic: must be at most 1000000 flows in all, not 1000006",
         ),
         (
             "[\"10 kB\", \"20 kB\"]",

@@ -104,6 +104,6 @@ fn where_it_has_no_meaning_it_is_refused() {
     assert!(ping.contains("unknown key"), "{ping}");
     let number = error("kind = \"bulk\"\neach = 4");
     assert!(number.contains("traffic.a.each") && number.contains("true or false"), "{number}");
-    let many = error("kind = \"bulk\"\neach = true\nflows = 30000");
-    assert!(many.contains("at most 100000 flows in all (4 pairs)"), "{many}");
+    let many = error("kind = \"bulk\"\neach = true\nflows = 300000");
+    assert!(many.contains("at most 1000000 flows in all (4 pairs)"), "{many}");
 }

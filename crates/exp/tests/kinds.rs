@@ -94,7 +94,7 @@ fn what_does_not_fit_is_said() {
     for (find, replacement, expected) in [
         ("mark = \"10 %\"", "every = 0", "every = 0: must be a whole number from 1 to 4294967295"),
         ("mark = \"10 %\"", "k = \"1 pkt\"", "unknown key; known here: kind, limit, mark, every"),
-        ("cross = 3", "cross = 9000", "gives 36004 hosts, but at most 10000 are allowed"),
+        ("cross = 3", "cross = 90000", "gives 360004 hosts, but at most 120000 are allowed"),
         ("of = \"switch1-switch2\"", "of = \"no\"", "must name hosts of this network"),
         ("load = \"40 %\"", "load = \"0 %\"", "must be above 0 %"),
         ("load = \"40 %\"\nof = \"switch1-switch2\"", "", "load: missing, as in load = "),
@@ -108,7 +108,7 @@ fn what_does_not_fit_is_said() {
         ("[\"2 MB\", \"100 %\"]", "[\"2 B\", \"100 %\"]", "must increase from pair to pair"),
         ("until = \"1 s\"", "until = \"0 s\"", "must be later than the start"),
         ("until = \"1 s\"", "until = \"1 s\"\nflows = 2", "flows: unknown key"),
-        ("until = \"1 s\"", "until = \"2000 s\"", "but at most 100000 are allowed"),
+        ("until = \"1 s\"", "until = \"20000 s\"", "but at most 1000000 are allowed"),
     ] {
         assert!(LOT.contains(find), "{find}");
         let text = LOT.replacen(find, replacement, 1);

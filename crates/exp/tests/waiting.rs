@@ -223,11 +223,11 @@ fn what_does_not_fit_is_said() {
     let attempts = "kind = \"attempts\"\nfrom = \"h1\"\nto = \"h2\"\ncount = 3\nuntil = \"1 s\"\ndeadline = \"1 s\"\n";
     let bulk = "kind = \"bulk\"\nfrom = \"h1\"\nto = \"h2\"\n";
     for (traffic, expected) in [
-        (format!("{shuffle}parallel = 0\n"), "must be a whole number from 1 to 100000"),
+        (format!("{shuffle}parallel = 0\n"), "must be a whole number from 1 to 1000000"),
         (format!("{shuffle}per = \"pair\"\n"), "must be one of \"sender\", \"receiver\""),
         (
             format!("{shuffle}rounds = 90000\n"),
-            "gives 2700000 flows, but at most 100000 are allowed",
+            "gives 2700000 flows, but at most 1000000 are allowed",
         ),
         (format!("{shuffle}every = \"1 s\"\n"), "every: unknown key"),
         (shuffle.replace("h1..h6", "h1"), "must name a host that is not in \"from\""),

@@ -8,36 +8,56 @@ use std::collections::HashMap;
 pub const PATH_END: LinkId = LinkId::MAX;
 
 /// Ways through a network. It keeps what it needs of that: paths are also found while a run goes on.
+///
+/// Distances are kept between switches only, one table for all hosts of the same switches: memory does not grow with hosts squared.
 pub struct Routes {
     names: Vec<String>,
-    is_host: Vec<bool>,
     /// The nodes that each link joins.
     ends: Vec<(NodeId, NodeId)>,
     /// Links that leave each node.
-    out: Vec<Vec<LinkId>>,
+    out: Lists,
     /// Links that enter each node.
-    into: Vec<Vec<LinkId>>,
-    /// Distance of every node to a destination, in links; `u32::MAX`: no way.
-    distances: HashMap<NodeId, Vec<u32>>,
+    into: Lists,
+    /// Links of `out` whose end may be nearer to some destination.
+    forward: Lists,
+    switches: Switches,
+    /// Whether `forward` leads to hosts: those with links to several nodes, or to a host.
+    has_hosts_between: bool,
+    /// Distances to the hosts of these switches, by indices of switches in ascending order.
+    distances: HashMap<Vec<u32>, Distances>,
     /// Where the paths that were found while the run went on begin in the list of paths.
     known: HashMap<Vec<LinkId>, u32>,
 }
 
 impl Routes {
-    /// Computes the routes of a network.
+    /// Prepares the routes of a network.
     pub fn new(network: &Network) -> Routes {
-        let mut out = vec![Vec::new(); network.nodes.len()];
-        let mut into = vec![Vec::new(); network.nodes.len()];
-        for (index, link) in network.links.iter().enumerate() {
-            out[link.from as usize].push(index as LinkId);
-            into[link.to as usize].push(index as LinkId);
-        }
+        let nodes = &network.nodes;
+        let ends: Vec<_> = network.links.iter().map(|link| (link.from, link.to)).collect();
+        let by = |node: fn(&(NodeId, NodeId)) -> NodeId| {
+            let items = ends.iter().zip(0..).map(move |(ends, id)| (node(ends), id));
+            Lists::new(nodes.len(), items)
+        };
+        let (out, into) = (by(|ends| ends.0), by(|ends| ends.1));
+        let is_host = |node: NodeId| nodes[node as usize].host.is_some();
+        // A host that is linked to one switch is farther from everything than that switch.
+        let is_between = |from: NodeId, host: NodeId| {
+            out.of(host).iter().any(|link| ends[*link as usize].1 != from)
+        };
+        let may_lead = |(from, to): &(NodeId, NodeId)| {
+            is_host(*from) || !is_host(*to) || is_between(*from, *to)
+        };
+        let leading = || ends.iter().zip(0..).filter(|(ends, _)| may_lead(ends));
+        let has_hosts_between = leading().any(|((_, to), _)| is_host(*to));
+        let forward = Lists::new(nodes.len(), leading().map(|(ends, id)| (ends.0, id)));
         Routes {
-            names: network.nodes.iter().map(|node| node.name.clone()).collect(),
-            is_host: network.nodes.iter().map(|node| node.host.is_some()).collect(),
-            ends: network.links.iter().map(|link| (link.from, link.to)).collect(),
+            names: nodes.iter().map(|node| node.name.clone()).collect(),
+            switches: Switches::new(network),
+            ends,
             out,
             into,
+            forward,
+            has_hosts_between,
             distances: HashMap::new(),
             known: HashMap::new(),
         }
@@ -48,28 +68,73 @@ impl Routes {
     /// # Errors
     /// If there is no way.
     pub fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Result<Vec<LinkId>, Error> {
-        let Routes { names, is_host, ends, out, into, distances, .. } = self;
-        let distances =
-            distances.entry(to).or_insert_with(|| distances_to(ends, is_host, into, to));
-        let name = |node: NodeId| &names[node as usize];
-        if distances[from as usize] == u32::MAX {
+        let key = self.find_distances(to);
+        let distances = &self.distances[&key];
+        let mut left = self.distance(from, to, distances);
+        if left == u32::MAX {
+            let name = |node: NodeId| &self.names[node as usize];
             let (from, to) = (name(from), name(to));
             return Err(Error::Refused(format!("there is no path from {from} to {to}: add links")));
         }
-        let mut links = Vec::new();
+        let mut links = Vec::with_capacity(left as usize);
         let mut node = from;
-        while node != to {
-            let next = distances[node as usize] - 1;
-            let choices: Vec<LinkId> = out[node as usize]
-                .iter()
-                .copied()
-                .filter(|link| distances[ends[*link as usize].1 as usize] == next)
-                .collect();
-            let link = choices[(mix(hash, node) % choices.len() as u64) as usize];
+        while left > 0 {
+            left -= 1;
+            let link = match (left, key.as_slice()) {
+                (0, _) => self.choose_to(to, node, hash),
+                // A spine has many more links than a leaf.
+                (1, &[only]) if !self.has_hosts_between => {
+                    self.choose_to(self.switches.nodes[only as usize], node, hash)
+                }
+                _ => choose(self.forward.of(node), mix(hash, node), |link| {
+                    self.distance(self.ends[link as usize].1, to, distances) == left
+                }),
+            };
             links.push(link);
-            node = ends[link as usize].1;
+            node = self.ends[link as usize].1;
         }
         Ok(links)
+    }
+
+    /// Whether there is a way from one host to another.
+    pub fn leads(&mut self, from: NodeId, to: NodeId) -> bool {
+        let key = self.find_distances(to);
+        self.distance(from, to, &self.distances[&key]) != u32::MAX
+    }
+
+    /// Computes the distances to a host, unless they are known, and returns their key.
+    fn find_distances(&mut self, to: NodeId) -> Vec<u32> {
+        let before = self.into.of(to).iter().map(|link| self.ends[*link as usize].0);
+        let mut key: Vec<u32> = before.filter_map(|node| self.switches.index(node)).collect();
+        key.sort_unstable();
+        key.dedup();
+        if !self.distances.contains_key(&key) {
+            let distances = self.switches.distances_to(&key);
+            self.distances.insert(key.clone(), distances);
+        }
+        key
+    }
+
+    /// A link from `node` to its neighbour `to`.
+    fn choose_to(&self, to: NodeId, node: NodeId, hash: u64) -> LinkId {
+        choose(self.into.of(to), mix(hash, node), |link| self.ends[link as usize].0 == node)
+    }
+
+    /// Distance of a node to the host `to`, in links; `u32::MAX`: no way. Hosts do not forward.
+    fn distance(&self, node: NodeId, to: NodeId, distances: &Distances) -> u32 {
+        if node == to {
+            return 0;
+        }
+        if let Some(switch) = self.switches.index(node) {
+            return distances.of(switch);
+        }
+        let next = self.out.of(node).iter().map(|link| self.ends[*link as usize].1);
+        let after = next.map(|next| match self.switches.index(next) {
+            _ if next == to => 1,
+            Some(switch) => distances.of(switch).saturating_add(1),
+            None => u32::MAX,
+        });
+        after.min().unwrap_or(u32::MAX)
     }
 
     /// Gives back the memory that finding the first paths took; it is found again where it is needed.
@@ -104,31 +169,148 @@ pub fn mix(hash: u64, node: NodeId) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Breadth first, backwards; hosts do not forward.
-fn distances_to(
-    ends: &[(NodeId, NodeId)],
-    is_host: &[bool],
-    into: &[Vec<LinkId>],
-    to: NodeId,
-) -> Vec<u32> {
-    let mut distances = vec![u32::MAX; is_host.len()];
-    distances[to as usize] = 0;
-    let mut reached = vec![to];
-    let mut next = 0;
-    while let Some(&node) = reached.get(next) {
-        next += 1;
-        if node != to && is_host[node as usize] {
-            continue;
+/// The one of the links that fit which a hash picks; one fits at least.
+fn choose(links: &[LinkId], hash: u64, fits: impl Fn(LinkId) -> bool) -> LinkId {
+    let fitting = || links.iter().copied().filter(|link| fits(*link));
+    let count = fitting().count() as u64;
+    let chosen = fitting().nth((hash % count) as usize);
+    chosen.expect("the hash is reduced to the number of links")
+}
+
+/// A list of numbers for each of so many things, one after the other.
+struct Lists {
+    /// Where each list begins, and where the last one ends.
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    /// Sorts items into their lists; each list keeps their order.
+    fn new(count: usize, items: impl Iterator<Item = (u32, u32)> + Clone) -> Lists {
+        let mut starts = vec![0; count + 1];
+        for (list, _) in items.clone() {
+            starts[list as usize + 1] += 1;
         }
-        for &link in &into[node as usize] {
-            let before = ends[link as usize].0;
-            if distances[before as usize] == u32::MAX {
-                distances[before as usize] = distances[node as usize] + 1;
-                reached.push(before);
-            }
+        for i in 0..count {
+            starts[i + 1] += starts[i];
+        }
+        let mut next = starts.clone();
+        let mut sorted = vec![0; starts[count] as usize];
+        for (list, item) in items {
+            let at = &mut next[list as usize];
+            sorted[*at as usize] = item;
+            *at += 1;
+        }
+        Lists { starts, items: sorted }
+    }
+
+    fn of(&self, list: u32) -> &[u32] {
+        let list = list as usize;
+        &self.items[self.starts[list] as usize..self.starts[list + 1] as usize]
+    }
+}
+
+/// Distance of each switch in links; the largest value: no way.
+enum Distances {
+    Narrow(Vec<u8>),
+    Wide(Vec<u32>),
+}
+
+impl Distances {
+    fn of(&self, switch: u32) -> u32 {
+        match self {
+            Distances::Narrow(all) => match all[switch as usize] {
+                u8::MAX => u32::MAX,
+                distance => distance.into(),
+            },
+            Distances::Wide(all) => all[switch as usize],
         }
     }
-    distances
+}
+
+/// Index of what is no switch.
+const NO_SWITCH: u32 = u32::MAX;
+
+/// The network without its hosts.
+struct Switches {
+    nodes: Vec<NodeId>,
+    /// Index in `nodes`, by node.
+    indices: Vec<u32>,
+    /// Switches with a link to each switch.
+    before: Lists,
+    /// Switches to which each switch has a link.
+    after: Lists,
+}
+
+impl Switches {
+    fn new(network: &Network) -> Switches {
+        let mut nodes = Vec::new();
+        let mut indices = vec![NO_SWITCH; network.nodes.len()];
+        for (node, id) in network.nodes.iter().zip(0..) {
+            if node.host.is_none() {
+                indices[id as usize] = nodes.len() as u32;
+                nodes.push(id);
+            }
+        }
+        let ends = network.links.iter().map(|link| (link.from, link.to));
+        let ends = ends.map(|(a, b)| (indices[a as usize], indices[b as usize]));
+        let pairs = ends.filter(|(a, b)| *a != NO_SWITCH && *b != NO_SWITCH);
+        let before = Lists::new(nodes.len(), pairs.clone().map(|(a, b)| (b, a)));
+        let after = Lists::new(nodes.len(), pairs);
+        Switches { nodes, indices, before, after }
+    }
+
+    fn index(&self, node: NodeId) -> Option<u32> {
+        let index = self.indices[node as usize];
+        (index != NO_SWITCH).then_some(index)
+    }
+
+    /// Breadth first, backwards, from switches with a link to the destination.
+    fn distances_to(&self, first: &[u32]) -> Distances {
+        let mut distances = vec![u32::MAX; self.nodes.len()];
+        first.iter().for_each(|switch| distances[*switch as usize] = 1);
+        let mut reached = first.to_vec();
+        let mut missing: Vec<u32> = Vec::new();
+        let mut missing_count = self.nodes.len() - first.len();
+        let mut distance = 1;
+        while !reached.is_empty() && missing_count > 0 {
+            let links: usize = reached.iter().map(|switch| self.before.of(*switch).len()).sum();
+            let mut next = Vec::new();
+            if links <= missing_count {
+                for &before in reached.iter().flat_map(|switch| self.before.of(*switch)) {
+                    if distances[before as usize] == u32::MAX {
+                        distances[before as usize] = distance + 1;
+                        next.push(before);
+                    }
+                }
+            } else {
+                // Most links of those reached lead to others reached: it is quicker to ask the missing ones.
+                if missing.is_empty() {
+                    missing.extend(0..self.nodes.len() as u32);
+                }
+                missing.retain(|switch| {
+                    if distances[*switch as usize] != u32::MAX {
+                        return false;
+                    }
+                    let is_reached = |after: &u32| distances[*after as usize] == distance;
+                    let is_next = self.after.of(*switch).iter().any(is_reached);
+                    if is_next {
+                        next.push(*switch);
+                    }
+                    !is_next
+                });
+                next.iter().for_each(|switch| distances[*switch as usize] = distance + 1);
+            }
+            distance += 1;
+            missing_count -= next.len();
+            reached = next;
+        }
+        if distance >= u8::MAX.into() {
+            return Distances::Wide(distances);
+        }
+        let narrow = distances.iter().map(|d| u8::try_from(*d).unwrap_or(u8::MAX));
+        Distances::Narrow(narrow.collect())
+    }
 }
 
 #[cfg(test)]

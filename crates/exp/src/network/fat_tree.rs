@@ -23,8 +23,8 @@ keys! {
     }
 }
 
-/// Largest number of ports. The next even one would give 11,664 hosts, above the limit.
-const LARGEST_K: u64 = 34;
+/// Largest number of ports. The next even one would give 128,000 hosts, above the limit.
+const LARGEST_K: u64 = 78;
 
 /// Reads the network, and the ports that are recorded if traffic goes to their hosts.
 pub(super) fn read(

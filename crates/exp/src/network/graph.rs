@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use knee_file::keys::{Below, Choice, Key, List, Name, Shape, Table, Text, entries};
 use knee_file::{Error, Reader, keys};
+use knee_run::routes::Routes;
 use knee_run::spec::{Network, NodeId};
 use knee_run::topology::Cable;
 
-use super::{CABLE, CableKeys, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS};
+use super::{CABLE, CableKeys, Cables, End, Hosts, MAX_HOSTS, MAX_LINKS};
 use crate::names::expand_all;
 
 keys! {
@@ -158,8 +159,8 @@ impl Graph {
             let message = format!("links {} to {} twice", self.name(a), self.name(b));
             return Err(reader.error(&LINK.to, message));
         }
-        if self.network.links.len() as u64 >= 2 * MAX_FABRIC_CABLES {
-            let message = format!("must give at most {} links in all", 2 * MAX_FABRIC_CABLES);
+        if self.network.links.len() as u64 >= MAX_LINKS {
+            let message = format!("must give at most {MAX_LINKS} links in all");
             return Err(reader.error(&LINK.to, message));
         }
         let is_port_to_host = self.is_host(b) && !self.is_host(a) && cable.rate.is_some();
@@ -201,8 +202,8 @@ impl Graph {
         let is_mesh = reader.read(&LINK.mesh)?;
         let most =
             if is_mesh { from.len().saturating_mul(to.len()) } else { from.len().max(to.len()) };
-        if most as u64 > MAX_FABRIC_CABLES {
-            let message = format!("must give at most {MAX_FABRIC_CABLES} links, not {most}");
+        if most as u64 > MAX_LINKS {
+            let message = format!("must give at most {MAX_LINKS} links, not {most}");
             return Err(reader.error(&LINK.to, message));
         }
         let pairs: Vec<_> = if is_mesh || from.len() == 1 || to.len() == 1 {
@@ -235,22 +236,72 @@ impl Graph {
     }
 }
 
-/// Checks that each of these pairs has a path in both directions. The error names the missing one.
-pub(super) fn check_ways(
+/// Pairs of hosts with traffic, and those of drawn traffic: any of the first hosts and any other of the second.
+pub(super) type Ways<'a> = (&'a [(NodeId, NodeId)], Option<(&'a [NodeId], &'a [NodeId])>);
+
+/// Checks that each pair of hosts with traffic has a path in both directions. The error names the missing one.
+pub(super) fn check_ways<'a>(
     network: &Network,
+    ways: impl Iterator<Item = Ways<'a>>,
+) -> Result<(), String> {
+    let mut routes = Routes::new(network);
+    let places = places(network);
+    for (pairs, drawn) in ways {
+        check_pairs(network, &mut routes, pairs.iter().copied())?;
+        if let Some((from, to)) = drawn {
+            check_pairs(network, &mut routes, pairs_of_places(&places, from, to))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns for each node a number of its place: hosts of one place have the same paths, because they are linked to the
+/// same switches and to nothing else.
+fn places(network: &Network) -> Vec<usize> {
+    let mut ends = vec![(Vec::new(), Vec::new()); network.nodes.len()];
+    for link in &network.links {
+        ends[link.from as usize].0.push(link.to);
+        ends[link.to as usize].1.push(link.from);
+    }
+    let is_host = |node: &NodeId| network.nodes[*node as usize].host.is_some();
+    let mut numbers = HashMap::new();
+    let mut places = Vec::with_capacity(ends.len());
+    for (node, (mut to, mut from)) in ends.into_iter().enumerate() {
+        to.sort_unstable();
+        from.sort_unstable();
+        let is_alone = to.iter().chain(&from).any(is_host);
+        let next = numbers.len();
+        let key = (to, from, is_alone.then_some(node));
+        places.push(*numbers.entry(key).or_insert(next));
+    }
+    places
+}
+
+/// Returns a pair of hosts for each pair of places between which any two hosts of these lists lie.
+fn pairs_of_places(places: &[usize], from: &[NodeId], to: &[NodeId]) -> Vec<(NodeId, NodeId)> {
+    let firsts = |hosts: &[NodeId]| {
+        let mut seen = HashSet::new();
+        let mut hosts = hosts.to_vec();
+        hosts.retain(|host| seen.insert(places[*host as usize]));
+        hosts
+    };
+    let (first_from, first_to) = (firsts(from), firsts(to));
+    let of_all = first_from.iter().flat_map(|a| first_to.iter().map(move |b| (*a, *b)));
+    // Two hosts of one place, of which the first may be the same in both lists.
+    let by_place: HashMap<usize, NodeId> =
+        first_from.iter().map(|host| (places[*host as usize], *host)).collect();
+    let within = to.iter().filter_map(|b| Some((*by_place.get(&places[*b as usize])?, *b)));
+    of_all.chain(within).filter(|(a, b)| a != b).collect()
+}
+
+fn check_pairs(
+    network: &Network,
+    routes: &mut Routes,
     pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
 ) -> Result<(), String> {
-    let mut into = vec![Vec::new(); network.nodes.len()];
-    for link in &network.links {
-        into[link.to as usize].push(link.from);
-    }
-    let mut known: HashMap<NodeId, Vec<bool>> = HashMap::new();
-    let mut reached = |to: NodeId, from: NodeId| {
-        known.entry(to).or_insert_with(|| reach(network, &into, to))[from as usize]
-    };
     for (a, b) in pairs {
         let ways = [(a, b), (b, a)];
-        let Some((from, to)) = ways.into_iter().find(|(from, to)| !reached(*to, *from)) else {
+        let Some((from, to)) = ways.into_iter().find(|(from, to)| !routes.leads(*from, *to)) else {
             continue;
         };
         let name = |node: NodeId| &network.nodes[node as usize].name;
@@ -267,37 +318,22 @@ pub(super) fn check_ways(
     Ok(())
 }
 
-/// Returns for each node whether it has a path to `to` without hosts in between.
-fn reach(network: &Network, into: &[Vec<NodeId>], to: NodeId) -> Vec<bool> {
-    let mut reached = vec![false; network.nodes.len()];
-    reached[to as usize] = true;
-    let mut next = vec![to];
-    while let Some(node) = next.pop() {
-        if node != to && network.nodes[node as usize].host.is_some() {
-            continue;
-        }
-        for &before in &into[node as usize] {
-            if !reached[before as usize] {
-                reached[before as usize] = true;
-                next.push(before);
-            }
-        }
-    }
-    reached
-}
-
 /// Returns the first host in between on the shortest path that would exist if hosts forwarded. `None` without such a
 /// path.
 fn host_between(network: &Network, from: NodeId, to: NodeId) -> Option<NodeId> {
+    let mut into = vec![Vec::new(); network.nodes.len()];
+    for link in network.links.iter().filter(|link| link.from != to) {
+        into[link.to as usize].push(link.from);
+    }
     let mut after = vec![None; network.nodes.len()];
     let mut reached = vec![to];
     let mut next = 0;
     while let Some(&node) = reached.get(next) {
         next += 1;
-        for link in network.links.iter().filter(|link| link.to == node && link.from != to) {
-            if after[link.from as usize].is_none() {
-                after[link.from as usize] = Some(node);
-                reached.push(link.from);
+        for &before in &into[node as usize] {
+            if after[before as usize].is_none() {
+                after[before as usize] = Some(node);
+                reached.push(before);
             }
         }
     }

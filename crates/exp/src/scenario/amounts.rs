@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use knee_algo::Algorithm;
 use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_queue::{QueueConfig, Threshold};
 use knee_run::Ideal;
 use knee_run::outcome::{
     FlowOutcome, FlowSample, FlowWindow, GoodputSample, PingRecord, QueueOutcome, QueueSample,
@@ -14,7 +15,7 @@ use knee_run::outcome::{
 use knee_run::spec::{Flow, HEADER_BYTES, Link, Network, NodeId, Traffic};
 
 use super::Scenario;
-use crate::memory::{Memory, shown};
+use crate::memory::{MOST_LISTED_LINKS, Memory, shown};
 use crate::traffic::TrafficSpec;
 
 /// Length of cells in a row of text, with their commas: a time to the nanosecond, and a number.
@@ -26,6 +27,8 @@ const PIECE: u64 = 16;
 const FLOW: u64 = 4096;
 /// Bytes of a message or computation, with two tasks before it.
 const TASK: u64 = 256;
+/// Bytes that two sockets usually take less.
+const FLOW_LESS: u64 = 600;
 /// Bytes of a packet in flight: itself, its event, and its place in a queue.
 const PACKET: u64 = 144;
 /// Bytes of an unacknowledged segment at its sender, in a ring that doubles.
@@ -33,6 +36,12 @@ const SEGMENT: u64 = 96;
 /// Factor for segments held by repeated losses: each lost retransmission holds all later segments for another round
 /// trip. At 2 % loss, BBR's list holds about 4 times the path's capacity.
 const HELD: u64 = 6;
+/// Bytes of a link in a manifest, as values and as text.
+const LISTED: u64 = 500;
+/// Bytes of a process besides its run.
+const PROCESS: u64 = 4_000_000;
+/// Number of entries whose paths give the round trip for the likely number of packets.
+const TIMED_ENTRIES: usize = 16;
 /// Largest number of ACK queues on a path.
 const HOPS: u64 = 8;
 /// Memory of a metric without values, bytes.
@@ -84,17 +93,25 @@ pub(super) fn check(
     let amounts = Amounts::new(scenario, root, asked);
     let mut parts = amounts.series()?;
     parts.extend(amounts.traffic()?);
-    parts.extend(amounts.network()?);
-    let kept = amounts.kept()?;
     let sum = |parts: &[Part<'_>]| parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
+    let [lists, packets] = amounts.network()?;
+    parts.push(lists);
+    let likely_packets = amounts.likely_in_flight().saturating_mul(PACKET + SEGMENT);
+    let links = amounts.network.links.len();
+    let listed = if links > MOST_LISTED_LINKS { 0 } else { links as u64 * LISTED };
+    let besides = likely_packets.min(packets.bytes).saturating_add(listed + PROCESS);
+    let less = amounts.flows.saturating_mul(FLOW_LESS);
+    let likely_bytes = sum(&parts).saturating_add(besides).saturating_sub(less);
+    parts.push(packets);
+    let kept = amounts.kept()?;
     let (run_bytes, kept_bytes) = (sum(&parts), kept.bytes);
     parts.push(kept);
     let Some(most) = parts.iter().max_by_key(|part| part.bytes) else {
         return Ok(Memory::default());
     };
     let words = most.words();
-    let memory =
-        Memory { run_bytes, kept_bytes, most: format!("{words} ({})", most.table.key(most.key)) };
+    let most_words = format!("{words} ({})", most.table.key(most.key));
+    let memory = Memory { run_bytes, likely_bytes, kept_bytes, most: most_words };
     if memory.bytes() <= asked.most_bytes {
         return Ok(memory);
     }
@@ -288,7 +305,7 @@ impl<'a> Amounts<'a> {
     }
 
     /// Estimates queues that are lists themselves, and packets in flight.
-    fn network(&self) -> Result<Vec<Part<'a>>, Error> {
+    fn network(&self) -> Result<[Part<'a>; 2], Error> {
         let links = &self.network.links;
         let empty = links.iter().map(|link| link.queue.empty_bytes()).fold(0, u64::saturating_add);
         let lists = Part {
@@ -309,7 +326,52 @@ impl<'a> Amounts<'a> {
                 .saturating_mul(PACKET)
                 .saturating_add(segments.saturating_mul(SEGMENT)),
         };
-        Ok(vec![lists, packets])
+        Ok([lists, packets])
+    }
+
+    /// Likely largest number of packets in flight. Slow start fills each port to a receiver up to its limit, or up to
+    /// twice what the path and the marking threshold hold. Before that, each flow sends its initial window.
+    fn likely_in_flight(&self) -> u64 {
+        let hosts = || self.network.nodes.iter().filter_map(|node| node.host.as_ref());
+        let mtu = u64::from(hosts().map(|host| host.mtu_bytes).min().unwrap_or(1).max(1));
+        let window = hosts().map(|host| host.rcvbuf_max_bytes.max(host.rcvbuf_initial_bytes)).max();
+        let initial = hosts().map(|host| u64::from(host.initial_cwnd_pkts)).max().unwrap_or(0);
+        let (mut of_windows, mut at_first) = (0u64, 0u64);
+        for entry in &self.scenario.traffic {
+            let most = entry.largest_transfer().unwrap_or(u64::MAX);
+            let pkts = most.min(window.unwrap_or(0).into()).div_ceil(mtu);
+            of_windows = of_windows.saturating_add(entry.flows().saturating_mul(pkts));
+            at_first = at_first.saturating_add(entry.flows().saturating_mul(pkts.min(initial)));
+        }
+        let mut ideal = Ideal::new(&self.network);
+        let entries = self.scenario.traffic.iter().take(TIMED_ENTRIES);
+        let pairs = entries.filter_map(TrafficSpec::some_pair);
+        let round_trips = pairs.filter_map(|pair| ideal.exchange(pair, (1, 1)).ok());
+        let round_trip = Time::ZERO + round_trips.max().unwrap_or(Duration::ZERO);
+        let marks = self.scenario.algorithms().any(Algorithm::needs_ecn);
+        let destinations = self.scenario.destinations();
+        let ports = self.network.links.iter().filter(|link| destinations.contains(&link.to));
+        let in_ports = ports.map(|link| {
+            let Some(rate) = link.rate else { return u64::MAX };
+            let path =
+                u64::try_from(bits_until(round_trip, rate.bps()) / 8).unwrap_or(u64::MAX) / mtu;
+            let limit = link.queue.most_pkts(mtu as u32).unwrap_or(u64::MAX);
+            let threshold = match &link.queue {
+                QueueConfig::Step(step) if marks => match step.threshold {
+                    Threshold::Pkts(pkts) => u64::from(pkts),
+                    Threshold::Bytes(bytes) => bytes / mtu,
+                    Threshold::Sojourn(time) => {
+                        let bytes = bits_until(Time::ZERO + time, rate.bps()) / 8;
+                        u64::try_from(bytes).unwrap_or(u64::MAX) / mtu
+                    }
+                },
+                _ => u64::MAX,
+            };
+            let marked = threshold.saturating_add(path).saturating_mul(2);
+            path.saturating_add(limit).min(marked)
+        });
+        let in_ports = in_ports.fold(0, u64::saturating_add);
+        of_windows.min(in_ports).max(at_first)
     }
 
     /// Largest number of packets in flight: the windows, but at most the capacity of queues and links, and at most the senders'
