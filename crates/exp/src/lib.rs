@@ -72,6 +72,7 @@ pub mod metric;
 mod modules;
 mod names;
 mod network;
+mod output;
 pub mod overview;
 pub mod published;
 mod queues;

@@ -20,6 +20,7 @@ mod receiving;
 mod recording;
 mod resolve;
 mod scale;
+mod sketches;
 mod sweep;
 mod switches;
 mod tables;

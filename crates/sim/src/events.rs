@@ -66,6 +66,7 @@ pub(crate) enum Event {
     SampleFlows,
     SampleQueues,
     SampleGoodput,
+    SampleLinks,
     /// The measured window begins or ends.
     Window,
 }

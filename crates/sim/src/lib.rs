@@ -70,6 +70,7 @@ pub mod fabric;
 mod gate;
 mod interrupts;
 mod link;
+mod link_counts;
 mod modules;
 mod net;
 mod nic;

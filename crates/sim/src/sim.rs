@@ -5,6 +5,7 @@ use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
+use crate::link_counts::LinkCounts;
 use crate::modules;
 use crate::net::{Net, PATH_END};
 use crate::nic::Nics;
@@ -81,6 +82,7 @@ struct Simulation<'a> {
     turns: Option<Box<Turns>>,
     /// Counts at the start of the measured window.
     before_window: Option<Windowed>,
+    link_counts: LinkCounts,
 }
 
 /// Simulates one run to its end.
@@ -251,6 +253,7 @@ impl<'a> Simulation<'a> {
             unfinished,
             turns: Turns::new(&run.schedule, &run.flows),
             before_window: None,
+            link_counts: LinkCounts::default(),
         })
     }
 
@@ -327,6 +330,7 @@ impl<'a> Simulation<'a> {
             (sampling.flows, Event::SampleFlows),
             (sampling.queues, Event::SampleQueues),
             (sampling.goodput, Event::SampleGoodput),
+            (sampling.links, Event::SampleLinks),
         ] {
             if let Some(period) = period {
                 self.net.events.push(Time::ZERO + period, event);
@@ -410,6 +414,9 @@ impl<'a> Simulation<'a> {
             Event::SampleGoodput => {
                 self.sample_goodput();
                 self.again(self.run.sampling.goodput, Event::SampleGoodput);
+            }
+            Event::SampleLinks => {
+                self.link_counts.look(self.run, &mut self.net, &mut self.outcome);
             }
             Event::Window => self.count_window(),
         }
@@ -818,6 +825,7 @@ impl<'a> Simulation<'a> {
             self.outcome.flows.push(outcome);
         }
         self.outcome.end = self.net.now;
+        self.link_counts.look(self.run, &mut self.net, &mut self.outcome);
         if let Some(nics) = &self.nics {
             self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
         }
