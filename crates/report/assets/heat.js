@@ -83,8 +83,8 @@ function heat(root) {
 
   function drawTier(tier) {
     const width = Math.max(200, holder.clientWidth), columns = tier.columns.length;
-    const cell = Math.max(2, Math.min(14, Math.floor(width / columns)));
-    const high = Math.max(2, Math.min(cell, tier.rows > 48 ? 4 : 7)), gap = cell >= 5 ? 1 : 0;
+    const cell = Math.max(2, Math.min(28, Math.floor(width / columns)));
+    const high = Math.max(2, Math.min(cell, tier.rows > 48 ? 4 : tier.rows > 16 ? 7 : 12)), gap = cell >= 5 ? 1 : 0;
     const band = Math.max(1, Math.floor(width / cell)), bands = Math.ceil(columns / band), bandHigh = tier.rows * high + 6;
     const context = sized(tier.canvas, Math.min(width, band * cell), bands * bandHigh);
     tier.places = [];
