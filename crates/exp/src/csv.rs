@@ -4,18 +4,20 @@ use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
-use knee_results::{Cell, ResultFile, quoted, rows, write_row};
+use knee_results::{Cell, ResultFile, Sketch, quoted, rows, write_row};
 use knee_run::RunResult;
-use knee_run::outcome::{Outcome, Validity};
+use knee_run::outcome::{Outcome, QueueOutcome, Validity};
 use knee_run::spec::{Run, Traffic};
 
 use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
 use crate::experiment::Experiment;
 use crate::inside::{diagnostics, inside_columns, is_same};
+use crate::measure::utilisation;
 use crate::metric::{Kind, Measured, Metric};
+use crate::output::Chosen;
 use crate::scenario::Scenario;
-use crate::stats::Samples;
+use crate::stats::{Samples, rounded};
 
 /// Names of the kernel's log levels.
 const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
@@ -103,6 +105,8 @@ pub(crate) fn rows(
         done,
         label,
         index: id.index.to_string(),
+        chosen: scenario.output.rows(run),
+        series: scenario.output.series(run),
     };
     let of_file = |file| match file {
         ResultFile::Run => writer.run_row(id),
@@ -116,11 +120,13 @@ pub(crate) fn rows(
         ResultFile::FlowSample => writer.flow_samples(),
         ResultFile::QueueSample => writer.queue_samples(),
         ResultFile::GoodputSample => writer.goodput_samples(),
+        ResultFile::LinkSample => writer.link_samples(),
         ResultFile::Measure => writer.measures(),
         ResultFile::Warning => writer.warnings(),
         ResultFile::Validity => writer.validity(),
-        // The summary covers all runs together.
-        ResultFile::Summary => String::new(),
+        ResultFile::Sketch => writer.sketches(),
+        // These cover all runs together.
+        ResultFile::Summary | ResultFile::Percentile => String::new(),
     };
     ResultFile::ALL.map(|file| (file, of_file(file))).into()
 }
@@ -144,6 +150,9 @@ struct Writer<'a> {
     /// Labels of a row: the run with its case, varied values and repeat, and the run alone.
     label: String,
     index: String,
+    /// Connections with a row, and those with a series.
+    chosen: Chosen,
+    series: Chosen,
 }
 
 impl Writer<'_> {
@@ -185,7 +194,7 @@ impl Writer<'_> {
 
     fn flows(&self) -> String {
         let flows = (0u32..).zip(self.run.flows.iter().zip(&self.outcome.flows));
-        let rows = flows.map(|(i, (flow, got))| {
+        let rows = flows.filter(|(i, _)| self.chosen.holds(*i)).map(|(i, (flow, got))| {
             let c = &got.counters;
             let row = rows::Flow {
                 flow: i.into(),
@@ -251,11 +260,13 @@ impl Writer<'_> {
     }
 
     fn rpcs(&self) -> String {
-        let rows = self.outcome.rpcs.iter().map(|rpc| rows::Rpc {
-            flow: rpc.flow.into(),
-            traffic: self.traffic(rpc.flow),
-            start_s: moment(rpc.start),
-            latency_s: span(rpc.latency),
+        let rows = self.outcome.rpcs.iter().filter(|rpc| self.chosen.holds(rpc.flow)).map(|rpc| {
+            rows::Rpc {
+                flow: rpc.flow.into(),
+                traffic: self.traffic(rpc.flow),
+                start_s: moment(rpc.start),
+                latency_s: span(rpc.latency),
+            }
         });
         Self::table(&self.label, rows.map(rows::Rpc::cells))
     }
@@ -394,13 +405,45 @@ impl Writer<'_> {
     }
 
     fn goodput_samples(&self) -> String {
-        let rows = self.outcome.goodput_samples.iter().map(|s| rows::GoodputSample {
-            at_s: moment(s.at),
-            flow: s.flow.into(),
-            traffic: self.traffic(s.flow),
-            bytes: s.bytes.into(),
-        });
+        let rows =
+            self.outcome.goodput_samples.iter().filter(|s| self.series.holds(s.flow)).map(|s| {
+                rows::GoodputSample {
+                    at_s: moment(s.at),
+                    flow: s.flow.into(),
+                    traffic: self.traffic(s.flow),
+                    bytes: s.bytes.into(),
+                }
+            });
         Self::table(&self.index, rows.map(rows::GoodputSample::cells))
+    }
+
+    fn link_samples(&self) -> String {
+        let links = &self.run.network.links;
+        let period_ps = self.run.sampling.links.map_or(0, Duration::ps).max(1);
+        let rows = self.outcome.link_samples.iter().map(|s| {
+            // The end of the run may cut the last period.
+            let length_ps = match s.at.ps() % period_ps {
+                0 => period_ps,
+                cut => cut,
+            };
+            let sent = QueueOutcome {
+                sent_pkts: s.sent_pkts,
+                sent_bytes: s.sent_bytes,
+                ..QueueOutcome::default()
+            };
+            let link = links.get(s.link as usize);
+            let share = utilisation(&sent, link, Duration::from_ps(length_ps));
+            rows::LinkSample {
+                at_s: moment(s.at),
+                link: link.map(|link| link.name.as_str()).into(),
+                sent_pkts: s.sent_pkts.into(),
+                sent_bytes: s.sent_bytes.into(),
+                marked_pkts: s.marked_pkts.into(),
+                dropped_pkts: s.dropped_pkts.into(),
+                utilisation: share.map(rounded).into(),
+            }
+        });
+        Self::table(&self.index, rows.map(rows::LinkSample::cells))
     }
 
     fn measures(&self) -> String {
@@ -421,6 +464,29 @@ impl Writer<'_> {
                     late_mean: late.and_then(mean).into(),
                 };
                 write_row(&mut out, &self.index, row.cells());
+            }
+        }
+        out
+    }
+
+    fn sketches(&self) -> String {
+        let mut out = String::new();
+        for measured in self.done.measured {
+            for (metric, samples) in &measured.values {
+                let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
+                let buckets = samples.sketch().into_iter().flat_map(Sketch::buckets);
+                for (bucket, count) in buckets {
+                    let row = rows::Sketch {
+                        subject: measured.subject.as_str().into(),
+                        metric: metric.name().into(),
+                        unit: metric.unit().into(),
+                        bucket: u32::from(bucket.number).into(),
+                        from: in_units(bucket.from as f64),
+                        below: in_units(bucket.to as f64 + 1.0),
+                        count: count.into(),
+                    };
+                    write_row(&mut out, &self.label, row.cells());
+                }
             }
         }
         out

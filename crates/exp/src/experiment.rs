@@ -24,6 +24,7 @@ use crate::inside;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
+use crate::output::OutputKeys;
 use crate::published::{self, Published, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
@@ -80,6 +81,8 @@ keys! {
         run: Below = table(&RunKeys::TABLE).needed(),
         /// Sampling periods.
         sample: Below = table(&SampleKeys::TABLE),
+        /// Rows of results.
+        output: Below = table(&OutputKeys::TABLE),
     }
 }
 
@@ -108,7 +111,7 @@ static VARY: keys::Table = keys::Table {
 pub const FILE: schema::File = schema::File {
     name: "experiment",
     root: &TopKeys::TABLE,
-    filled_in: &["network", "hosts", "host", "traffic", "run", "sample"],
+    filled_in: &["network", "hosts", "host", "traffic", "run", "sample", "output"],
 };
 
 /// Changes to a file from the command line.

@@ -73,6 +73,7 @@ pub mod metric;
 mod modules;
 mod names;
 mod network;
+mod output;
 pub mod overview;
 pub mod published;
 mod queues;

@@ -18,6 +18,7 @@ use crate::host_metrics::{
 use crate::metric::{Kind, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 use crate::stats::jain;
+pub(crate) use window::utilisation;
 use window::{goodput_sum, goodputs, whole_run};
 
 /// Share of the minimum RTO, in per cent, from which a time counts as a wait for a timer. Timers expire on ticks of
@@ -37,8 +38,9 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     let goodput = goodputs(run, outcome, window);
     let groups = scenario.groups();
     let late_from = late_from(run);
-    let mut measured: Vec<_> =
-        groups.iter().map(|(name, kind)| Measured::new(name, *kind, late_from)).collect();
+    let keeps = scenario.output.keeps_sketches(run.flows.len());
+    let new = |name: &str, kind| Measured::new(name, kind, late_from).sketched(keeps);
+    let mut measured: Vec<_> = groups.iter().map(|(name, kind)| new(name, *kind)).collect();
     let mut classes = Vec::new();
     for (group, measured) in (0u32..).zip(&mut measured) {
         let members: Vec<usize> =
@@ -47,8 +49,7 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
             measure_flows(scenario, measured, run, outcome, &members, &goodput);
         }
         for class in scenario.size_classes(&measured.subject) {
-            let mut of_class =
-                Measured::new(&class.subject(&measured.subject), Kind::SizeClass, late_from);
+            let mut of_class = new(&class.subject(&measured.subject), Kind::SizeClass);
             let members: Vec<usize> =
                 members.iter().copied().filter(|i| class.holds(run.flows[*i].traffic)).collect();
             if !members.is_empty() {
@@ -289,7 +290,7 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             measured.measure(M::PausedShare, share);
             measured.record(M::PauseFrames, pause.frames);
         }
-        if let Some(share) = window::utilisation(queue, link, whole_run(outcome)) {
+        if let Some(share) = utilisation(queue, link, whole_run(outcome)) {
             measured.measure(M::Utilisation, share);
         }
         let counted = in_window.get(&(queue.link, queue.part));

@@ -66,6 +66,16 @@ impl Measured {
         }
     }
 
+    /// Keeps sketches of metrics with many values, if `keeps` is set. Nothing may be recorded yet.
+    pub(crate) fn sketched(mut self, keeps: bool) -> Measured {
+        for (metric, samples) in self.values.iter_mut().filter(|_| keeps) {
+            if metric.is_distribution() {
+                *samples = Samples::sketched();
+            }
+        }
+        self
+    }
+
     /// Returns its approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let all = self.values.iter().chain(&self.late);

@@ -3,7 +3,7 @@
 use knee_algo::Algorithm;
 use knee_algo::module::Api;
 use knee_results::manifest::{Asked, BackEnd, Effort, Manifest, Module, ModuleFile};
-use knee_results::{Cell, ResultFile, rows, write_row};
+use knee_results::{Cell, ResultFile, Sketch, rows, write_row};
 use serde_json::{Map, Value as Json, json};
 
 use crate::about;
@@ -76,6 +76,36 @@ pub(crate) fn summary_rows(experiment: &Experiment, swept: &SweepResult) -> Stri
             for figure in &subject.metrics {
                 let published = published_for(experiment, summaries, &subject.name, figure.0);
                 write_row(&mut out, &labels, row(subject, figure, published).cells());
+            }
+        }
+    }
+    out
+}
+
+/// Shares whose percentiles `percentiles.csv` has.
+const SHARES: [f64; 8] = [0.01, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
+
+/// Returns the rows of `percentiles.csv`. Empty if no run kept sketches.
+pub(crate) fn percentile_rows(experiment: &Experiment, swept: &SweepResult) -> String {
+    let mut out = String::new();
+    for summaries in &swept.tables {
+        let labels = point(experiment, &summaries.configuration);
+        for subject in &summaries.subjects {
+            for (metric, sketch) in &subject.sketches {
+                let shares =
+                    SHARES.iter().filter_map(|share| Some((share, sketch.percentile(*share)?)));
+                for (share, value) in shares {
+                    let row = rows::Percentile {
+                        subject: subject.name.as_str().into(),
+                        metric: metric.name().into(),
+                        unit: metric.unit().into(),
+                        values: sketch.count().into(),
+                        share: (*share).into(),
+                        value: rounded(value / metric.scale()).into(),
+                        relative_error: Sketch::ERROR.into(),
+                    };
+                    write_row(&mut out, &labels, row.cells());
+                }
             }
         }
     }

@@ -198,6 +198,12 @@ impl Results {
         self.write(ResultFile::Summary.name(), &summary, || {
             header(ResultFile::Summary, experiment)
         })?;
+        let percentiles = report::percentile_rows(experiment, swept);
+        if !percentiles.is_empty() {
+            self.write(ResultFile::Percentile.name(), &percentiles, || {
+                header(ResultFile::Percentile, experiment)
+            })?;
+        }
         self.recordings.sort();
         let recordings = self.recordings.iter().map(String::as_str);
         let files: Vec<&str> = self.open.keys().copied().chain(recordings).collect();

@@ -330,7 +330,12 @@ impl SubjectOverRuns {
             .map(|(metric, over_runs)| (*metric, over_runs.summary(metric.scale())))
             .filter(|(_, summary)| summary.values > 0)
             .collect();
-        Subject { name: self.name, kind: self.kind, metrics, unfinished }
+        let sketches = self.metrics.iter().filter_map(|(metric, over_runs)| {
+            let sketch = over_runs.sketch().filter(|sketch| sketch.count() > 0)?;
+            Some((*metric, sketch.clone()))
+        });
+        let sketches = sketches.collect();
+        Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches }
     }
 }
 

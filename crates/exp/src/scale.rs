@@ -6,7 +6,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Setting, Threshold, Visit};
-use knee_run::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run};
+use knee_run::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run, Sampling};
 
 /// The scale 1, in millionths.
 const UNIT: u32 = 1_000_000;
@@ -114,7 +114,8 @@ impl Scale {
         }
         run.pings.iter_mut().for_each(|ping| self.ping(ping));
         let sampling = &mut run.sampling;
-        for period in [&mut sampling.flows, &mut sampling.queues, &mut sampling.goodput] {
+        let Sampling { flows, queues, goodput, links, .. } = sampling;
+        for period in [flows, queues, goodput, links] {
             self.set_maybe(period);
         }
         if let Some(window) = &mut sampling.window {

@@ -16,6 +16,7 @@ use crate::cases::MAX_RUNS;
 use crate::memory::Memory;
 use crate::metric::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
+use crate::output::Output;
 use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::traffic::{self, Converged, TrafficSpec};
@@ -34,6 +35,8 @@ pub(crate) struct Scenario {
     until_done: bool,
     sampling: Sampling,
     measure: Option<Window>,
+    /// Which rows results have.
+    pub(crate) output: Output,
     /// Additional plots of connections.
     pub(crate) plot: Vec<String>,
     /// Memory of a run.
@@ -71,6 +74,8 @@ keys! {
         queues: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
         /// Goodput.
         goodput: Key<Duration> = at_least("1 us").like("1 ms").usually("none; 10 ms for `converged`"),
+        /// Bytes, marks and drops of every link, for the picture of the whole network in the report.
+        links: Key<Duration> = at_least("1 us").like("1 ms").usually("none").only_on("sim"),
         /// Plots besides cwnd and RTT: internal values (`knee algorithms NAME`), or columns of `series-flows.csv`.
         plot: Key<List<Text>> = like("velocity").usually("none"),
     }
@@ -114,6 +119,7 @@ impl Scenario {
             until_done,
             sampling,
             measure,
+            output: Output::read(root)?,
             plot: read_plot(root)?,
             memory: Memory::default(),
             scale: Scale::ONE,
@@ -146,6 +152,7 @@ impl Scenario {
             sampling: self.sampling,
             schedule,
         };
+        self.output.limit_series(&mut run);
         self.scale.apply(&mut run);
         run
     }
@@ -312,6 +319,7 @@ fn read_sampling(
         flows: sample.get(&SAMPLE.flows)?,
         queues: sample.get(&SAMPLE.queues)?,
         goodput: sample.get(&SAMPLE.goodput)?,
+        links: sample.get(&SAMPLE.links)?,
         window: None,
     };
     let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);

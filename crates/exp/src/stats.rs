@@ -5,6 +5,7 @@
 //! largest value are exact.
 
 use hdrhistogram::Histogram;
+use knee_results::Sketch;
 
 use crate::difference::student_t_95;
 
@@ -21,11 +22,30 @@ pub struct Samples {
     sum: u128,
     sum_of_squares: u128,
     range: Option<(u64, u64)>,
+    /// The values as results hold them, where results hold sketches.
+    sketch: Option<Box<Sketch>>,
 }
 
 impl Samples {
+    /// Returns none yet, of which a sketch is kept.
+    pub fn sketched() -> Samples {
+        Samples { sketch: Some(Box::default()), ..Samples::default() }
+    }
+
+    /// Returns the sketch, if one is kept.
+    pub fn sketch(&self) -> Option<&Sketch> {
+        self.sketch.as_deref()
+    }
+
     /// Adds a value.
     pub fn record(&mut self, value: u64) {
+        if let Some(sketch) = &mut self.sketch {
+            sketch.add(value);
+        }
+        self.put(value);
+    }
+
+    fn put(&mut self, value: u64) {
         self.count += 1;
         self.sum += u128::from(value);
         self.sum_of_squares =
@@ -45,6 +65,9 @@ impl Samples {
 
     /// Adds all values of another.
     pub fn merge(&mut self, other: &Samples) {
+        if let Some(theirs) = &other.sketch {
+            self.sketch.get_or_insert_default().merge(theirs);
+        }
         if let Some(theirs) = &other.histogram {
             let mut ours =
                 self.histogram.take().unwrap_or_else(|| Box::new(histogram_of(&self.kept)));
@@ -60,14 +83,15 @@ impl Samples {
                 (ours, theirs) => ours.or(theirs),
             };
         } else {
-            other.kept.iter().for_each(|value| self.record(*value));
+            other.kept.iter().for_each(|value| self.put(*value));
         }
     }
 
     /// Returns the memory of the values in bytes, without that of the struct.
     pub(crate) fn bytes(&self) -> usize {
         let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
-        (self.kept.capacity() + counts) * size_of::<u64>()
+        let sketch = self.sketch.as_ref().map_or(0, |sketch| sketch.bytes());
+        (self.kept.capacity() + counts) * size_of::<u64>() + sketch
     }
 
     /// Returns the number of values.
@@ -184,6 +208,11 @@ impl OverRuns {
     /// Returns the sum of all values.
     pub fn total(&self) -> u128 {
         self.all.total()
+    }
+
+    /// Returns the sketch of all values, if one is kept.
+    pub fn sketch(&self) -> Option<&Sketch> {
+        self.all.sketch()
     }
 
     /// Returns the summary. `scale` is the number of recorded units per base unit.

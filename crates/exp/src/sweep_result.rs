@@ -1,5 +1,6 @@
 //! Results of a sweep in memory: summaries, verdicts and cost.
 
+use knee_results::Sketch;
 use knee_run::outcome::{Validity, Work};
 use serde_json::{Map, Value as Json};
 
@@ -96,6 +97,8 @@ pub struct Subject {
     pub metrics: Vec<(Metric, Summary)>,
     /// Number of transfers or exchanges that the end of a run cut off, in all runs.
     pub unfinished: u64,
+    /// Sketches of metrics with many values, over all runs, where results hold them.
+    pub sketches: Vec<(Metric, Sketch)>,
 }
 
 impl Subject {

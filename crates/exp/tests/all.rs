@@ -22,6 +22,7 @@ mod receiving;
 mod recording;
 mod resolve;
 mod scale;
+mod sketches;
 mod sweep;
 mod switches;
 mod tables;

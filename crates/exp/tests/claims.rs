@@ -87,7 +87,13 @@ fn swept(
                 ..Summary::default()
             };
             let metrics = vec![(Metric::Completion, summary)];
-            let short = Subject { name: "short".into(), kind: Kind::Bulk, metrics, unfinished: 0 };
+            let short = Subject {
+                name: "short".into(),
+                kind: Kind::Bulk,
+                metrics,
+                unfinished: 0,
+                sketches: Vec::new(),
+            };
             let configuration = configuration.clone();
             Some(Summaries { configuration, index, subjects: vec![short], verdict: None })
         });

@@ -48,6 +48,10 @@ pub fn plan(
                 .to_owned(),
         ));
     }
+    if run.sampling.links.is_some() {
+        let why = "sample.links works only with --on sim: leave it out, or use --on sim";
+        return Err(Error::Refused(why.to_owned()));
+    }
     let mut flows = Vec::with_capacity(run.flows.len());
     for (index, flow) in run.flows.iter().enumerate() {
         let (from, to) = (host(flow.from)?, host(flow.to)?);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-use knee_results::rows::{Flow, Ping, Rpc};
-use knee_results::{CASE, Error, Manifest, Metric, ResultFile, quoted as cell};
+use knee_results::rows::{Flow, Ping, Rpc, Sketch as Rows};
+use knee_results::{Bucket, CASE, Error, Manifest, Metric, ResultFile, Sketch, quoted as cell};
 
 use crate::charts::MOST_PANELS;
 use crate::figure::{Figure, Piece};
@@ -37,10 +37,14 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, value: f64) {
+        self.add_many(value, 1);
+    }
+
+    fn add_many(&mut self, value: f64, count: u64) {
         // Times are far from the ends of 64 bits, whatever the unit.
         let log = (value.max(1e-12).ln() / RESOLUTION).floor() as i64;
-        *self.by_log.entry(log).or_default() += 1;
-        self.all += 1;
+        *self.by_log.entry(log).or_default() += count;
+        self.all += count;
     }
 
     /// Values with the share that is at most as large.
@@ -59,8 +63,16 @@ type Key = (String, String, Vec<String>);
 /// A figure for each traffic entry with enough values.
 pub(crate) fn figures(manifest: &Manifest, styles: &[Style]) -> Result<Vec<Figure>, Error> {
     let mut all = Vec::new();
+    // Rows may be of some connections only; sketches have all values.
+    let mut sketched = read_sketches(manifest)?;
     for (file, traffic, value, metric) in SOURCES {
-        let Some(curves) = read(manifest, file, [CASE, traffic, value])? else { continue };
+        let (curves, error) = match sketched.remove(metric.name()) {
+            Some(curves) => (curves, RESOLUTION + Sketch::ERROR),
+            None => match read(manifest, file, [CASE, traffic, value])? {
+                Some(curves) => (curves, RESOLUTION),
+                None => continue,
+            },
+        };
         let mut entries: Vec<&String> = Vec::new();
         for (entry, ..) in curves.keys() {
             if !entries.contains(&entry) {
@@ -69,7 +81,7 @@ pub(crate) fn figures(manifest: &Manifest, styles: &[Style]) -> Result<Vec<Figur
         }
         entries.sort();
         for entry in entries {
-            all.extend(figure(manifest, styles, entry, &metric.heading(), &curves));
+            all.extend(figure(manifest, styles, entry, &metric.heading(), (&curves, error)));
         }
     }
     Ok(all)
@@ -111,12 +123,35 @@ fn read(
     Ok(Some(curves))
 }
 
+/// Values by metric, from sketches; empty where there are none.
+fn read_sketches(manifest: &Manifest) -> Result<HashMap<String, HashMap<Key, Counts>>, Error> {
+    let mut all: HashMap<String, HashMap<Key, Counts>> = HashMap::new();
+    let Some(mut table) = ResultFile::Sketch.open(&manifest.dir)? else { return Ok(all) };
+    let columns = [CASE, Rows::subject, Rows::metric, Rows::bucket, Rows::count];
+    let [case, subject, metric, bucket, count] = table.columns(columns)?;
+    let axes = table.axes(&manifest.axes)?;
+    while let Some(row) = table.next()? {
+        let Some(about) = Metric::by_name(row.text(metric)) else { continue };
+        let number = u16::try_from(row.index(bucket)?).ok();
+        let Some(bucket) = number.and_then(Bucket::numbered) else { continue };
+        let values = axes.iter().zip(&manifest.axes);
+        let values = values.map(|(at, axis)| axis.value(row.text(*at)).to_owned()).collect();
+        let key = (row.text(subject).to_owned(), row.text(case).to_owned(), values);
+        let curves = all.entry(row.text(metric).to_owned()).or_default();
+        if curves.contains_key(&key) || curves.len() < MOST_CURVES {
+            let value = bucket.middle() / about.scale();
+            curves.entry(key).or_default().add_many(value, row.index(count)?);
+        }
+    }
+    Ok(all)
+}
+
 fn figure(
     manifest: &Manifest,
     styles: &[Style],
     entry: &str,
     what: &str,
-    curves: &HashMap<Key, Counts>,
+    (curves, error): (&HashMap<Key, Counts>, f64),
 ) -> Option<Figure> {
     let of_entry =
         || curves.iter().filter(|((traffic, ..), counts)| traffic == entry && counts.all >= FEWEST);
@@ -195,7 +230,7 @@ fn figure(
     let cases = manifest.cases.iter().zip(styles).zip(shown).filter(|(_, shown)| *shown);
     let mut caption = format!(
         "All values of all runs, up to {} %; unfinished transfers are left out.",
-        RESOLUTION * 100.0
+        error * 100.0
     );
     if !is_shared {
         caption.push_str(" Each panel has its own scale.");

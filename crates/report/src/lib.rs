@@ -13,6 +13,7 @@ mod distribution;
 mod error;
 mod figure;
 mod findings;
+mod heat;
 mod limited;
 mod network;
 mod overview;

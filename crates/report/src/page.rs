@@ -27,6 +27,8 @@ const ALL_SERIES_BYTES: usize = 6_000_000;
 const CSS: &str = include_str!("../assets/report.css");
 const JS: &str = include_str!("../assets/report.js");
 const CAPTURE_JS: &str = include_str!("../assets/capture.js");
+const HEAT_JS: &str = include_str!("../assets/heat.js");
+const HEAT_CSS: &str = include_str!("../assets/heat.css");
 const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
 const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
@@ -138,7 +140,7 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
             _ => "Published experiments on data-center congestion control, re-run".to_owned(),
         };
         put(&head(&title))?;
-        let mut pages = None;
+        let (mut pages, mut has_heat) = (None, false);
         if let Some(reproduction) = &reproduction {
             put(&overview(reproduction, &manifests))?;
         } else if !is_one {
@@ -152,10 +154,14 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
                 section.captured = Captured::read(&section.manifest, html, *analyse)?;
             }
             let full = reproduction.as_ref().map(|reproduction| reproduction.full);
+            has_heat |= section.has_heat();
             put(&section.html(&files_prefix(dir, html), &known, full))?;
             pages = section.captured.map(|captured| captured.pages);
         }
-        put(&tail(""))?;
+        put(&tail(&match has_heat {
+            true => format!("\n<style>{HEAT_CSS}</style><script>{HEAT_JS}</script>"),
+            false => String::new(),
+        }))?;
         Ok(pages)
     })
 }

@@ -11,6 +11,7 @@ use crate::charts::{charts, published_for};
 use crate::claims;
 use crate::distribution;
 use crate::figure::Figure;
+use crate::heat::Heat;
 use crate::limited::Limited;
 use crate::network;
 use crate::palette::{Style, styles};
@@ -36,6 +37,7 @@ pub(crate) struct Section {
     ratios: Option<Figure>,
     figures: Vec<Figure>,
     pub(crate) series: Series,
+    heat: Option<Heat>,
     summary: Summary,
     limited: Limited,
     styles: Vec<Style>,
@@ -54,6 +56,7 @@ impl Section {
         figures.extend(charts(&manifest, &summary, &styles));
         figures.extend(distribution::figures(&manifest, &styles)?);
         let series = Series::read(&manifest, limits.flows, limits.series)?;
+        let heat = Heat::read(&manifest, limits.series)?;
         let limited = Limited::read(&manifest)?;
         let captured = None;
         Ok(Section {
@@ -62,6 +65,7 @@ impl Section {
             manifest,
             figures,
             series,
+            heat,
             summary,
             limited,
             styles,
@@ -121,6 +125,7 @@ impl Section {
             out.push_str("</div>");
         }
         out.push_str(&self.series_html(&id));
+        out.extend(self.heat.iter().map(|heat| heat.html(&id)));
         out.extend(self.captured.iter().map(Captured::html));
         if let Some(notes) = &m.about.notes {
             let _ = write!(
@@ -154,6 +159,11 @@ impl Section {
         }
         out.push_str("</section>");
         out
+    }
+
+    /// Whether the page needs the script of pictures of whole networks.
+    pub(crate) fn has_heat(&self) -> bool {
+        self.heat.is_some()
     }
 
     fn published_html(&self) -> String {

@@ -222,7 +222,7 @@ impl Series {
 }
 
 /// The first run of each configuration.
-fn first_runs(manifest: &Manifest) -> Result<(Vec<Group>, usize), Error> {
+pub(crate) fn first_runs(manifest: &Manifest) -> Result<(Vec<Group>, usize), Error> {
     let Some(mut table) = ResultFile::Run.open(&manifest.dir)? else {
         return Ok((Vec::new(), 0));
     };

@@ -239,3 +239,54 @@ fn a_hundred_runs_open_in_two_seconds() {
     assert!(best < 2000.0, "{best:.0} ms from navigation to the first plots");
     assert_eq!(browser.complaints(&html), Vec::<String>::new());
 }
+
+#[test]
+fn the_whole_network_is_a_picture_that_time_and_keys_move() {
+    let Some(mut browser) = open("heat") else { return };
+    let temp = Temp::new();
+    let made = Made { samples: 20, ..Made::default() };
+    let (dir, html) = (temp.join("results"), temp.join("results/report.html"));
+    made.write(&dir);
+    made.write_links(&dir, 128, 32, 32);
+    knee_report::write(&dir, &html).expect("a report");
+    for (width, dark) in [(1400, false), (390, true)] {
+        browser.resize(width, 1000, dark);
+        browser.load(&html);
+        browser.eval("document.querySelector('.heat').scrollIntoView()");
+        browser.wait_for("document.querySelector('.heat').heat");
+        assert_eq!(browser.eval("document.querySelectorAll('.heat .tier canvas').length"), 4);
+        let beyond = browser.eval("document.documentElement.scrollWidth - innerWidth");
+        assert!(beyond.as_i64() <= Some(0), "{width} px: {beyond} px too wide");
+        // A colour for each tenth, and not all the same.
+        let colours = "(() => { const c = document.querySelector('.heat .tier canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, all = new Set(); for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) all.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return all.size })()";
+        // Hosts' links are every second one.
+        assert!(browser.eval(colours).as_u64() >= Some(5), "{}", browser.eval(colours));
+    }
+    let label = "document.querySelector('.heat .tier canvas').getAttribute('aria-label')";
+    let first = browser.eval(label);
+    let first = first.as_str().expect("has a name");
+    assert!(
+        first.starts_with("utilisation of host → leaf, 4096 links, 0 to 40 ms: mean "),
+        "{first}"
+    );
+    browser.eval("(() => { const s = document.querySelector('.heat input'); s.value = 1; s.dispatchEvent(new Event('input')) })()");
+    let second = browser.eval(label);
+    assert!(second.as_str().is_some_and(|text| text.contains("40 to 80 ms")), "{second}");
+    // The keys choose a link, whose figures are said.
+    browser.eval("document.querySelector('.heat .tier canvas').focus()");
+    let key = |name: &str| {
+        format!(
+            "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{name}', cancelable: true }}))"
+        )
+    };
+    browser.eval(&key("ArrowRight"));
+    browser.eval(&key("ArrowDown"));
+    let said = browser.eval("document.querySelector('.heat .said').textContent");
+    let said = said.as_str().expect("a text");
+    assert!(said.starts_with("h1.1-leaf1 (host → leaf), 40 to 80 ms: "), "{said}");
+    // Only one link marks.
+    browser.eval("(() => { const s = document.querySelector('.heat .what'); s.value = 'marks'; s.dispatchEvent(new Event('change')) })()");
+    let hottest = browser.eval("document.querySelector('.heat .hottest').textContent");
+    assert_eq!(hottest, "Most: spine31-leaf127 3 marks");
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}

@@ -217,3 +217,72 @@ fn a_directory_of_several_experiments_has_a_section_of_each() {
         takes at most 32: choose one of them";
     assert!(said.ends_with(wanted), "{said}");
 }
+
+#[test]
+fn counts_of_links_are_drawn_by_tier_with_their_figures_as_text() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    let made = Made { samples: 20, ..Made::default() };
+    let report = || {
+        knee_report::write(&dir, &html).expect("a report");
+        fs::read_to_string(&html).expect("is there")
+    };
+    made.write(&dir);
+    let without = report();
+    assert!(!without.contains("The whole network over time") && !without.contains("hottest"));
+    made.write_links(&dir, 4, 2, 3);
+    let text = report();
+    assert!(text.contains("The whole network over time"));
+    for tier in ["host → leaf", "leaf → host", "leaf → spine", "spine → leaf"] {
+        assert!(text.contains(&format!("<td data-label=\"Tier\">{tier}</td>")), "{tier}");
+    }
+    // Each link has each tenth from 0 to 0.9 once.
+    assert!(text.contains("data-label=\"Mean utilisation\">45 %"), "{text}");
+    assert!(text.contains("data-label=\"Marks\">3<") && !text.contains("src=\"http"));
+    // What it is drawn from: ten steps, and nothing about drops.
+    let from = text.find("{\"tiers\"").expect("has data");
+    let until = from + text[from..].find("</script>").expect("ends");
+    let data: serde_json::Value = serde_json::from_str(&text[from..until]).expect("is JSON");
+    let run = &data["runs"][0];
+    assert_eq!((&run["steps"], data["links"].as_array().map(Vec::len)), (&10.into(), Some(40)));
+    assert!(run["drops"].is_null() && run["marks"].is_string());
+    // Damage is a sentence.
+    let rows = fs::read_to_string(dir.join("series-links.csv")).expect("is there");
+    fs::write(dir.join("series-links.csv"), rows.replacen("0.040000000", "soon", 1))
+        .expect("is written");
+    let said = knee_report::write(&dir, &html).expect_err("is refused").to_string();
+    assert!(said.contains("series-links.csv:2: at_s = \"soon\": must be a number"), "{said}");
+}
+
+#[test]
+fn a_fabric_of_4096_hosts_makes_a_page_of_bounded_size() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    let made = Made { samples: 20, ..Made::default() };
+    made.write(&dir);
+    knee_report::write(&dir, &html).expect("a report");
+    let before = fs::metadata(&html).expect("is there").len();
+    assert_eq!(made.write_links(&dir, 128, 32, 32), 16_384);
+    knee_report::write(&dir, &html).expect("a report");
+    let text = fs::read_to_string(&html).expect("is there");
+    let more = text.len() as u64 - before;
+    assert!(more < 7_000_000, "{more}");
+    // Links are no elements.
+    assert!(text.matches("<td").count() < 500 && text.contains("4096"));
+}
+
+#[test]
+fn distributions_come_from_sketches_where_there_are_some() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    Made { samples: 20, ..Made::default() }.write(&dir);
+    let mut rows =
+        String::from("run,case,size,repeat,subject,metric,unit,bucket,from,below,count\n");
+    for bucket in 1000..1200 {
+        let _ = writeln!(rows, "0,cubic,10 kB,0,short,completion,s,{bucket},0,0,7");
+    }
+    fs::write(dir.join("sketches.csv"), rows).expect("is written");
+    knee_report::write(&dir, &html).expect("a report");
+    let text = fs::read_to_string(&html).expect("is there");
+    assert!(text.contains("All values of all runs, up to 1.5 %"), "{text}");
+}

@@ -202,8 +202,14 @@ tables! {
     QueueSample "series-queues.csv" Run [at_s link len_pkts len_bytes dropped_pkts threshold_hits drop_probability qdelay_s]
     /// A period of a connection.
     GoodputSample "series-goodput.csv" Run [at_s flow traffic bytes]
+    /// A link with a rate in a period in which it did anything.
+    LinkSample "series-links.csv" Run [at_s link sent_pkts sent_bytes marked_pkts dropped_pkts utilisation]
     /// A metric of a traffic entry or queue in a run.
     Measure "measures.csv" Run [subject metric unit values mean late late_mean]
+    /// A bucket of the values of a metric in a run.
+    Sketch "sketches.csv" RunAndCase [subject metric unit bucket from below count]
+    /// A percentile of a metric from sketches, over all repeats.
+    Percentile "percentiles.csv" Case [subject metric unit values share value relative_error]
     /// A fault of an algorithm from a file, on a connection.
     Warning "warnings.csv" RunAndCase [flow traffic warning count first_at_s value operation line]
     /// Something measured of the host in a run.

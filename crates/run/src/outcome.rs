@@ -34,6 +34,8 @@ pub struct Outcome {
     pub queue_samples: Vec<QueueSample>,
     /// Bytes received by each flow's receiver per period.
     pub goodput_samples: Vec<GoodputSample>,
+    /// Counts of every link with a rate per period, by time and link; without those that are zero throughout.
+    pub link_samples: Vec<LinkSample>,
     /// Counters of the measured window; `None`: no window, or the run ended before it.
     pub window: Option<Windowed>,
     /// Work of the simulator.
@@ -326,6 +328,21 @@ pub struct MessageRecord {
     pub start: Time,
     /// Its last byte was read.
     pub done: Time,
+}
+
+/// What a link did in a period. The periods of a link add up to its [`QueueOutcome`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSample {
+    /// End of the period: a multiple of it, or the end of the run.
+    pub at: Time,
+    /// Index of the link.
+    pub link: u32,
+    /// Packets marked, at most 2^32 - 1.
+    pub marked_pkts: u32,
+    pub sent_pkts: u64,
+    pub sent_bytes: u64,
+    /// Packets dropped by the queue, random loss not counted.
+    pub dropped_pkts: u64,
 }
 
 /// One ping.

@@ -435,6 +435,8 @@ pub struct Sampling {
     pub queues: Option<Duration>,
     /// Period of the goodput of every flow.
     pub goodput: Option<Duration>,
+    /// Period of the counts of every link with a rate.
+    pub links: Option<Duration>,
     /// The part of the run that is counted by itself.
     pub window: Option<MeasuredWindow>,
 }

@@ -1,7 +1,7 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
 use crate::error::refuse;
-use crate::spec::{Coalesce, HostConfig, Network, Run, Serialisation, Traffic};
+use crate::spec::{Coalesce, HostConfig, Network, Run, Sampling, Serialisation, Traffic};
 use crate::{Error, headroom};
 use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::Duration;
@@ -107,7 +107,8 @@ pub fn run(run: &Run) -> Result<(), Error> {
         return refuse(format!("a DSCP of {dscp}: must be 0 to {DSCP_MAX}"));
     }
     check_order(run)?;
-    let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
+    let Sampling { flows, queues, goodput, links, .. } = run.sampling;
+    let periods = [flows, queues, goodput, links];
     if run.sampling.window.is_some_and(|window| window.from >= window.until) {
         return refuse("the measured window: must end after its start");
     }

@@ -76,6 +76,7 @@ pub(crate) enum Event {
     SampleFlows,
     SampleQueues,
     SampleGoodput,
+    SampleLinks,
     /// The measured window begins or ends.
     Window,
 }
@@ -137,7 +138,8 @@ impl Code {
             Event::SampleFlows => kind(10, 0, 0),
             Event::SampleQueues => kind(11, 0, 0),
             Event::SampleGoodput => kind(12, 0, 0),
-            Event::Window => kind(13, 0, 0),
+            Event::SampleLinks => kind(13, 0, 0),
+            Event::Window => kind(14, 0, 0),
         }
     }
 
@@ -163,6 +165,7 @@ impl Code {
             10 => Event::SampleFlows,
             11 => Event::SampleQueues,
             12 => Event::SampleGoodput,
+            13 => Event::SampleLinks,
             _ => Event::Window,
         }
     }
@@ -535,6 +538,7 @@ mod tests {
             Event::SampleFlows,
             Event::SampleQueues,
             Event::SampleGoodput,
+            Event::SampleLinks,
             Event::Window,
         ];
         assert!(events.is_sorted_by_key(|event| Code::new(*event)));

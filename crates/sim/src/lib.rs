@@ -74,6 +74,7 @@ pub mod fabric;
 mod gate;
 mod interrupts;
 mod link;
+mod link_counts;
 mod merge;
 mod messages;
 mod modules;

@@ -27,6 +27,7 @@ pub(crate) fn outcome(run: &Run, division: &Division, parts: Vec<Part>) -> Outco
         into.flow_samples.extend(from.flow_samples);
         into.queue_samples.extend(from.queue_samples);
         into.goodput_samples.extend(from.goodput_samples);
+        into.link_samples.extend(from.link_samples);
         for ((into, from), flow) in into.flows.iter_mut().zip(from.flows).zip(&run.flows) {
             let has_client = division.domain_of(flow.from) == domain;
             add_flow(into, from, has_client);
@@ -46,6 +47,7 @@ pub(crate) fn outcome(run: &Run, division: &Division, parts: Vec<Part>) -> Outco
     outcome.flow_samples.sort_by_key(|sample| (sample.at, sample.flow));
     outcome.queue_samples.sort_by_key(|sample| (sample.at, sample.link, sample.part));
     outcome.goodput_samples.sort_by_key(|sample| (sample.at, sample.flow));
+    outcome.link_samples.sort_by_key(|sample| (sample.at, sample.link));
     all.finish()
 }
 

@@ -90,6 +90,7 @@ impl Simulation<'_> {
             self.outcome.flows.push(outcome);
         }
         self.outcome.end = self.net.now;
+        self.link_counts.look(self.run, &mut self.net, &mut self.outcome);
         if let Some(nics) = &self.nics {
             self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
         }

@@ -8,6 +8,7 @@ use crate::events::{Event, Events, Timer};
 use crate::exchange;
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
+use crate::link_counts::LinkCounts;
 use crate::modules;
 use crate::net::{Net, PATH_END};
 use crate::nic::Nics;
@@ -69,6 +70,7 @@ pub(crate) struct Simulation<'a> {
     pub(crate) message_starts: Vec<Time>,
     /// Counts at the start of the measured window.
     pub(crate) before_window: Option<Windowed>,
+    pub(crate) link_counts: LinkCounts,
 }
 
 /// Simulates one run to its end.
@@ -260,6 +262,7 @@ impl<'a> Simulation<'a> {
             turns: Turns::new(&run.schedule, &run.flows),
             message_starts: vec![Time::ZERO; run.schedule.tasks.len()],
             before_window: None,
+            link_counts: LinkCounts::default(),
         })
     }
 
@@ -349,6 +352,7 @@ impl<'a> Simulation<'a> {
             (sampling.flows, Event::SampleFlows),
             (sampling.queues, Event::SampleQueues),
             (sampling.goodput, Event::SampleGoodput),
+            (sampling.links, Event::SampleLinks),
         ] {
             if let Some(period) = period {
                 self.net.events.push(Time::ZERO + period, event);
@@ -460,6 +464,10 @@ impl<'a> Simulation<'a> {
             Event::SampleGoodput => {
                 self.sample_goodput();
                 self.again(self.run.sampling.goodput, Event::SampleGoodput);
+            }
+            Event::SampleLinks => {
+                self.link_counts.look(self.run, &mut self.net, &mut self.outcome);
+                self.net.events.taken -= u64::from(!self.domain.is_first());
             }
             Event::Window => {
                 self.count_window();

@@ -121,6 +121,7 @@ fn run(seed: u64) -> Run {
             flows: Some(us(100)),
             queues: Some(us(70)),
             goodput: Some(us(500)),
+            links: Some(us(130)),
             window: Some(MeasuredWindow { from: at_ms(1), until: at_ms(3), period: ms(1) }),
         },
         schedule: Schedule::default(),

@@ -282,7 +282,8 @@ fn least_scale(figure: &Figure) -> f64 {
 /// Compares means over runs. `None` if a side has none.
 fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option<Line> {
     let (x, y) = (Sample::of(a)?, Sample::of(b)?);
-    let half_width = difference_half_width(x, y);
+    let of_values = figure.error * (x.mean.abs() + y.mean.abs());
+    let half_width = difference_half_width(x, y).map(|half| half + of_values);
     let scale = x.mean.abs().max(least_scale(figure));
     let (verdict, note) = match half_width {
         _ if a == b => (Verdict::Ok, "no spread over runs"),
@@ -291,6 +292,7 @@ fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option
     };
     let note = match (verdict, half_width) {
         (Verdict::Undecided, Some(half)) if half > INDECISIVE * scale => "spreads too much",
+        _ if note.is_empty() && figure.error > 0.0 => "each within 1 % (sketch)",
         _ => note,
     };
     let mean = |values: &[f64], sample: Sample| Mean {
@@ -349,7 +351,7 @@ mod tests {
             late: Some((late, late_mean)),
         };
         let (subject, metric, unit) = ("short".into(), metric.into(), unit.into());
-        Figure { subject, metric, unit, runs: runs.iter().map(of_run).collect() }
+        Figure { subject, metric, unit, error: 0.0, runs: runs.iter().map(of_run).collect() }
     }
 
     fn plain(metric: &str, unit: &str, means: &[f64]) -> Figure {
@@ -374,6 +376,27 @@ mod tests {
         assert_eq!(verdict(&wide(100.0), &wide(100.0), 0.05), Verdict::Ok, "no spread over runs");
         assert_eq!(verdict(&[100.0], &[101.0], 0.05), Verdict::Undecided, "too few runs");
         assert_eq!(verdict(&[100.0; 3], &[107.0; 3], 0.05), Verdict::Differs, "nothing random");
+    }
+
+    #[test]
+    fn errors_of_sketches_widen_the_interval() {
+        let near = |mean: f64| [mean - 1.0, mean, mean + 1.0];
+        let line = |error: f64| {
+            let (a, b) = (plain("completion p99", "s", &near(100.0)), near(106.0));
+            let a = Figure { error, ..a };
+            compare_figures(&a, &plain("completion p99", "s", &b), 0.05).remove(0)
+        };
+        let (exact, sketched) = (line(0.0), line(0.01));
+        // 1 % of 100 and of 106.
+        let wider = sketched.half_width.unwrap() - exact.half_width.unwrap();
+        assert!((wider - 2.06).abs() < 1e-9, "{wider}");
+        assert_eq!((exact.note, sketched.note), ("", "each within 1 % (sketch)"));
+        assert_eq!((exact.is_significant(), sketched.verdict), (Some(true), Verdict::Differs));
+        let wide = |error: f64| {
+            let a = Figure { error, ..plain("completion p99", "s", &[100.0; 3]) };
+            compare_figures(&a, &plain("completion p99", "s", &[101.5; 3]), 0.001).remove(0)
+        };
+        assert_eq!((wide(0.0).verdict, wide(0.01).verdict), (Verdict::Differs, Verdict::Ok));
     }
 
     #[test]

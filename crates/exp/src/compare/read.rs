@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use knee_file::units::{Quantity as _, Size};
 use knee_results::manifest::{Axis, text};
-use knee_results::{CASE, HOST_LIMITED, Manifest, REPEAT, RUN, ResultFile, Table, rows};
+use knee_results::{
+    Bucket, CASE, HOST_LIMITED, Manifest, Metric, REPEAT, RUN, ResultFile, Sketch, Table, rows,
+};
 use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
 
@@ -75,6 +77,8 @@ pub(super) struct Figure {
     pub(super) subject: String,
     pub(super) metric: String,
     pub(super) unit: String,
+    /// Largest relative error of each value, as of percentiles from sketches.
+    pub(super) error: f64,
     /// Values of the runs that have this metric.
     pub(super) runs: Vec<RunMetric>,
 }
@@ -254,7 +258,7 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
         let at = *known.entry((*row, *is_limited, subject, metric)).or_insert_with_key(|key| {
             let (_, _, subject, metric) = key.clone();
             bytes += 2 * (subject.len() + metric.len() + size_of::<Figure>()) + unit.len();
-            figures.push(Figure { subject, metric, unit, runs: Vec::new() });
+            figures.push(Figure { subject, metric, unit, error: 0.0, runs: Vec::new() });
             figures.len() - 1
         });
         let of_run = RunMetric {
@@ -268,7 +272,92 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
             return Err(too_much(&measures, most_bytes));
         }
     }
+    read_sketches(dir, &row_of, &mut rows, (bytes, most_bytes))?;
     Ok(rows)
+}
+
+/// Percentiles that are compared where both directories have sketches.
+const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+
+/// Metric of a run whose buckets are being read: run, subject, metric and unit.
+type OfRun = (String, String, String, String);
+
+/// Adds percentiles of each run from `sketches.csv`, if there is one.
+fn read_sketches(
+    dir: &Path,
+    row_of: &HashMap<String, (usize, bool)>,
+    rows: &mut [Row],
+    (mut bytes, most_bytes): (usize, usize),
+) -> Result<(), Error> {
+    let Some(mut table) = ResultFile::Sketch.open(dir)? else { return Ok(()) };
+    let [run, subject, metric, unit, bucket, count] = table.columns([
+        RUN,
+        rows::Sketch::subject,
+        rows::Sketch::metric,
+        rows::Sketch::unit,
+        rows::Sketch::bucket,
+        rows::Sketch::count,
+    ])?;
+    let mut known: HashMap<(usize, bool, String, String), usize> = HashMap::new();
+    let mut current: Option<(OfRun, Sketch)> = None;
+    loop {
+        let next = match table.next()? {
+            None => None,
+            Some(cells) => {
+                let [run, subject, metric, unit] =
+                    [run, subject, metric, unit].map(|column| cells.text(column).to_owned());
+                let number = u16::try_from(cells.index(bucket)?).ok();
+                Some(((run, subject, metric, unit), number, cells.index(count)?))
+            }
+        };
+        // The buckets of a metric follow each other.
+        let is_next = next.as_ref().map(|(key, ..)| key) != current.as_ref().map(|(key, _)| key);
+        if let Some((key, sketch)) = current.take_if(|_| is_next) {
+            bytes += add_percentiles(rows, row_of, &mut known, &key, &sketch);
+            if bytes > most_bytes {
+                return Err(too_much(&table, most_bytes));
+            }
+        }
+        let Some((key, number, count)) = next else { return Ok(()) };
+        let Some(bucket) = number.and_then(Bucket::numbered) else {
+            let why = "has no such bucket: the file comes from another version, or was changed";
+            return Err(table.wrong(why).into());
+        };
+        current.get_or_insert_with(|| (key, Sketch::default())).1.add_many(bucket, count);
+    }
+}
+
+/// Adds the percentiles of a metric of a run. Returns the bytes that they take.
+fn add_percentiles(
+    rows: &mut [Row],
+    row_of: &HashMap<String, (usize, bool)>,
+    known: &mut HashMap<(usize, bool, String, String), usize>,
+    (run, subject, metric, unit): &OfRun,
+    sketch: &Sketch,
+) -> usize {
+    let (Some((row, is_limited)), Some(about)) = (row_of.get(run), Metric::by_name(metric)) else {
+        return 0;
+    };
+    let figures = match is_limited {
+        true => &mut rows[*row].of_host,
+        false => &mut rows[*row].figures,
+    };
+    let mut bytes = 0;
+    for (name, share) in PERCENTILES {
+        let Some(value) = sketch.percentile(share) else { continue };
+        let metric = format!("{metric} {name}");
+        let key = (*row, *is_limited, subject.clone(), metric.clone());
+        let at = *known.entry(key).or_insert_with(|| {
+            bytes += 2 * (subject.len() + metric.len() + size_of::<Figure>()) + unit.len();
+            let (subject, unit) = (subject.clone(), unit.clone());
+            figures.push(Figure { subject, metric, unit, error: Sketch::ERROR, runs: Vec::new() });
+            figures.len() - 1
+        });
+        bytes += size_of::<RunMetric>();
+        let values = sketch.count() as f64;
+        figures[at].runs.push(RunMetric { values, mean: value / about.scale(), late: None });
+    }
+    bytes
 }
 
 /// Returns an error about the last row read.

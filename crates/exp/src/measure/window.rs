@@ -79,7 +79,7 @@ pub(super) fn measure_queue(
 }
 
 /// Returns the share of a time in which a link sent, including the overhead of frames.
-pub(super) fn utilisation(
+pub(crate) fn utilisation(
     queue: &QueueOutcome,
     link: Option<&Link>,
     time: Duration,

@@ -9,8 +9,8 @@ use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_queue::{QueueConfig, Threshold};
 use knee_run::Ideal;
 use knee_run::outcome::{
-    FlowOutcome, FlowSample, FlowWindow, GoodputSample, PingRecord, QueueOutcome, QueueSample,
-    RpcRecord,
+    FlowOutcome, FlowSample, FlowWindow, GoodputSample, LinkSample, PingRecord, QueueOutcome,
+    QueueSample, RpcRecord,
 };
 use knee_run::spec::{Flow, HEADER_BYTES, Link, Network, NodeId, Traffic};
 
@@ -54,6 +54,8 @@ const MEAN: u64 = 16;
 /// Number of values of a metric that are kept one by one, and the bytes of the histogram that follows.
 const ONE_BY_ONE: u64 = 4096;
 const HISTOGRAM: u64 = 256 << 10;
+/// Bytes of a sketch with its rows: a thousand buckets, some fifteen powers of two.
+const SKETCH: u64 = 128 << 10;
 /// Number of host pairs for which the duration of exchanges is computed. Only the links bound the others.
 const MOST_PAIRS: usize = 200;
 
@@ -167,6 +169,7 @@ impl<'a> Amounts<'a> {
     fn series(&self) -> Result<Vec<Part<'a>>, Error> {
         let sampling = &self.scenario.sampling;
         let sampled: u64 = self.scenario.traffic.iter().map(TrafficSpec::sampled_flows).sum();
+        let sampled = sampled.min(self.scenario.output.most_series());
         let values = self.scenario.algorithms().map(|algorithm: &Algorithm| algorithm.diag().len());
         let values = values.max().unwrap_or(0) as u64;
         let of_flow = size_of::<FlowSample>() as u64
@@ -186,6 +189,9 @@ impl<'a> Amounts<'a> {
             + self.name_text
             // Goodput sums per period for convergence.
             + if self.scenario.traffic.iter().any(|entry| entry.converged().is_some()) { 8 } else { 0 };
+        let with_rate = self.network.links.iter().filter(|link| link.rate.is_some());
+        let link_text = with_rate.clone().map(|link| link.name.len() as u64).max().unwrap_or(0);
+        let of_link = size_of::<LinkSample>() as u64 + TIME_TEXT + NUMBER_TEXT * 5 + link_text;
         let rows = [
             ("flows", sampling.flows, sampled, of_flow, "samples of flows"),
             (
@@ -196,6 +202,7 @@ impl<'a> Amounts<'a> {
                 "samples of queues",
             ),
             ("goodput", sampling.goodput, self.flows, of_goodput, "samples of goodput"),
+            ("links", sampling.links, with_rate.count() as u64, of_link, "samples of links"),
         ];
         let mut all = Vec::new();
         for (key, period, each, bytes, what) in rows {
@@ -223,10 +230,8 @@ impl<'a> Amounts<'a> {
         let mut quickest = Quickest::new(&self.network);
         let row = self.asked.label_bytes + self.name_text;
         let of_flow = FLOW
-            + (size_of::<Flow>() + size_of::<FlowOutcome>() + 2 * size_of::<FlowWindow>()) as u64
-            + row
-            + 6 * TIME_TEXT
-            + 30 * NUMBER_TEXT;
+            + (size_of::<Flow>() + size_of::<FlowOutcome>() + 2 * size_of::<FlowWindow>()) as u64;
+        let of_row = row + 6 * TIME_TEXT + 30 * NUMBER_TEXT;
         let of_exchange = size_of::<RpcRecord>() as u64 + row + 2 * TIME_TEXT + NUMBER_TEXT;
         let of_ping = size_of::<PingRecord>() as u64 + 4 + row + 2 * TIME_TEXT + NUMBER_TEXT;
         let mut entries = self.scenario.traffic.iter().peekable();
@@ -242,7 +247,10 @@ impl<'a> Amounts<'a> {
                     exchanges = Some(exchanges.unwrap_or(0).saturating_add(of_entry));
                 }
             }
-            let of_flows = flows.saturating_mul(of_flow).saturating_add(tasks * TASK);
+            let rows = flows.min(self.scenario.output.most_rows());
+            let of_rows = rows.saturating_mul(of_row);
+            let of_flows =
+                flows.saturating_mul(of_flow).saturating_add(tasks * TASK).saturating_add(of_rows);
             let part = if pings > 0 {
                 let (things, of) = (pings, ("pings", "a longer interval"));
                 let bytes = things.saturating_mul(of_ping);
@@ -456,9 +464,11 @@ impl<'a> Amounts<'a> {
         let queues: u64 = sampled.map(|link| 1 + link.queue.part_names().len() as u64).sum();
         let runs = u64::from(self.asked.repeat);
         let of_values = |values: u64| if values > ONE_BY_ONE { HISTOGRAM } else { values * 8 };
+        let flows = usize::try_from(self.flows).unwrap_or(usize::MAX);
+        let of_sketch = if self.scenario.output.keeps_sketches(flows) { SKETCH } else { 0 };
         let of_subject = |values: u64| {
             METRICS * (METRIC + MEAN * runs + of_values(runs))
-                + WITH_VALUES * of_values(values.saturating_mul(runs))
+                + WITH_VALUES * (of_values(values.saturating_mul(runs)) + of_sketch)
         };
         let mut quickest = Quickest::new(&self.network);
         let of_entries = self.scenario.traffic.iter().map(|entry| {

@@ -139,6 +139,53 @@ impl Made {
         put("manifest.json", &self.manifest().to_string());
     }
 
+    /// Adds counts of links of a leaf-spine fabric in ten periods of 40 ms to a directory that is written. Link i of period p was
+    /// busy by (i + p) % 10 tenths; the last link marks 3 packets in the second period.
+    pub(crate) fn write_links(
+        &self,
+        dir: &Path,
+        leaves: usize,
+        hosts: usize,
+        spines: usize,
+    ) -> usize {
+        let mut nodes = Vec::new();
+        let mut links = Vec::new();
+        let mut cable = |a: String, b: String| {
+            for (from, to) in [(&a, &b), (&b, &a)] {
+                links.push(json!({ "name": format!("{from}-{to}"), "from": from, "to": to, "rate_bps": 10_000_000_000_u64, "delay_s": 1e-6, "queue": "", "recorded": false }));
+            }
+        };
+        for leaf in 0..leaves {
+            nodes.push(json!({ "name": format!("leaf{leaf}"), "kind": "switch" }));
+            for host in 0..hosts {
+                nodes.push(json!({ "name": format!("h{leaf}.{host}"), "kind": "host" }));
+                cable(format!("h{leaf}.{host}"), format!("leaf{leaf}"));
+            }
+            (0..spines).for_each(|spine| cable(format!("leaf{leaf}"), format!("spine{spine}")));
+        }
+        nodes.extend((0..spines).map(|i| json!({ "name": format!("spine{i}"), "kind": "switch" })));
+        let mut rows = String::from(
+            "run,at_s,link,sent_pkts,sent_bytes,marked_pkts,dropped_pkts,utilisation\n",
+        );
+        for period in 0..10 {
+            for (i, link) in links.iter().enumerate() {
+                let busy = (i + period) % 10;
+                let marks = if period == 1 && i + 1 == links.len() { 3 } else { 0 };
+                if busy > 0 || marks > 0 {
+                    let at_s = 0.04 * (period + 1) as f64;
+                    let name = link["name"].as_str().unwrap_or_default();
+                    let _ = writeln!(rows, "0,{at_s:.9},{name},{busy},{busy},{marks},0,0.{busy}");
+                }
+            }
+        }
+        fs::write(dir.join("series-links.csv"), rows).expect("a file");
+        let mut manifest = self.manifest();
+        let count = links.len();
+        manifest["network"] = json!({ "topology": "leaf-spine", "nodes": nodes, "links": links });
+        fs::write(dir.join("manifest.json"), manifest.to_string()).expect("a file");
+        count
+    }
+
     fn manifest(&self) -> serde_json::Value {
         let resolved: serde_json::Map<_, _> = self
             .cases

@@ -267,7 +267,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
-    let cases: [(&str, Change); 14] = [
+    let cases: [(&str, Change); 15] = [
         ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion::V6_12),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
@@ -276,6 +276,7 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
                 }
             })
         }),
+        ("sample.links", |run| run.sampling.links = Some(Duration::from_ms(1))),
         ("gro_window", |run| host(run).gro_window = Duration::from_us(10)),
         ("rto_min of 5500 us", |run| host(run).rto_min = Duration::from_us(5500)),
         ("tcp_syn_linear_timeouts", |run| host(run).sysctls.syn_linear_timeouts = Some(2)),
