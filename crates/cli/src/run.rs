@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// queue.
     #[arg(long, value_name = "WHICH", default_value = "fitting")]
     tables: Tables,
-    /// Threads [default: one per core, fewer if memory is short]. Results do not depend on it.
+    /// Threads for runs and within large runs [default: one per core, fewer if memory is short]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Memory for a run, as "8 GiB", if a file needs more than 4 GiB. A run never takes more than is free.
