@@ -1,0 +1,48 @@
+//! The approximation as a back end.
+
+use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult, validate};
+
+use crate::run::{Options, approximate};
+use crate::refuse;
+
+/// Runs approximated link by link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Links {
+    /// Threads of a run, and whether links share simulations.
+    pub options: Options,
+}
+
+impl BackEnd for Links {
+    fn name(&self) -> &'static str {
+        match self.options.cluster {
+            false => "sim --approximate links",
+            true => "sim --approximate clusters",
+        }
+    }
+
+    /// One run at a time: its links are on all cores.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { threads: Some(1), ..Capabilities::default() }
+    }
+
+    fn check(&self, run: &Run) -> Result<(), Error> {
+        refuse::check(run)
+    }
+
+    fn differences(&self, _: &Run) -> Vec<String> {
+        vec![
+            "links are simulated one by one and their delays are added, so congestion at one link does not change \
+             what arrives at the next"
+                .to_owned(),
+            "only completion times and slowdown are given: other metrics describe one run of a whole network, and \
+             there is none"
+                .to_owned(),
+        ]
+    }
+
+    fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
+        ask.check(self)?;
+        validate(run)?;
+        approximate(run, self.options, ask.stop).map(|(outcome, _)| outcome.into())
+    }
+}
