@@ -9,19 +9,23 @@ use knee_run::spec::{
     Serialisation,
 };
 
-/// A flow at one link: the rest of its path is time without congestion, so its base RTT stays.
+/// A flow at one link: the rest of its paths is time without congestion, so its base RTT stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// The link.
     pub(crate) link: LinkId,
-    /// The host's own link, which limits its rate; `None`: it is `link`.
-    pub(crate) first: Option<LinkId>,
+    /// Whether its ACKs pass the link, and not its data.
+    pub(crate) is_ack: bool,
+    /// Own link of the host that sends over `link`; `None`: it is `link`.
+    first: Option<LinkId>,
     /// From the end of `first` to `link`.
     before: Duration,
-    /// From the end of `link` to the receiver.
+    /// From the end of `link` to the host that receives over it.
     after: Duration,
-    /// From the receiver to the sender.
-    back: Duration,
+    /// Own link of the sender of data that do not pass `link`: it limits their rate.
+    limit: Option<LinkId>,
+    /// From `limit`, or from the receiver, to the other host.
+    opposite: Duration,
 }
 
 /// Returns the time that a frame takes over a link without a queue.
@@ -38,21 +42,32 @@ fn latencies(network: &Network, links: &[LinkId], frame_bytes: u32) -> Duration 
     Duration::from_ps(all.fold(0, u64::saturating_add))
 }
 
-/// Describes a flow at the link at this position of its path.
+/// Describes a flow at the link at this place of its two paths, which count on: first that of its data, then that of its
+/// ACKs.
 pub(crate) fn segment(
     network: &Network,
     (there, back): (&[LinkId], &[LinkId]),
-    position: usize,
+    place: usize,
     host: &HostConfig,
 ) -> Segment {
     let frame_bytes = host.mtu_bytes + ETHERNET_BYTES;
     let ack_bytes = HEADER_BYTES + host.extra_header_bytes();
+    let is_ack = place >= there.len();
+    let (path, at) = if is_ack { (back, place - there.len()) } else { (there, place) };
+    // A host that sends data and ACKs over the link is one host there, so both have its time before the link.
+    let after_bytes = if is_ack { ack_bytes } else { frame_bytes };
+    let opposite = match is_ack {
+        true => latencies(network, there.get(1..).unwrap_or_default(), frame_bytes),
+        false => latencies(network, back, ack_bytes),
+    };
     Segment {
-        link: there[position],
-        first: there.first().copied().filter(|_| position > 0),
-        before: latencies(network, there.get(1..position).unwrap_or_default(), frame_bytes),
-        after: latencies(network, &there[position + 1..], frame_bytes),
-        back: latencies(network, back, ack_bytes),
+        link: path[at],
+        is_ack,
+        first: path.first().copied().filter(|_| at > 0),
+        before: latencies(network, path.get(1..at).unwrap_or_default(), frame_bytes),
+        after: latencies(network, &path[at + 1..], after_bytes),
+        limit: there.first().copied().filter(|_| is_ack),
+        opposite,
     }
 }
 
@@ -99,20 +114,21 @@ fn host(network: &Network, node: NodeId) -> HostConfig {
     host.unwrap_or_else(|| HostConfig::new(knee_run::spec::LinuxVersion::V6_1))
 }
 
-/// Builds the run of one link: each sender behind its own link, then the link, then only delays.
+/// Builds the run of one link: each host that sends over it behind its own link, then the link, then only delays. What goes
+/// the opposite way meets nothing.
 pub(crate) fn run(network: &Network, seed: u64, end: Time, flows: &[(&Flow, Segment)]) -> Run {
     let mut made = empty_run(seed, end);
     let Some(&(_, first)) = flows.first() else { return made };
-    let link = &network.links[first.link as usize];
     let small = &mut made.network;
     let enter = first.first.map(|_| small.switch("enter"));
-    let is_last = network.nodes[link.to as usize].host.is_some();
-    let leave = (!is_last).then(|| small.switch("leave"));
+    let leave = small.switch("leave");
     let (mut senders, mut receivers) = (HashMap::new(), HashMap::new());
     let mut pairs = HashMap::new();
+    let mut entry = None;
     for (flow, segment) in flows {
-        let from = *senders.entry((flow.from, segment.before)).or_insert_with(|| {
-            let node = small.host(format!("from {}", flow.from), host(network, flow.from));
+        let (over, to) = if segment.is_ack { (flow.to, flow.from) } else { (flow.from, flow.to) };
+        let sender = *senders.entry((over, segment.before)).or_insert_with(|| {
+            let node = small.host(format!("over {over}"), host(network, over));
             if let (Some(first), Some(enter)) = (segment.first, enter) {
                 let mut own = moved(&network.links[first as usize], node, enter);
                 own.delay = own.delay + segment.before;
@@ -120,21 +136,28 @@ pub(crate) fn run(network: &Network, seed: u64, end: Time, flows: &[(&Flow, Segm
             }
             node
         });
-        let to = *receivers.entry((flow.to, segment.after)).or_insert_with(|| {
-            let node = small.host(format!("to {}", flow.to), host(network, flow.to));
-            if let Some(leave) = leave {
+        entry.get_or_insert(enter.unwrap_or(sender));
+        // Of a sender of data that do not pass the link, what they leave for.
+        let (receiver, away) =
+            *receivers.entry((to, segment.after, segment.is_ack)).or_insert_with(|| {
+                let node = small.host(format!("to {to}"), host(network, to));
                 small.links.push(delay_only(leave, node, segment.after));
-            }
-            node
+                let away = segment.limit.map(|limit| {
+                    let away = small.switch(format!("from {to}"));
+                    small.links.push(moved(&network.links[limit as usize], node, away));
+                    away
+                });
+                (node, away.unwrap_or(node))
+            });
+        pairs.entry((away, sender)).or_insert_with(|| {
+            small.links.push(delay_only(away, sender, segment.opposite));
         });
-        pairs.entry((from, to)).or_insert_with(|| {
-            small.links.push(delay_only(to, from, segment.back));
-        });
+        let (from, to) = if segment.is_ack { (receiver, sender) } else { (sender, receiver) };
         made.flows.push(Flow { group: 0, from, to, sampled: false, ..(*flow).clone() });
     }
-    // All flows enter and leave it at the same nodes.
-    let (from, to) = (made.flows[0].from, made.flows[0].to);
-    small.links.push(moved(link, enter.unwrap_or(from), leave.unwrap_or(to)));
+    if let Some(entry) = entry {
+        small.links.push(moved(&network.links[first.link as usize], entry, leave));
+    }
     made
 }
 
