@@ -1,6 +1,6 @@
 //! The simulation of one link, with its flows and no other congested place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, ETHERNET_BYTES, Limit, QueueConfig};
@@ -9,23 +9,19 @@ use knee_run::spec::{
     Serialisation,
 };
 
-/// A flow at one link: the rest of its paths is time without congestion, so its base RTT stays.
+/// A flow at one link: the rest of its path is time without congestion, so its base RTT stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// The link.
     pub(crate) link: LinkId,
-    /// Whether its ACKs pass the link, and not its data.
-    pub(crate) is_ack: bool,
-    /// Own link of the host that sends over `link`; `None`: it is `link`.
-    first: Option<LinkId>,
+    /// The host's own link, which limits its rate; `None`: it is `link`.
+    pub(crate) first: Option<LinkId>,
     /// From the end of `first` to `link`.
     before: Duration,
-    /// From the end of `link` to the host that receives over it.
+    /// From the end of `link` to the receiver.
     after: Duration,
-    /// Own link of the sender of data that do not pass `link`: it limits their rate.
-    limit: Option<LinkId>,
-    /// From `limit`, or from the receiver, to the other host.
-    opposite: Duration,
+    /// From the receiver to the sender.
+    back: Duration,
 }
 
 /// Returns the time that a frame takes over a link without a queue.
@@ -42,32 +38,21 @@ fn latencies(network: &Network, links: &[LinkId], frame_bytes: u32) -> Duration 
     Duration::from_ps(all.fold(0, u64::saturating_add))
 }
 
-/// Describes a flow at the link at this place of its two paths, which count on: first that of its data, then that of its
-/// ACKs.
+/// Describes a flow at the link at this position of its path.
 pub(crate) fn segment(
     network: &Network,
     (there, back): (&[LinkId], &[LinkId]),
-    place: usize,
+    position: usize,
     host: &HostConfig,
 ) -> Segment {
     let frame_bytes = host.mtu_bytes + ETHERNET_BYTES;
     let ack_bytes = HEADER_BYTES + host.extra_header_bytes();
-    let is_ack = place >= there.len();
-    let (path, at) = if is_ack { (back, place - there.len()) } else { (there, place) };
-    // A host that sends data and ACKs over the link is one host there, so both have its time before the link.
-    let after_bytes = if is_ack { ack_bytes } else { frame_bytes };
-    let opposite = match is_ack {
-        true => latencies(network, there.get(1..).unwrap_or_default(), frame_bytes),
-        false => latencies(network, back, ack_bytes),
-    };
     Segment {
-        link: path[at],
-        is_ack,
-        first: path.first().copied().filter(|_| at > 0),
-        before: latencies(network, path.get(1..at).unwrap_or_default(), frame_bytes),
-        after: latencies(network, &path[at + 1..], after_bytes),
-        limit: there.first().copied().filter(|_| is_ack),
-        opposite,
+        link: there[position],
+        first: there.first().copied().filter(|_| position > 0),
+        before: latencies(network, there.get(1..position).unwrap_or_default(), frame_bytes),
+        after: latencies(network, &there[position + 1..], frame_bytes),
+        back: latencies(network, back, ack_bytes),
     }
 }
 
@@ -114,49 +99,48 @@ fn host(network: &Network, node: NodeId) -> HostConfig {
     host.unwrap_or_else(|| HostConfig::new(knee_run::spec::LinuxVersion::V6_1))
 }
 
-/// Builds the run of one link: each host that sends over it behind its own link, then the link, then only delays. What goes
-/// the opposite way meets nothing.
+/// Builds the run of one link: each flow behind a link as its host's, then the link, then only delays. Flows of one host do not
+/// meet before the link: they do so in the simulation of the host's own.
 pub(crate) fn run(network: &Network, seed: u64, end: Time, flows: &[(&Flow, Segment)]) -> Run {
     let mut made = empty_run(seed, end);
-    let Some(&(_, first)) = flows.first() else { return made };
+    let Some(&(first_flow, first)) = flows.first() else { return made };
+    let link = &network.links[first.link as usize];
     let small = &mut made.network;
-    let enter = first.first.map(|_| small.switch("enter"));
-    let leave = small.switch("leave");
-    let (mut senders, mut receivers) = (HashMap::new(), HashMap::new());
-    let mut pairs = HashMap::new();
-    let mut entry = None;
+    let enter = match first.first {
+        Some(_) => small.switch("enter"),
+        None => small.host("from", host(network, first_flow.from)),
+    };
+    let is_last = network.nodes[link.to as usize].host.is_some();
+    let leave = match is_last {
+        true => small.host("to", host(network, first_flow.to)),
+        false => small.switch("leave"),
+    };
+    small.links.push(moved(link, enter, leave));
+    let mut receivers = HashMap::new();
+    let mut answers = HashSet::new();
     for (flow, segment) in flows {
-        let (over, to) = if segment.is_ack { (flow.to, flow.from) } else { (flow.from, flow.to) };
-        let sender = *senders.entry((over, segment.before)).or_insert_with(|| {
-            let node = small.host(format!("over {over}"), host(network, over));
-            if let (Some(first), Some(enter)) = (segment.first, enter) {
+        let from = match segment.first {
+            None => enter,
+            Some(first) => {
+                let node = small.host("from", host(network, flow.from));
                 let mut own = moved(&network.links[first as usize], node, enter);
                 own.delay = own.delay + segment.before;
                 small.links.push(own);
+                node
             }
-            node
-        });
-        entry.get_or_insert(enter.unwrap_or(sender));
-        // Of a sender of data that do not pass the link, what they leave for.
-        let (receiver, away) =
-            *receivers.entry((to, segment.after, segment.is_ack)).or_insert_with(|| {
-                let node = small.host(format!("to {to}"), host(network, to));
+        };
+        let to = match is_last {
+            true => leave,
+            false => *receivers.entry((flow.to, segment.after)).or_insert_with(|| {
+                let node = small.host("to", host(network, flow.to));
                 small.links.push(delay_only(leave, node, segment.after));
-                let away = segment.limit.map(|limit| {
-                    let away = small.switch(format!("from {to}"));
-                    small.links.push(moved(&network.links[limit as usize], node, away));
-                    away
-                });
-                (node, away.unwrap_or(node))
-            });
-        pairs.entry((away, sender)).or_insert_with(|| {
-            small.links.push(delay_only(away, sender, segment.opposite));
-        });
-        let (from, to) = if segment.is_ack { (receiver, sender) } else { (sender, receiver) };
+                node
+            }),
+        };
+        if answers.insert((to, from)) {
+            small.links.push(delay_only(to, from, segment.back));
+        }
         made.flows.push(Flow { group: 0, from, to, sampled: false, ..(*flow).clone() });
-    }
-    if let Some(entry) = entry {
-        small.links.push(moved(&network.links[first.link as usize], entry, leave));
     }
     made
 }

@@ -91,9 +91,7 @@ pub fn approximate(run: &Run, options: Options, stop: &AtomicBool) -> Result<(Ou
     let outcomes = (0..run.flows.len()).map(|index| {
         let flow = &run.flows[index];
         let seed = Random::of(run.seed, OF_DRAWS, index as u64).u64();
-        let (there, back) = (paths.there(index).iter(), paths.back(index).iter());
-        let of_links = there.map(|link| (*link, false)).chain(back.map(|link| (*link, true)));
-        let of_links = of_links.map(|(link, is_ack)| simulated.delays(link, is_ack));
+        let of_links = paths.there(index).iter().map(|link| simulated.delays(*link));
         let extra = convolve(of_links, flows.pkts[index], seed);
         outcome(run, flow, alone.whole(&flows, index, bytes(flow)), extra)
     });
@@ -190,7 +188,7 @@ fn host(run: &Run, node: NodeId) -> Option<&HostConfig> {
     run.network.nodes[node as usize].host.as_ref()
 }
 
-/// Returns a flow at the link at this place of its paths.
+/// Returns a flow at the link at this position of its path.
 fn segment(run: &Run, paths: &Paths, flow: usize, position: usize) -> Option<Segment> {
     let host = host(run, run.flows[flow].from)?;
     let both = (paths.there(flow), paths.back(flow));
@@ -215,7 +213,7 @@ impl AloneTimes {
         let mut tasks = Vec::new();
         for (class, (example, most)) in flows.classes.iter().enumerate() {
             let mss = host(run, run.flows[*example].from).map_or(1, HostConfig::mss_bytes);
-            for place in 0..=paths.there(*example).len() + paths.back(*example).len() {
+            for place in 0..=paths.there(*example).len() {
                 let of_size = |bytes| (class, place, bytes);
                 tasks.extend(alone::sizes(mss, *most).into_iter().map(of_size));
             }
@@ -238,9 +236,7 @@ impl AloneTimes {
                 }
             })
         })?;
-        let places = |(example, _): &(usize, u64)| {
-            paths.there(*example).len() + paths.back(*example).len() + 1
-        };
+        let places = |(example, _): &(usize, u64)| paths.there(*example).len() + 1;
         let mut points: Vec<Vec<Vec<(u64, u64)>>> =
             flows.classes.iter().map(|class| vec![Vec::new(); places(class)]).collect();
         // Sizes descend.
@@ -272,16 +268,15 @@ pub(crate) struct Links {
 struct Simulated {
     /// Index into `all` of each link; those without flows have none.
     of: Vec<u32>,
-    /// Of data and of ACKs.
-    all: Vec<[Delays; 2]>,
+    all: Vec<Delays>,
     work: Vec<Work>,
     quiet: usize,
     shared: usize,
 }
 
 impl Simulated {
-    fn delays(&self, link: LinkId, is_ack: bool) -> &Delays {
-        &self.all[self.of[link as usize] as usize][usize::from(is_ack)]
+    fn delays(&self, link: LinkId) -> &Delays {
+        &self.all[self.of[link as usize] as usize]
     }
 }
 
@@ -291,9 +286,8 @@ impl Links {
     fn new(run: &Run, paths: &Paths) -> Links {
         let mut of: Vec<Vec<(u32, u32)>> = vec![Vec::new(); run.network.links.len()];
         for flow in 0..run.flows.len() {
-            let links = paths.there(flow).iter().chain(paths.back(flow));
-            for (place, link) in links.enumerate() {
-                of[*link as usize].push((flow as u32, place as u32));
+            for (position, link) in paths.there(flow).iter().enumerate() {
+                of[*link as usize].push((flow as u32, position as u32));
             }
         }
         let all = (0..).zip(of).filter(|(_, members)| !members.is_empty());
@@ -331,7 +325,7 @@ impl Links {
         })?;
         let mut of = vec![0; run.network.links.len()];
         // The first delays nobody.
-        let (mut all, mut work) = (vec![Default::default()], Vec::new());
+        let (mut all, mut work) = (vec![Delays::default()], Vec::new());
         let mut of_leader = vec![0; self.links.len()];
         for (link, (delays, of_link)) in tasks.iter().zip(done) {
             of_leader[*link] = all.len() as u32;
@@ -367,7 +361,7 @@ fn do_meet((run, _, flows, alone): Known<'_>, members: &[(u32, u32)]) -> bool {
 fn simulate(
     (run, paths, flows, alone): Known<'_>,
     (link, members): &(LinkId, Vec<(u32, u32)>),
-) -> Result<([Delays; 2], Work), Error> {
+) -> Result<(Delays, Work), Error> {
     let with_segment = members.iter().filter_map(|(flow, position)| {
         let segment = segment(run, paths, *flow as usize, *position as usize)?;
         Some((&run.flows[*flow as usize], segment))
@@ -376,13 +370,11 @@ fn simulate(
     let seed = Random::of(run.seed, OF_LINKS, (*link).into()).u64();
     let small = link::run(&run.network, seed, run.end + AFTERWARDS, &with_segment);
     let outcome = knee_sim::simulate(&small)?;
-    let mut samples = [Vec::new(), Vec::new()];
-    for (((flow, place), (_, segment)), got) in members.iter().zip(&with_segment).zip(&outcome.flows) {
-        let (flow, place) = (*flow as usize, *place as usize);
-        let least = alone.at(flows, flow, place, bytes(&run.flows[flow]));
+    let samples = members.iter().zip(&outcome.flows).map(|((flow, position), got)| {
+        let (flow, position) = (*flow as usize, *position as usize);
+        let least = alone.at(flows, flow, position, bytes(&run.flows[flow]));
         let delay = |took: Duration| took.ps() as i64 - least as i64;
-        let delay_ps = got.completion_time().map(delay);
-        samples[usize::from(segment.is_ack)].push(Sample { pkts: flows.pkts[flow], delay_ps });
-    }
-    Ok((samples.map(Delays::new), outcome.work))
+        Sample { pkts: flows.pkts[flow], delay_ps: got.completion_time().map(delay) }
+    });
+    Ok((Delays::new(samples.collect()), outcome.work))
 }
