@@ -88,14 +88,20 @@ fn cable(gbps: u64, queue_scale: u32) -> Cable {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |key: &str, default: u64| {
-        let value = args.iter().find_map(|arg| arg.strip_prefix(&format!("{key}=")).map(str::to_owned));
+        let value =
+            args.iter().find_map(|arg| arg.strip_prefix(&format!("{key}=")).map(str::to_owned));
         value.map_or(default, |value| value.parse().unwrap())
     };
     let has = |word: &str| args.iter().any(|arg| arg == word);
     let (hosts, leaf) = (number("hosts", 64) as u32, number("leaf", 32) as u32);
     let (spines, fabric) = (number("spines", 8) as u32, number("fabric", 40));
-    let (load, ms, incast) = (number("load", 50) as f64 / 100.0, number("ms", 5), number("incast", 0));
-    let host = HostConfig { rto_min: Duration::from_ms(10), tcp_ecn: 1, ..HostConfig::new(LinuxVersion::V6_1) };
+    let (load, ms, incast) =
+        (number("load", 50) as f64 / 100.0, number("ms", 5), number("incast", 0));
+    let host = HostConfig {
+        rto_min: Duration::from_ms(10),
+        tcp_ecn: 1,
+        ..HostConfig::new(LinuxVersion::V6_1)
+    };
     let network = LeafSpine {
         leaves: hosts / leaf,
         spines,
@@ -107,7 +113,8 @@ fn main() {
     }
     .build();
     let mut random = Random(number("seed", 1));
-    let mean: f64 = SIZES.windows(2).map(|p| (p[1].1 - p[0].1) * (p[0].0 + p[1].0) as f64 / 2.0).sum();
+    let mean: f64 =
+        SIZES.windows(2).map(|p| (p[1].1 - p[0].1) * (p[0].0 + p[1].0) as f64 / 2.0).sum();
     let gap_ps = mean * 8.0 / (load * f64::from(hosts) * 10e9) * 1e12;
     let flow = |from, to, start, bytes| Flow {
         group: 0,
@@ -165,7 +172,12 @@ fn main() {
     let full = has("full").then(|| {
         let started = Instant::now();
         let full = knee_sim::simulate(&run).unwrap();
-        println!("full in {:.2} s: {:?}, {} MB at most", started.elapsed().as_secs_f64(), full.work, peak_mb());
+        println!(
+            "full in {:.2} s: {:?}, {} MB at most",
+            started.elapsed().as_secs_f64(),
+            full.work,
+            peak_mb()
+        );
         full
     });
     if hosts <= MOST_JUDGED {
@@ -186,7 +198,9 @@ fn show(run: &Run, approximated: &Outcome, full: Option<&Outcome>) {
         .flows
         .iter()
         .map(|flow| match flow.traffic {
-            Traffic::Bulk { bytes: Some(bytes) } => ideal.transfer(flow.from, flow.to, bytes).unwrap().ps() as f64,
+            Traffic::Bulk { bytes: Some(bytes) } => {
+                ideal.transfer(flow.from, flow.to, bytes).unwrap().ps() as f64
+            }
             _ => f64::NAN,
         })
         .collect();
@@ -202,10 +216,19 @@ fn show(run: &Run, approximated: &Outcome, full: Option<&Outcome>) {
         };
         let ours = slowdowns(approximated);
         let theirs = full.map(slowdowns).unwrap_or_default();
-        let at = |all: &[f64], q: f64| all.get(((all.len() as f64 * q) as usize).min(all.len().saturating_sub(1))).copied().unwrap_or(f64::NAN);
+        let at = |all: &[f64], q: f64| {
+            all.get(((all.len() as f64 * q) as usize).min(all.len().saturating_sub(1)))
+                .copied()
+                .unwrap_or(f64::NAN)
+        };
         for q in [0.5, 0.9, 0.99] {
             let (a, b) = (at(&ours, q), at(&theirs, q));
-            println!("{name:<7} p{:<3} {a:8.2} {b:8.2} {:+7.1} %  ({} flows)", q * 100.0, (a / b - 1.0) * 100.0, ours.len());
+            println!(
+                "{name:<7} p{:<3} {a:8.2} {b:8.2} {:+7.1} %  ({} flows)",
+                q * 100.0,
+                (a / b - 1.0) * 100.0,
+                ours.len()
+            );
         }
     }
 }

@@ -44,7 +44,11 @@ pub(crate) fn sizes(mss_bytes: u32, most: u64) -> Vec<u64> {
 ///
 /// # Errors
 /// Those of the simulator, and if the flow does not complete.
-pub(crate) fn time(flow: &Flow, bytes: u64, make: impl Fn(&Flow, Time) -> Run) -> Result<u64, Error> {
+pub(crate) fn time(
+    flow: &Flow,
+    bytes: u64,
+    make: impl Fn(&Flow, Time) -> Run,
+) -> Result<u64, Error> {
     let traffic = Traffic::Bulk { bytes: Some(bytes) };
     let flow = Flow { start: Time::ZERO, traffic, ..flow.clone() };
     let outcome = knee_sim::simulate(&make(&flow, LONGEST))?;
@@ -91,6 +95,9 @@ mod tests {
         assert!(all.len() < 190, "{}", all.len());
         assert_eq!(sizes(1000, 1), [1, 1000]);
         let alone = Alone::new(vec![(1, 100), (1001, 300), (2001, 800)]);
-        assert_eq!([1, 501, 1001, 1501, 2001].map(|bytes| alone.ps(bytes)), [100, 200, 300, 550, 800]);
+        assert_eq!(
+            [1, 501, 1001, 1501, 2001].map(|bytes| alone.ps(bytes)),
+            [100, 200, 300, 550, 800]
+        );
     }
 }

@@ -1,9 +1,14 @@
 //! The approximation as a back end.
 
+use serde_json::{Map, Value};
+
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult, validate};
 
-use crate::run::{Options, approximate};
 use crate::refuse;
+use crate::run::{Options, approximate};
+
+/// Largest error of a percentile of slowdown in the fabrics of docs/findings/approximate.md, as a share.
+pub const ERROR: f64 = 0.45;
 
 /// Runs approximated link by link.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +43,11 @@ impl BackEnd for Links {
              there is none"
                 .to_owned(),
         ]
+    }
+
+    /// States the error, which `knee run` replaces by a measured one.
+    fn about(&self) -> Map<String, Value> {
+        Map::from_iter([("error".to_owned(), ERROR.into())])
     }
 
     fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {

@@ -42,7 +42,12 @@ mod tests {
 
     #[test]
     fn alike_links_follow_the_first() {
-        let members = [vec![(0, 3), (0, 70)], vec![(0, 70), (0, 3)], vec![(1, 3), (0, 70)], vec![(0, 3), (0, 70)]];
+        let members = [
+            vec![(0, 3), (0, 70)],
+            vec![(0, 70), (0, 3)],
+            vec![(1, 3), (0, 70)],
+            vec![(0, 3), (0, 70)],
+        ];
         let all = leaders(4, |link| link != 3, |link| members[link].clone());
         assert_eq!(all, [0, 0, 2, 3]);
         assert_eq!([1, 4, 5, 6, 8, 100, 101].map(rounded), [1, 4, 5, 6, 8, 23, 23]);

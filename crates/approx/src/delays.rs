@@ -60,7 +60,9 @@ pub fn convolve<'a>(
     seed: u64,
 ) -> Option<i64> {
     let mut random = Random::new(seed);
-    links.into_iter().try_fold(0i64, |sum, link| Some(sum.saturating_add(link.draw(pkts, &mut random)?)))
+    links
+        .into_iter()
+        .try_fold(0i64, |sum, link| Some(sum.saturating_add(link.draw(pkts, &mut random)?)))
 }
 
 #[cfg(test)]

@@ -27,6 +27,6 @@ mod random;
 mod refuse;
 mod run;
 
-pub use back_end::Links;
+pub use back_end::{ERROR, Links};
 pub use delays::{Delays, Sample, convolve};
 pub use run::{Effort, Options, approximate};

@@ -24,7 +24,8 @@ impl Paths {
     pub(crate) fn new(run: &Run) -> Result<Paths, Error> {
         let hashes = hashes(run);
         let ends = run.flows.iter().zip(&hashes);
-        let ends = ends.flat_map(|(flow, hash)| [(flow.from, flow.to, *hash), (flow.to, flow.from, *hash)]);
+        let ends = ends
+            .flat_map(|(flow, hash)| [(flow.from, flow.to, *hash), (flow.to, flow.from, *hash)]);
         let ends: Vec<(NodeId, NodeId, u64)> = ends.collect();
         let mut paths = Paths { bounds: vec![(0, 0); ends.len()], links: Vec::new() };
         match Tree::new(&run.network) {

@@ -14,7 +14,9 @@ pub(crate) fn check(run: &Run) -> Result<(), Error> {
     };
     let network = &run.network;
     if !run.pings.is_empty() {
-        return refuse("--approximate links knows no pings, whose packets share queues of all links");
+        return refuse(
+            "--approximate links knows no pings, whose packets share queues of all links",
+        );
     }
     if !run.schedule.series.is_empty() || !run.schedule.together.is_empty() {
         return refuse(
@@ -41,13 +43,19 @@ pub(crate) fn check(run: &Run) -> Result<(), Error> {
         }
     }
     if !network.buffers.is_empty() {
-        return refuse("--approximate links knows no shared buffer, which joins the links of a switch");
+        return refuse(
+            "--approximate links knows no shared buffer, which joins the links of a switch",
+        );
     }
     if network.flow_control.is_some() {
-        return refuse("--approximate links knows no flow control, which stops one link for another");
+        return refuse(
+            "--approximate links knows no flow control, which stops one link for another",
+        );
     }
     if !network.ports.is_empty() {
-        return refuse("--approximate links knows no software routers, whose ports coalesce interrupts");
+        return refuse(
+            "--approximate links knows no software routers, whose ports coalesce interrupts",
+        );
     }
     let hosts = || network.nodes.iter().filter_map(|node| node.host.as_ref());
     if hosts().any(|host| host.coalesce.is_some() || host.cpu.is_some()) {
@@ -56,7 +64,9 @@ pub(crate) fn check(run: &Run) -> Result<(), Error> {
         );
     }
     if hosts().any(|host| host.ipv6) {
-        return refuse("--approximate links knows no IPv6, whose flows change their path at a timeout");
+        return refuse(
+            "--approximate links knows no IPv6, whose flows change their path at a timeout",
+        );
     }
     if network.links.iter().any(|link| link.loss > 0.0) {
         return refuse(
@@ -67,7 +77,9 @@ pub(crate) fn check(run: &Run) -> Result<(), Error> {
         return refuse("--approximate links knows no jitter, which reorders packets across links");
     }
     if run.sampling.window.is_some() {
-        return refuse("--approximate links knows no measured window: leave measure_from and measure_until out");
+        return refuse(
+            "--approximate links knows no measured window: leave measure_from and measure_until out",
+        );
     }
     knee_sim::Simulator.check(run)
 }

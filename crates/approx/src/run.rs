@@ -60,7 +60,11 @@ fn bytes(flow: &Flow) -> u64 {
 ///
 /// # Errors
 /// [`Error::Refused`] for what it does not know; errors of the simulator.
-pub fn approximate(run: &Run, options: Options, stop: &AtomicBool) -> Result<(Outcome, Effort), Error> {
+pub fn approximate(
+    run: &Run,
+    options: Options,
+    stop: &AtomicBool,
+) -> Result<(Outcome, Effort), Error> {
     validate(run)?;
     refuse::check(run)?;
     let threads = match options.threads {
@@ -80,7 +84,8 @@ pub fn approximate(run: &Run, options: Options, stop: &AtomicBool) -> Result<(Ou
     let started = std::time::Instant::now();
     let links = Links::new(run, &paths);
     effort.links = links.links.len();
-    let simulated = links.simulate((run, &paths, &flows, &alone), options.cluster, (threads, stop))?;
+    let simulated =
+        links.simulate((run, &paths, &flows, &alone), options.cluster, (threads, stop))?;
     (effort.quiet, effort.shared) = (simulated.quiet, simulated.shared);
     effort.simulated = effort.links - effort.quiet - effort.shared;
     for part in &simulated.work {
@@ -97,7 +102,8 @@ pub fn approximate(run: &Run, options: Options, stop: &AtomicBool) -> Result<(Ou
     });
     let flows: Vec<FlowOutcome> = outcomes.collect();
     effort.wall[2] = started.elapsed();
-    let last = flows.iter().map(|flow| flow.done_at).try_fold(Time::ZERO, |last, at| Some(last.max(at?)));
+    let last =
+        flows.iter().map(|flow| flow.done_at).try_fold(Time::ZERO, |last, at| Some(last.max(at?)));
     let end = last.filter(|_| run.until_done).unwrap_or(run.end);
     Ok((Outcome { end, flows, work, completions_only: true, ..Outcome::default() }, effort))
 }
@@ -166,7 +172,8 @@ impl FlowClasses {
                 flow.max_pacing_rate
             );
             let (there, back) = (paths.there(index), paths.back(index));
-            let mut key = vec![numbers.of(kind), hosts[flow.from as usize], hosts[flow.to as usize]];
+            let mut key =
+                vec![numbers.of(kind), hosts[flow.from as usize], hosts[flow.to as usize]];
             key.push(there.len() as u32);
             key.extend(there.iter().chain(back).map(|link| links[*link as usize]));
             let class = *known.entry(key).or_insert_with(|| {
@@ -312,9 +319,15 @@ impl Links {
             true => {
                 let kind = |index: usize| {
                     let members = self.links[index].1.iter();
-                    members.map(|(flow, at)| ((flows.of[*flow as usize], *at), flows.pkts[*flow as usize]))
+                    members.map(|(flow, at)| {
+                        ((flows.of[*flow as usize], *at), flows.pkts[*flow as usize])
+                    })
                 };
-                cluster::leaders(self.links.len(), |index| meet[index], |index| kind(index).collect())
+                cluster::leaders(
+                    self.links.len(),
+                    |index| meet[index],
+                    |index| kind(index).collect(),
+                )
             }
         };
         let mut tasks: Vec<usize> =

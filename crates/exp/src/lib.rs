@@ -46,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 mod about;
+pub mod approximation;
 mod arrivals;
 pub mod beside;
 pub mod built_in;
