@@ -194,3 +194,81 @@ impl Tree {
         Some(path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use knee_queue::time::{Duration, Rate, Time};
+    use knee_queue::{DropTailConfig, Limit, QueueConfig};
+    use knee_run::spec::{
+        Cc, Flow, HostConfig, LinuxVersion, Sampling, Schedule, Serialisation, Traffic,
+    };
+    use knee_run::topology::{Cable, FatTree};
+
+    #[test]
+    fn paths_are_the_simulators() {
+        let cable = Cable {
+            rate: Rate::from_bps(10_000_000_000),
+            serialisation: Serialisation::StoreAndForward,
+            overhead_bytes: 0,
+            delay: Duration::from_us(1),
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            loses_bursts: false,
+            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) }),
+            sampled: true,
+        };
+        let host = HostConfig::new(LinuxVersion::V6_1);
+        let (host_up, host_down, edge, core) = (cable.clone(), cable.clone(), cable.clone(), cable);
+        let network = FatTree { k: 4, host, host_up, host_down, edge, core }.build();
+        let flow = |i: u32| Flow {
+            group: 0,
+            from: i % 16,
+            to: (i * 7 + 5) % 16,
+            cc: Cc::by_name("reno").expect("it is built in"),
+            peer_cc: None,
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic: Traffic::Bulk { bytes: Some(1) },
+            read_at_bytes: 1,
+            base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
+            sampled: false,
+        };
+        let flows: Vec<Flow> = (0..40).map(flow).filter(|flow| flow.from != flow.to).collect();
+        let mut run = Run {
+            seed: 5,
+            end: Time::from_ms(100),
+            until_done: true,
+            network,
+            flows,
+            pings: Vec::new(),
+            sampling: Sampling::default(),
+            schedule: Schedule::default(),
+        };
+        let paths = Paths::new(&run).expect("there are ways");
+        let mut by_routes = Routes::new(&run.network);
+        for (index, hash) in hashes(&run).into_iter().enumerate() {
+            let (from, to) = (run.flows[index].from, run.flows[index].to);
+            assert_eq!(Ok(paths.there(index).to_vec()), by_routes.path(from, to, hash));
+            assert_eq!(Ok(paths.back(index).to_vec()), by_routes.path(to, from, hash));
+        }
+        // All flows but one never begin: its packets pass these links and no others.
+        for index in 0..run.flows.len() {
+            for (other, flow) in run.flows.iter_mut().enumerate() {
+                flow.start = if other == index { Time::ZERO } else { Time::from_ms(200) };
+            }
+            run.until_done = false;
+            let outcome = knee_sim::simulate(&run).expect("it runs");
+            let used = outcome.queues.iter().filter(|queue| queue.sent_pkts > 0);
+            let used: Vec<LinkId> = used.map(|queue| queue.link).collect();
+            let mut ours = [paths.there(index), paths.back(index)].concat();
+            ours.sort_unstable();
+            ours.dedup();
+            assert_eq!(used, ours, "flow {index}");
+        }
+    }
+}
