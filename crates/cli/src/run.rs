@@ -282,8 +282,7 @@ fn full(
     swept: &mut SweepResult,
 ) -> Result<String, Failure> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    let parent = dir.parent().unwrap_or(Path::new(""));
-    let mut results = Results::numbered(parent, &format!("{name}-full"))?;
+    let mut results = Results::at(&dir.with_file_name(format!("{name}-full")))?;
     let options = Options { back_end: back_ends::named(&args.on)?, ..options.clone() };
     let mut progress = Progress::new(experiment);
     let full = sweep(experiment, &options, &mut results, &mut |done| progress.show(done));

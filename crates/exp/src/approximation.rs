@@ -53,7 +53,11 @@ pub(crate) fn note(experiment: &Experiment, swept: &SweepResult) -> String {
     for (index, a) in swept.tables.iter().enumerate() {
         let others = swept.tables.iter().skip(index + 1);
         for b in others.filter(|b| b.configuration.point == a.configuration.point) {
-            close.extend(too_close(experiment, a, b, error));
+            for one in too_close(experiment, a, b, error) {
+                if !close.contains(&one) {
+                    close.push(one);
+                }
+            }
         }
     }
     if let [first, rest @ ..] = &close[..] {
