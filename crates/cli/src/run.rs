@@ -9,8 +9,10 @@ use knee_exp::results::Results;
 use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
-use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult};
-use knee_exp::{Experiment, Overrides, approximation, memory, overview, refused, report, table};
+use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult, percent};
+use knee_exp::{
+    Experiment, Overrides, approximation_error, memory, overview, refused, report, table,
+};
 use knee_run::BackEnd;
 
 use crate::back_ends::{self, Approximation, On};
@@ -292,11 +294,11 @@ fn full(
         return Ok(String::new());
     }
     let dir = results.finish(experiment, &full)?;
-    let Some((error, table)) = approximation::compare(experiment, swept, &full) else {
+    let Some((error, table)) = approximation_error::compare(experiment, swept, &full) else {
         return Ok("no percentile to measure the error of: 100 transfers are needed\n".to_owned());
     };
     swept.set_error(error);
-    let error = approximation::percent(error);
+    let error = percent(error);
     Ok(format!("\n{table}largest error: {error}; full simulation in {}\n", dir.display()))
 }
 

@@ -46,7 +46,8 @@
 #![forbid(unsafe_code)]
 
 mod about;
-pub mod approximation;
+mod approximation;
+pub mod approximation_error;
 mod arrivals;
 pub mod beside;
 pub mod built_in;

@@ -11,11 +11,10 @@
 use knee_results::{CheckVerdict, ClaimVerdict};
 
 use super::{Bounds, Check, Claim, Every, Join, Term};
-use crate::approximation::percent;
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::Stat;
-use crate::sweep_result::{Subject, Summaries, SweepResult};
+use crate::sweep_result::{Subject, Summaries, SweepResult, percent};
 
 impl Bounds {
     /// Returns the verdict on a value. Without a value, the check is undecided.

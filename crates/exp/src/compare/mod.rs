@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use knee_file::Origin;
 use knee_results::Metric;
 
-use crate::approximation::{percent, tells_apart};
 use crate::difference::{
     INDECISIVE, Sample, Share, TOLERANCE, Verdict, difference_half_width, newcombe,
 };
 use crate::error::Error;
 use crate::stats::Spread;
+use crate::sweep_result::{percent, tells_apart};
 use read::{Figure, Row, RunMetric};
 
 /// Number of keys that an error names.
