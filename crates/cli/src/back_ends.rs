@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use knee_approx::Links;
 use knee_run::BackEnd;
 use knee_sim::Simulator;
 use knee_vkernel::Algorithms;
@@ -133,6 +134,33 @@ fn among(all: &[&Entry], on: &On) -> Result<Made, Failure> {
 
 fn says<T>(text: &str) -> Result<T, Failure> {
     Err(Failure::Says(text.to_owned()))
+}
+
+/// Approximations of the simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Approximation {
+    /// Each link alone.
+    Links,
+    /// Also one simulation for links with alike traffic.
+    Clusters,
+}
+
+/// Returns the back end that approximates the simulator.
+///
+/// # Errors
+/// Fails for flags of other back ends.
+pub(crate) fn approximated(
+    on: &On,
+    how: Approximation,
+    threads: Option<u32>,
+) -> Result<Made, Failure> {
+    if on.back_end != "sim" {
+        return says("--approximate is for --on sim: other back ends have a TCP of their own");
+    }
+    simulator(on, "")?;
+    let threads = threads.unwrap_or(0) as usize;
+    let cluster = how == Approximation::Clusters;
+    Ok(Arc::new(Links { options: knee_approx::Options { threads, cluster } }))
 }
 
 fn simulator(on: &On, _: &str) -> Result<Made, Failure> {

@@ -122,6 +122,99 @@ fn run_prints_tables_and_keeps_results() {
     assert!(same("flows.csv") && same("summary.csv") && same("runs.csv"));
 }
 
+const FABRIC: &str = r#"question = "How long in a fabric?"
+cc = ["dctcp", "cubic"]
+
+[network]
+topology = "leaf-spine"
+leaves = 2
+spines = 2
+hosts_per_leaf = 4
+up = { rate = "10 Gbps", delay = "1 us" }
+down = { rate = "10 Gbps", delay = "1 us", queue = { kind = "step", limit = "500 pkts", k = "65 pkts" } }
+fabric = { rate = "20 Gbps", delay = "1 us", queue = { kind = "step", limit = "500 pkts", k = "65 pkts" } }
+
+[[traffic]]
+name = "web"
+kind = "poisson"
+from = "h0.0..h1.3"
+to = "h0.0..h1.3"
+sizes = "20 kB"
+load = "30 %"
+of = "h0.0..h1.3"
+until = "5 ms"
+
+[run]
+duration = "1 s"
+until_done = true
+"#;
+
+#[test]
+fn a_fabric_is_approximated_by_its_links() {
+    let scratch = Scratch::new();
+    let write = |name: &str, text: &str| fs::write(scratch.0.path().join(name), text).unwrap();
+    write("fabric.toml", FABRIC);
+    let links = ["run", "fabric.toml", "--approximate", "links"];
+    let output = scratch.knee(&links);
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+    let text = out(&output);
+    for part in [
+        "Linux TCP, simulated link by link",
+        "web: slowdown",
+        "figures are within 45 % of the full simulation's",
+        "the cases are not compared: p50 of web of dctcp and cubic",
+        "results in results/fabric\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("goodput") && !text.contains("timeouts"), "{text}");
+    let read = |file: &str| fs::read_to_string(scratch.0.path().join(file)).unwrap();
+    let flows = read("results/fabric/flows.csv");
+    let mut lines = flows.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let (head, first) = (lines.next().unwrap(), lines.next().unwrap());
+    let cell = |name: &str| first[head.iter().position(|column| *column == name).unwrap()];
+    assert!(cell("completion_s").parse::<f64>().unwrap() > 1e-5);
+    for absent in ["received_bytes", "cwnd_pkts", "timeouts", "ecn", "srtt_s"] {
+        assert_eq!(cell(absent), "", "{absent}");
+    }
+    // The same bytes for any number of threads.
+    scratch.knee(&[&links[..], &["--threads", "3"]].concat());
+    assert_eq!(flows, read("results/fabric-2/flows.csv"));
+
+    let cases = ["--cc", "dctcp", "--approximation-error", "--set", "traffic.web.until=\"10 ms\""];
+    let output = scratch.knee(&[&links[..], &cases, &["-o", "near"]].concat());
+    let text = out(&output);
+    assert!(
+        text.contains("p99 slowdown") && text.contains("largest error: "),
+        "{text}{}",
+        err(&output)
+    );
+    assert!(text.contains("full simulation in near-full\n"), "{text}");
+    // Most flows meet nobody; the approximation is good here.
+    let error = text.split("largest error: ").nth(1).and_then(|text| text.split(' ').next());
+    let error: f64 = error.and_then(|error| error.parse().ok()).unwrap();
+    assert!(error < 45.0, "{text}");
+    let manifest = read("near/manifest.json");
+    assert!(manifest.contains("\"name\": \"sim --approximate links\""), "{manifest}");
+    assert!(!manifest.contains("\"error\": 0.45"), "it is the measured one: {manifest}");
+    let full = read("near-full/manifest.json");
+    assert!(full.contains("\"name\": \"sim\"") && !full.contains("\"error\""), "{full}");
+    let compared = out(&scratch.knee(&["compare", "near-full", "near"]));
+    assert!(compared.contains("by less than the error of the approximation"), "{compared}");
+
+    write(
+        "rpc.toml",
+        &FABRIC.replace("up = { rate = \"10 Gbps\"", "up = { loss = \"1 %\", rate = \"10 Gbps\""),
+    );
+    let refused = scratch.knee(&["run", "rpc.toml", "--approximate", "clusters"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(err(&refused).contains("knows no random loss"), "{}", err(&refused));
+    let refused = scratch.knee(&["run", "fabric.toml", "--approximate", "links", "--on", "lab"]);
+    assert!(err(&refused).contains("--approximate is for --on sim"), "{}", err(&refused));
+    let refused = scratch.knee(&[&links[..], &["--trace", "web"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 #[test]
 fn json_has_the_summary_and_the_effort() {
     let scratch = Scratch::new();

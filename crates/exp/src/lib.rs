@@ -46,6 +46,8 @@
 #![forbid(unsafe_code)]
 
 mod about;
+mod approximation;
+pub mod approximation_error;
 mod arrivals;
 pub mod beside;
 pub mod built_in;

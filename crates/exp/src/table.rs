@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use knee_queue::time::Time;
 
+use crate::approximation;
 use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
@@ -35,6 +36,7 @@ pub(crate) fn around(
     };
     let _ = writeln!(out, "{}: {}", experiment.name, experiment.question);
     let tcp = match swept.is_model {
+        _ if swept.error().is_some() => "Linux TCP, simulated link by link".to_owned(),
         true => "Linux TCP, simulated".to_owned(),
         false => format!("real TCP, on {}", swept.back_end),
     };
@@ -78,8 +80,10 @@ fn all_tables(experiment: &Experiment, swept: &SweepResult) -> String {
 fn claims(experiment: &Experiment, swept: &SweepResult) -> String {
     let widest = ClaimVerdict::ALL.iter().map(|verdict| verdict.name().len()).max().unwrap_or(0);
     let lines = experiment.claims.iter().map(|claim| {
-        let verdict = claim.judge(experiment, swept).verdict;
-        format!("claim {:<widest$}  {}\n", verdict.name(), claim.says)
+        let judged = claim.judge(experiment, swept);
+        let refused =
+            judged.refused.map_or_else(String::new, |why| format!("      REFUSED: {why}\n"));
+        format!("claim {:<widest$}  {}\n{refused}", judged.verdict.name(), claim.says)
     });
     lines.collect()
 }
@@ -365,6 +369,7 @@ impl Scale {
 fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> String {
     let notes = notes(experiment, swept);
     let mut out = String::from("\n");
+    out.push_str(&approximation::note(experiment, swept));
     out.extend(notes.iter().take(most).map(String::as_str));
     if let Some(more @ 1..) = notes.len().checked_sub(most) {
         let _ = writeln!(out, "and {more} more such rows: --tables all lists them");

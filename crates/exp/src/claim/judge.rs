@@ -14,7 +14,7 @@ use super::{Bounds, Check, Claim, Every, Join, Term};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::Stat;
-use crate::sweep_result::{Subject, Summaries, SweepResult};
+use crate::sweep_result::{Subject, Summaries, SweepResult, percent};
 
 impl Bounds {
     /// Returns the verdict on a value. Without a value, the check is undecided.
@@ -59,6 +59,11 @@ impl Interval {
         Interval { value: share, low: self.low.min(low), high: self.high.max(high) }
     }
 
+    /// Widens the interval by a share of either end.
+    fn widened(self, share: f64) -> Interval {
+        Interval { low: self.low * (1.0 - share).max(0.0), high: self.high * (1.0 + share), ..self }
+    }
+
     /// Returns the ratio to another interval. `None` if that one is zero.
     pub fn over(self, other: Interval) -> Option<Interval> {
         (other.value > 0.0).then(|| Interval {
@@ -84,6 +89,8 @@ pub struct Judged {
     pub verdict: ClaimVerdict,
     /// Verdicts on its checks, in order.
     pub checks: Vec<JudgedCheck>,
+    /// Why an approximation gives no verdict where its figures alone would, in a sentence.
+    pub refused: Option<String>,
 }
 
 /// The verdict of a sweep on a check.
@@ -143,12 +150,21 @@ impl Claim {
     /// Returns the verdict on what was run.
     pub fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> Judged {
         if self.cannot.is_some() {
-            return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new() };
+            return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new(), refused: None };
         }
-        let checks: Vec<JudgedCheck> =
-            self.checks.iter().map(|check| check.judge(experiment, swept)).collect();
-        let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
-        Judged { verdict: ClaimVerdict::of(&verdicts), checks }
+        let judge = |error: f64| {
+            let all = self.checks.iter().map(|check| check.judge(experiment, swept, error));
+            let checks: Vec<JudgedCheck> = all.collect();
+            let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
+            Judged { verdict: ClaimVerdict::of(&verdicts), checks, refused: None }
+        };
+        let Some(error) = swept.error() else { return judge(0.0) };
+        let judged = judge(error);
+        let refused = (judged.verdict != judge(0.0).verdict).then(|| {
+            let (by, error) = (swept.back_end, percent(error));
+            format!("what decides it lies within the error of {by}, which is {error}")
+        });
+        Judged { refused, ..judged }
     }
 }
 
@@ -160,10 +176,11 @@ struct Place {
 }
 
 impl Check {
-    fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> JudgedCheck {
+    fn judge(&self, experiment: &Experiment, swept: &SweepResult, error: f64) -> JudgedCheck {
         let places = self.places();
         let several = places.len() > 1;
-        let rows = places.iter().filter_map(|place| self.row(place, several, experiment, swept));
+        let rows =
+            places.iter().filter_map(|place| self.row(place, several, experiment, swept, error));
         let rows: Vec<Row> = rows.collect();
         JudgedCheck { verdict: CheckVerdict::all(rows.iter().map(|row| row.verdict)), rows }
     }
@@ -201,6 +218,7 @@ impl Check {
         several: bool,
         experiment: &Experiment,
         swept: &SweepResult,
+        error: f64,
     ) -> Option<Row> {
         let other = self.other.as_ref().map(|(join, term)| (*join, term.placed(place)));
         let figure = self.figure.placed(place);
@@ -208,10 +226,12 @@ impl Check {
             return None;
         }
         let (first, value) = figure.measured("figure", experiment, swept)?;
+        let value = value.map(|value| value.widened(error));
         let (terms, value) = match other {
             None => (vec![first], value),
             Some((join, other)) => {
                 let (second, other) = other.measured(join.name(), experiment, swept)?;
+                let other = other.map(|other| other.widened(error));
                 let value = value.zip(other).and_then(|(value, other)| match join {
                     Join::Over => value.over(other),
                     Join::Minus => Some(value.minus(other)),

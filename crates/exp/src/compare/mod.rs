@@ -16,6 +16,7 @@ use crate::difference::{
 };
 use crate::error::Error;
 use crate::stats::Spread;
+use crate::sweep_result::{percent, tells_apart};
 use read::{Figure, Row, RunMetric};
 
 /// Number of keys that an error names.
@@ -170,11 +171,28 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
         let words = |apart: &String| format!("{}, not as in the simulator: {apart}", side.back_end);
         left_out.extend(side.apart.iter().map(words));
     }
+    left_out.extend(refuse_within_error(&mut lines, [&a, &b]));
     lines.sort_by(|x, y| {
         let (x, y) = (x.badness(options.within), y.badness(options.within));
         y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
     });
     Ok(Comparison { a, b, options, differences, of_host, lines, left_out })
+}
+
+/// Takes back verdicts on differences that lie within the error of an approximation. Returns a sentence if there are any.
+fn refuse_within_error(lines: &mut [Line], sides: [&Side; 2]) -> Option<String> {
+    let error = sides.into_iter().filter_map(|side| side.error).reduce(f64::max)?;
+    let mut refused = 0;
+    for line in lines {
+        if line.a.mean != line.b.mean && !tells_apart(line.a.mean, line.b.mean, error) {
+            (line.verdict, line.note) = (Verdict::Undecided, "within the error");
+            refused += 1;
+        }
+    }
+    (refused > 0).then(|| {
+        let (figures, error) = (if refused == 1 { "figure differs" } else { "figures differ" }, percent(error));
+        format!("REFUSED: {refused} {figures} by less than the error of the approximation, which is {error}")
+    })
 }
 
 /// Merges rows left out for the same reason into one sentence, which names the first of them.

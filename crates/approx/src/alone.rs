@@ -1,0 +1,103 @@
+//! The time that a flow takes alone, by its size.
+
+use knee_queue::time::{Duration, Time};
+use knee_run::spec::{Flow, Traffic};
+use knee_run::{Error, Run};
+
+/// Up to this many packets, each number is simulated.
+const EACH_PKTS: u64 = 128;
+/// Above, the next size is this much larger, per cent.
+const STEP_PCT: u64 = 10;
+/// From here on, time grows with the rate alone, and steps are larger.
+const LARGE_PKTS: u64 = 4096;
+const LARGE_STEP_PCT: u64 = 25;
+/// A flow that is not done by then alone is refused.
+const LONGEST: Time = Time::from_ms(1_000_000);
+
+/// Times of a flow alone over one path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alone {
+    /// Bytes and ps, both ascending.
+    points: Vec<(u64, u64)>,
+}
+
+/// Returns the sizes to simulate, so that the largest covers `most` bytes.
+pub(crate) fn sizes(mss_bytes: u32, most: u64) -> Vec<u64> {
+    let mss = u64::from(mss_bytes.max(1));
+    let mut sizes = vec![1];
+    let mut pkts = 1u64;
+    loop {
+        sizes.push(pkts.saturating_mul(mss));
+        if pkts.saturating_mul(mss) >= most {
+            return sizes;
+        }
+        let step = match pkts {
+            ..EACH_PKTS => 1,
+            EACH_PKTS..LARGE_PKTS => pkts * STEP_PCT / 100,
+            _ => pkts / 100 * LARGE_STEP_PCT,
+        };
+        pkts = pkts.saturating_add(step.max(1));
+    }
+}
+
+/// Simulates one size. `make` builds the run of a flow with its seed and end.
+///
+/// # Errors
+/// Those of the simulator, and if the flow does not complete.
+pub(crate) fn time(
+    flow: &Flow,
+    bytes: u64,
+    make: impl Fn(&Flow, Time) -> Run,
+) -> Result<u64, Error> {
+    let traffic = Traffic::Bulk { bytes: Some(bytes) };
+    let flow = Flow { start: Time::ZERO, traffic, ..flow.clone() };
+    let outcome = knee_sim::simulate(&make(&flow, LONGEST))?;
+    let took = outcome.flows.first().and_then(|flow| flow.completion_time());
+    took.map(Duration::ps).ok_or_else(|| {
+        Error::Failed(format!(
+            "a transfer of {bytes} bytes does not complete in 1000 s even alone: use --on sim \
+             without --approximate"
+        ))
+    })
+}
+
+impl Alone {
+    /// Takes sizes and times.
+    pub(crate) fn new(points: Vec<(u64, u64)>) -> Alone {
+        Alone { points }
+    }
+
+    /// Returns the time of a size, between those of the next smaller and larger sizes.
+    pub(crate) fn ps(&self, bytes: u64) -> u64 {
+        let above = self.points.partition_point(|(size, _)| *size < bytes);
+        let Some(&(size, time)) = self.points.get(above) else {
+            return self.points.last().map_or(0, |(_, time)| *time);
+        };
+        let Some(&(size_before, time_before)) = above.checked_sub(1).map(|at| &self.points[at])
+        else {
+            return time;
+        };
+        let part = i128::from(bytes - size_before) * (i128::from(time) - i128::from(time_before));
+        let between = i128::from(time_before) + part / i128::from((size - size_before).max(1));
+        u64::try_from(between).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_cover_the_largest_and_times_lie_between() {
+        let all = sizes(1000, 30_000_000);
+        assert_eq!(all[..4], [1, 1000, 2000, 3000]);
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]) && all.last() >= Some(&30_000_000));
+        assert!(all.len() < 190, "{}", all.len());
+        assert_eq!(sizes(1000, 1), [1, 1000]);
+        let alone = Alone::new(vec![(1, 100), (1001, 300), (2001, 800)]);
+        assert_eq!(
+            [1, 501, 1001, 1501, 2001].map(|bytes| alone.ps(bytes)),
+            [100, 200, 300, 550, 800]
+        );
+    }
+}

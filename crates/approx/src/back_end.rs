@@ -1,0 +1,58 @@
+//! The approximation as a back end.
+
+use serde_json::{Map, Value};
+
+use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult, validate};
+
+use crate::refuse;
+use crate::run::{Options, approximate};
+
+/// Largest error of a percentile of slowdown in the fabrics of docs/findings/approximate.md, as a share.
+pub const ERROR: f64 = 0.45;
+
+/// Runs approximated link by link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Links {
+    /// Threads of a run, and whether links share simulations.
+    pub options: Options,
+}
+
+impl BackEnd for Links {
+    fn name(&self) -> &'static str {
+        match self.options.cluster {
+            false => "sim --approximate links",
+            true => "sim --approximate clusters",
+        }
+    }
+
+    /// One run at a time: its links are on all cores.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { threads: Some(1), ..Capabilities::default() }
+    }
+
+    fn check(&self, run: &Run) -> Result<(), Error> {
+        refuse::check(run)
+    }
+
+    fn differences(&self, _: &Run) -> Vec<String> {
+        vec![
+            "links are simulated one by one and their delays are added, so congestion at one link does not change \
+             what arrives at the next"
+                .to_owned(),
+            "only completion times and slowdown are given: other metrics describe one run of a whole network, and \
+             there is none"
+                .to_owned(),
+        ]
+    }
+
+    /// States the error, which `knee run` replaces by a measured one.
+    fn about(&self) -> Map<String, Value> {
+        Map::from_iter([("error".to_owned(), ERROR.into())])
+    }
+
+    fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
+        ask.check(self)?;
+        validate(run)?;
+        approximate(run, self.options, ask.stop).map(|(outcome, _)| outcome.into())
+    }
+}
