@@ -210,8 +210,8 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
         Err(_) => {
             let names = NAMED.iter().map(|(name, _)| *name);
             Err(format!(
-                "{}, or a size, as in \"20 kB\", or a list of sizes with cumulative shares, as in \
-                 [[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]], or a file of them, as \"sizes.csv\"",
+                "{}, a size (\"20 kB\"), a list of sizes with cumulative shares ([[\"1 kB\", \"50 %\"], \
+                 [\"1 MB\", \"100 %\"]]), or a file of them (\"sizes.csv\")",
                 one_of(text, names)
             ))
         }

@@ -292,7 +292,7 @@ fn a_bad_file_is_refused_with_its_line() {
         (format!("{head}a,0,h1,h1,1,\n"), "flows.csv:2: from and to are the same host"),
         (format!("{head}a,-1,h1,h2,1,\n"), "flows.csv:2: start = \"-1\""),
         (format!("{head}a,nan,h1,h2,1,\n"), "flows.csv:2: start = \"nan\""),
-        (format!("{head}a,0,h1,h2,0,\n"), "flows.csv:2: bytes = \"0\""),
+        (format!("{head}a,0,h1,h2,0,\n"), "flows.csv:2: \"0\" bytes"),
         (format!("{head}a,0,h1,h2,1,\na,0,h1,h2,1,\n"), "flows.csv:3: has the id of line 2"),
         (format!("{head}a,0,h1,h2,1,b\n"), "flows.csv:2: after: there is no row with the id \"b\""),
         (

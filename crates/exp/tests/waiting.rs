@@ -156,9 +156,9 @@ fn a_query_is_asked_of_all_when_all_have_answered() {
 
 #[test]
 fn queries_with_timeouts_are_counted_as_such() {
-    // 5 x 10 packets at once into a buffer of 4: tails are lost, and so are probes and what is sent again.
+    // 5 x 10 packets at once into a buffer of 5: tails are lost, and so are probes and what is sent again.
     let network =
-        NETWORK.replace("limit = \"200 kB\", k = \"30 kB\"", "limit = \"4 pkts\", k = \"1 MB\"");
+        NETWORK.replace("limit = \"200 kB\", k = \"30 kB\"", "limit = \"5 pkts\", k = \"1 MB\"");
     let text = format!(
         "{network}\n[[traffic]]\nname = \"it\"\nkind = \"query\"\nfrom = \"h6\"\nto = \"h1..h5\"\nresponse = \"60 kB\"\ncount = 30\n"
     );

@@ -1,7 +1,8 @@
 //! The applications at both ends of flows.
 //!
 //! An application knows only what its own host knows, so the two ends of a flow can be in different
-//! domains of a network. [`App`] has the state of both ends; each end changes its own fields.
+//! domains of a network. [`App`](crate::app::App) has the state of
+//! both ends; each end changes its own fields.
 
 use crate::events::{Event, Timer};
 use crate::net::PATH_END;
@@ -9,53 +10,8 @@ use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::State;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::RpcRecord;
-use knee_run::spec::{Flow, Traffic};
+use knee_run::spec::Traffic;
 use knee_run::turns::Ready;
-
-/// State of the applications at both ends of a flow.
-#[derive(Debug)]
-pub(crate) struct App {
-    /// Server: bytes of the request, or of the whole transfer, that it still expects.
-    request_left: u64,
-    /// Client: bytes of the response that it still expects.
-    response_left: u64,
-    /// Client: start of the present request.
-    request_started: Time,
-    /// Client: its timeouts before the request.
-    timeouts_before: u64,
-    /// Client: index of the record of the last exchange.
-    last_exchange: Option<usize>,
-    /// Client: number of completed exchanges.
-    requests_done: u64,
-    /// Client.
-    writing_begun: bool,
-    /// Client.
-    pub(crate) connected_at: Option<Time>,
-    /// Server of a transfer, client of exchanges.
-    pub(crate) done_at: Option<Time>,
-    /// Client.
-    pub(crate) stopped_at: Option<Time>,
-    /// Server: bytes at the last goodput sample.
-    pub(crate) sampled_bytes: u64,
-}
-
-impl App {
-    pub(crate) fn new(flow: &Flow) -> App {
-        App {
-            request_left: flow.traffic.request_bytes(),
-            response_left: 0,
-            request_started: Time::ZERO,
-            timeouts_before: 0,
-            last_exchange: None,
-            requests_done: 0,
-            writing_begun: false,
-            connected_at: None,
-            done_at: None,
-            stopped_at: None,
-            sampled_bytes: 0,
-        }
-    }
-}
 
 impl Simulation<'_> {
     // ---- applications ----
@@ -229,7 +185,7 @@ impl Simulation<'_> {
         let peers_node = if ender == client_of(index) { flow.to } else { flow.from };
         match self.domain.beyond(peers_node) {
             None => self.net.events.push(learns_at, peer),
-            Some(domain) => self.net.events.push_away(domain, learns_at, peer),
+            Some(domain) => self.net.events.push_away(domain, learns_at, self.net.now, peer),
         }
         if self.turns.is_some() {
             self.give_turns(index);

@@ -275,9 +275,16 @@ impl Events {
         self.insert(Entry::new(at, self.now.ps(), event));
     }
 
-    /// Schedules an event of another domain.
-    pub(crate) fn push_away(&mut self, domain: u32, at: Time, event: Event) {
-        self.away.push((domain, Entry::new(at, self.now.ps() | NOT_FIRST, event)));
+    /// Schedules an arrival. `begun` is the time at which the packet began to leave: it stands for the
+    /// time of scheduling, which depends on how a link computes departures.
+    #[inline]
+    pub(crate) fn push_arrival(&mut self, at: Time, begun: Time, event: Event) {
+        self.insert(Entry::new(at, begun.ps() | NOT_FIRST, event));
+    }
+
+    /// Like [`Events::push_arrival`], for an event of another domain.
+    pub(crate) fn push_away(&mut self, domain: u32, at: Time, begun: Time, event: Event) {
+        self.away.push((domain, Entry::new(at, begun.ps() | NOT_FIRST, event)));
     }
 
     /// Takes the events of other domains.

@@ -12,15 +12,37 @@ use crate::packet::Packet;
 use crate::sim::Simulation;
 use knee_algo::module::carry_out;
 use knee_queue::time::{Duration, Time};
-use knee_run::Error;
 use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
+use knee_run::{Error, validate};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+/// Simulates one run to its end.
+///
+/// # Errors
+/// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
+pub fn simulate(run: &Run) -> Result<Outcome, Error> {
+    simulate_on(run, 1)
+}
+
+/// Like [`simulate`], on up to `threads` threads. The outcome does not depend on their number. A run
+/// with a feature that spans the network uses one thread: flow control, shared buffers, coalescing
+/// of interrupts, flows that wait for others, IPv6, algorithms from files.
+///
+/// # Errors
+/// The errors of [`simulate`].
+pub fn simulate_on(run: &Run, threads: usize) -> Result<Outcome, Error> {
+    validate(run)?;
+    match Division::of(run, threads) {
+        None => Simulation::build(run, Domain::default())?.run(),
+        Some(division) => simulate_domains(run, &Arc::new(division)),
+    }
+}
+
 /// Simulates a run, one thread per domain.
-pub(crate) fn simulate(run: &Run, division: &Arc<Division>) -> Result<Outcome, Error> {
+fn simulate_domains(run: &Run, division: &Arc<Division>) -> Result<Outcome, Error> {
     let exchange = Exchange::new(division);
     let parts = thread::scope(|scope| {
         let threads: Vec<_> = (0..division.domains)

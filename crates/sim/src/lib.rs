@@ -60,6 +60,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod app;
 mod applications;
 mod back_end;
 mod barrier;
@@ -102,4 +103,5 @@ mod sync {
 }
 
 pub use back_end::Simulator;
-pub use sim::{simulate, simulate_captured, simulate_on, simulate_recorded, simulate_tapped};
+pub use exchange::{simulate, simulate_on};
+pub use sim::{simulate_captured, simulate_recorded, simulate_tapped};

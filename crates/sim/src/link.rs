@@ -193,16 +193,22 @@ struct Wire {
 const HERE: u32 = u32::MAX;
 
 impl Wire {
-    /// Schedules the arrival of a packet whose last bit leaves at `sent`.
+    /// Schedules the arrival of a packet that begins to leave at `begun`, and whose last bit leaves at
+    /// `sent`.
     #[inline]
-    fn carry(&mut self, sent: Time, (index, packet): (u32, u32), events: &mut Events) {
+    fn carry(
+        &mut self,
+        (begun, sent): (Time, Time),
+        (index, packet): (u32, u32),
+        events: &mut Events,
+    ) {
         let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
         let event = Event::Arrive { link: index, number: self.left_pkts, packet };
         self.left_pkts = self.left_pkts.wrapping_add(1);
         if self.far_domain == HERE {
-            events.push(arrives, event);
+            events.push_arrival(arrives, begun, event);
         } else {
-            events.push_away(self.far_domain, arrives, event);
+            events.push_away(self.far_domain, arrives, begun, event);
         }
     }
 }
@@ -339,7 +345,7 @@ impl LinkState {
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
         match &mut self.queue {
             Queue::Wire => {
-                self.wire.carry(now, (index, id), events);
+                self.wire.carry((now, now), (index, id), events);
                 Sent::Leaves(now)
             }
             Queue::Fifo(fifo) => {
@@ -364,7 +370,7 @@ impl LinkState {
                     fifo.waiting.push_back((leaves, len_bytes));
                     fifo.waiting_bytes += u64::from(len_bytes);
                 }
-                self.wire.carry(sent, (index, id), events);
+                self.wire.carry((leaves, sent), (index, id), events);
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
@@ -472,7 +478,7 @@ impl LinkState {
             if let Some(left) = &mut self.left {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
-            self.wire.carry(now + serialisation, (index, queued.packet), events);
+            self.wire.carry((now, now + serialisation), (index, queued.packet), events);
         }
         self.free_dropped(packets, None);
         self.settle_share();

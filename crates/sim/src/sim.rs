@@ -1,11 +1,10 @@
 //! A run: builds everything, then handles the earliest event until none is left.
 
-use crate::applications::App;
+use crate::app::App;
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
-use crate::domains::{self, Division, Domain};
+use crate::domains::{self, Domain};
 use crate::events::{Event, Events, Timer};
-use crate::exchange;
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::link_counts::LinkCounts;
@@ -30,7 +29,6 @@ use knee_run::turns::Turns;
 use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Returns the connecting socket of a flow, which has the even number; the listening socket has the
 /// next one.
@@ -73,35 +71,13 @@ pub(crate) struct Simulation<'a> {
     pub(crate) link_counts: LinkCounts,
 }
 
-/// Simulates one run to its end.
-///
-/// # Errors
-/// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
-pub fn simulate(run: &Run) -> Result<Outcome, Error> {
-    simulate_on(run, 1)
-}
-
-/// Like [`simulate`], on up to `threads` threads. The outcome does not depend on their number. A run
-/// with a feature that spans the network uses one thread: flow control, shared buffers, coalescing
-/// of interrupts, flows that wait for others, IPv6, algorithms from files.
-///
-/// # Errors
-/// The errors of [`simulate`].
-pub fn simulate_on(run: &Run, threads: usize) -> Result<Outcome, Error> {
-    validate(run)?;
-    match Division::of(run, threads) {
-        None => Simulation::build(run, Domain::default())?.run(),
-        Some(division) => exchange::simulate(run, &Arc::new(division)),
-    }
-}
-
-/// Like [`simulate`], but also passes a record of every algorithm call of the flows of `group` to
+/// Like [`simulate`](crate::simulate), but also passes a record of every algorithm call of the flows of `group` to
 /// `sink`, in order. These are the calls of the connecting side, and of the listening side if it
 /// uses the same algorithm. A socket's number is twice the flow's, plus 1 for the connecting and 2
 /// for the listening side.
 ///
 /// # Errors
-/// The errors of [`simulate`].
+/// The errors of [`simulate`](crate::simulate).
 pub fn simulate_recorded(
     run: &Run,
     group: u32,
@@ -113,11 +89,11 @@ pub fn simulate_recorded(
     simulation.run()
 }
 
-/// Like [`simulate`], but also passes every segment of one flow, as it leaves and reaches one of
+/// Like [`simulate`](crate::simulate), but also passes every segment of one flow, as it leaves and reaches one of
 /// its hosts, to `sink`, in order. Segments after the application is done are left out.
 ///
 /// # Errors
-/// The errors of [`simulate`], and an error if the flow does not exist.
+/// The errors of [`simulate`](crate::simulate), and an error if the flow does not exist.
 pub fn simulate_tapped(
     run: &Run,
     at: TapAt,
@@ -136,11 +112,11 @@ pub fn simulate_tapped(
     Ok((simulation.run()?, clock))
 }
 
-/// Like [`simulate`], but also passes every packet at every host and at the other ends of the
+/// Like [`simulate`](crate::simulate), but also passes every packet at every host and at the other ends of the
 /// hosts' links to `sink`, in order.
 ///
 /// # Errors
-/// The errors of [`simulate`].
+/// The errors of [`simulate`](crate::simulate).
 pub fn simulate_captured(
     run: &Run,
     sink: impl FnMut(Sighting) + 'static,
@@ -304,7 +280,7 @@ impl<'a> Simulation<'a> {
         self.net.tap = Some(Box::new(HostsTap::new(self.run, numbers, sink)));
     }
 
-    fn run(self) -> Result<Outcome, Error> {
+    pub(crate) fn run(self) -> Result<Outcome, Error> {
         carry_out(|| self.run_to_end()).map_err(|fault| Error::Algorithm(fault.to_string()))
     }
 

@@ -18,9 +18,9 @@ keys! {
     pub(super) static KEYS: FileKeys = "file" {
         /// CSV file of nodes: columns `name` and `kind`, `host` or `switch`.
         nodes: Key<Text> = needed("nodes.csv"),
-        /// CSV file of cables: columns `from` and `to`; `cable`, `back`, `oneway`, `rate`, `delay`, `jitter`, `loss`, `limit` if needed.
+        /// CSV file of links: columns `from` and `to`; `cable`, `back`, `oneway`, `rate`, `delay`, `jitter`, `loss`, `limit` if needed.
         links: Key<Text> = needed("links.csv"),
-        /// Kinds of cables.
+        /// Kinds of links.
         cable: Below = list(&CABLE_TABLE).needed(),
     }
 }
@@ -88,7 +88,7 @@ fn read_kinds<'a>(reader: &Reader<'a>) -> Result<Vec<CableKind<'a>>, Error> {
         reader.check(&[&NAMED, &CABLE])?;
         let name = reader.need_name(&NAMED.name)?;
         if kinds.iter().any(|kind| kind.name == name) {
-            return Err(reader.error(&NAMED.name, "is the name of two cables: change one"));
+            return Err(reader.error(&NAMED.name, "is the name of two kinds of link: change one"));
         }
         kinds.push(CableKind { name, reader, node });
     }
@@ -216,7 +216,7 @@ impl<'c> Links<'_, '_, 'c> {
             let name = |node: NodeId| &self.network.nodes[node as usize].name;
             let (a, b) = (name(a), name(b));
             let message = format!(
-                "links {a} to {b} a second time: of parallel cables, write one with all their rate"
+                "links {a} to {b} a second time: of parallel links, write one with all their rate"
             );
             return Err(row.error(1, message));
         }

@@ -273,7 +273,7 @@ impl Source<'_> {
         let bytes = cells[columns.bytes];
         let bytes = match bytes.parse::<u64>() {
             Ok(bytes) if (1..=1 << 50).contains(&bytes) => bytes,
-            _ => return Err(format!("bytes = {bytes:?}: must be a whole number from 1 to 2^50")),
+            _ => return Err(format!("{bytes:?} bytes: must be a whole number from 1 to 2^50")),
         };
         let start = time("start", cells[columns.start.0], columns.start.1)?;
         let gap = match columns.gap {
