@@ -9,8 +9,8 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     pub(crate) use loom::thread::yield_now;
 
-    /// Loom needs to know that a thread waits for another.
-    pub(crate) const SPINS: u32 = 0;
+    /// Few, since loom tries each.
+    pub(crate) const SPINS: u32 = 1;
 }
 
 use code::Barrier;
