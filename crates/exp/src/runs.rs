@@ -170,7 +170,7 @@ pub(crate) fn begin<'a, T: Send + 'static>(
         beside,
         make: Box::new(make),
         bytes,
-        threads_per_run: threads_per_run(options.threads, threads),
+        threads_per_run: threads_per_run(experiment, options.threads, threads),
         quit: Arc::default(),
         make_panicked: Arc::default(),
         handed_out: AtomicUsize::new(0),
@@ -457,11 +457,13 @@ pub fn threads(
     threads_in(experiment, back_end, asked, machine::available_memory_bytes())
 }
 
-/// Returns the number of threads for each of `at_once` parallel runs.
-fn threads_per_run(asked: usize, at_once: usize) -> usize {
+/// Returns the number of threads for each of `at_once` parallel runs. A thread may need as much memory as a run.
+fn threads_per_run(experiment: &Experiment, asked: usize, at_once: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let all = if asked == 0 { cores } else { asked };
-    (all / at_once.max(1)).max(1)
+    let wanted = if asked == 0 { cores } else { asked };
+    let free = machine::available_memory_bytes();
+    let fitting = free.map_or(usize::MAX, |free| fit(&experiment.memory, free));
+    (wanted.min(fitting) / at_once.max(1)).max(1)
 }
 
 /// Returns the number of parallel runs with this free memory, if known.
