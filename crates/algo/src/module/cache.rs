@@ -7,8 +7,12 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
 
 use crate::sha256;
+
+/// The time for which an object is kept that nobody uses.
+const KEPT_UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The cache of headers and objects: `knee` in the user's cache directory.
 #[derive(Debug)]
@@ -85,6 +89,32 @@ impl Cache {
         self.dir.join(format!("{key}.{extension}"))
     }
 
+    /// Returns the path of the object with this key if it exists, and marks it as used.
+    pub fn existing(&self, key: &str, extension: &str) -> Option<PathBuf> {
+        let object = self.object(key, extension);
+        let file = fs::File::open(&object).ok()?;
+        // An object that cannot be marked is compiled again some day.
+        let _ = file.set_modified(SystemTime::now());
+        Some(object)
+    }
+
+    /// Removes objects and temporary files that nobody has used for [`KEPT_UNUSED`]. Call it after
+    /// a compilation: only compilations make the cache grow.
+    pub fn remove_unused(&self) {
+        let Ok(entries) = fs::read_dir(&self.dir) else { return };
+        for entry in entries.flatten() {
+            let is_unused =
+                entry.metadata().ok().filter(fs::Metadata::is_file).is_some_and(|file| {
+                    let age = file.modified().ok().and_then(|used| used.elapsed().ok());
+                    age.is_some_and(|age| age > KEPT_UNUSED)
+                });
+            if is_unused && is_object_or_temporary(&entry.file_name()) {
+                // Another process may have removed it first.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
     /// Returns a name in the cache that nobody else uses.
     pub fn unique(&self, extension: &str) -> PathBuf {
         unique(&self.dir, extension)
@@ -120,6 +150,15 @@ fn is_private(dir: &Path, metadata: &fs::Metadata) -> Result<(), String> {
         "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
         dir.display()
     ))
+}
+
+/// Reports whether a file has a name as [`Cache::object`] or [`Cache::unique`] gives it.
+fn is_object_or_temporary(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let (first, extension) = name.trim_start_matches('.').split_once('.').unwrap_or_default();
+    let is_temporary = name.starts_with('.') && first.contains('-');
+    let is_object = first.len() == 64 && first.bytes().all(|byte| byte.is_ascii_hexdigit());
+    matches!(extension, "so" | "o" | "c" | "bpf.o") && (is_temporary || is_object)
 }
 
 /// Creates a directory for this process, for users without a home directory. It is removed when the
@@ -161,4 +200,40 @@ pub(super) fn unique(dir: &Path, extension: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     dir.join(format!(".{}-{number}.{extension}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_that_nobody_has_used_for_long_go_and_all_else_stays() {
+        let dir = std::env::temp_dir().join(format!("knee-cache-{}", std::process::id()));
+        make_private_dirs(&dir).unwrap();
+        let cache = Cache { dir: dir.clone() };
+        let key = |digit: &str| digit.repeat(64);
+        let long_ago = SystemTime::now() - KEPT_UNUSED - Duration::from_secs(60);
+        let old = [
+            (cache.object(&key("a"), "so"), false),
+            (cache.object(&key("b"), "bpf.o"), false),
+            (dir.join(".1-0.so"), false),
+            (dir.join("notes.so"), true),
+            (cache.object(&key("c"), "txt"), true),
+            (cache.object(&key("d"), "o"), true),
+        ];
+        let new = (cache.object(&key("e"), "so"), true);
+        for (path, _) in old.iter().chain([&new]) {
+            fs::write(path, "").unwrap();
+        }
+        for (path, _) in &old {
+            fs::File::open(path).unwrap().set_modified(long_ago).unwrap();
+        }
+        assert!(cache.existing(&key("d"), "o").is_some());
+        assert!(cache.existing(&key("f"), "o").is_none());
+        cache.remove_unused();
+        for (path, stays) in old.iter().chain([&new]) {
+            assert_eq!(path.exists(), *stays, "{}", path.display());
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
 }

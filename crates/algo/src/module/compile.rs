@@ -376,8 +376,7 @@ pub(super) fn compile(
         return Err(why.to_string());
     }
     for key in keys.iter().flatten() {
-        let object = cache.object(&key.hex, "so");
-        if object.is_file() {
+        if let Some(object) = cache.existing(&key.hex, "so") {
             let (headers, private_types) = (key.headers.clone(), key.private_types.clone());
             return Ok(Compiled { object, compiler, headers, private_types });
         }
@@ -658,8 +657,9 @@ impl Job<'_> {
             let api = self.api.name();
             let of_module = [name, self.arguments, &self.version, api, algorithm];
             let what = [&[self.compiler, &flags, &place][..], &of_module].concat();
-            let object = self.cache.object(&sha256::hex(what.join("\0").as_bytes()), "o");
-            if !object.is_file() {
+            let key = sha256::hex(what.join("\0").as_bytes());
+            let object = self.cache.object(&key, "o");
+            if self.cache.existing(&key, "o").is_none() {
                 let partial = self.cache.unique("o");
                 let mut command = self.command();
                 command.arg("-I").arg(self.include.join("knee")).arg("-c");
@@ -684,6 +684,7 @@ impl Job<'_> {
             // The file may not have been created.
             let _ = fs::remove_file(&partial);
         }
+        self.cache.remove_unused();
         outcome
     }
 }

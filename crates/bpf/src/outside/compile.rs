@@ -75,11 +75,9 @@ pub(super) fn compile(
     let hash = hash(text);
     let keys: Vec<Result<Key, Refusal>> =
         ways.iter().map(|way| job.key(way, &[&version, &hash])).collect();
-    for object in keys.iter().flatten().map(|key| cache.object(&key.hash, "bpf.o")) {
-        if object.is_file() {
-            return knee_files::read_bounded(&object, MOST_OBJECT_BYTES, OBJECT)
-                .map_err(|why| format!("its object {} {why}", object.display()));
-        }
+    if let Some(object) = keys.iter().flatten().find_map(|key| cache.existing(&key.hash, "bpf.o")) {
+        return knee_files::read_bounded(&object, MOST_OBJECT_BYTES, OBJECT)
+            .map_err(|why| format!("its object {} {why}", object.display()));
     }
     let mut refusals = Vec::new();
     for (way, key) in ways.iter().zip(keys) {
@@ -87,6 +85,7 @@ pub(super) fn compile(
             Ok((bytes, key)) => {
                 let object = cache.object(&key.hash, "bpf.o");
                 knee_files::write(&object, &bytes).map_err(|why| cache.failed(&why))?;
+                cache.remove_unused();
                 return Ok(bytes);
             }
             Err(why) => refusals.push((way, why)),
