@@ -222,7 +222,8 @@ impl Heat {
                 });
                 let sum = |of: &[u64]| -> u64 {
                     let steps = of.chunks(self.links.len());
-                    steps.flat_map(|step| &step[links.clone()]).sum()
+                    let all = steps.flat_map(|step| &step[links.clone()]);
+                    all.fold(0, |sum, count| sum.saturating_add(*count))
                 };
                 let _ = write!(
                     out,

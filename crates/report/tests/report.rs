@@ -286,3 +286,26 @@ fn distributions_come_from_sketches_where_there_are_some() {
     let text = fs::read_to_string(&html).expect("is there");
     assert!(text.contains("All values of all runs, up to 1.5 %"), "{text}");
 }
+
+#[test]
+fn counts_beyond_64_bits_are_no_crash() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    let made = Made { samples: 20, ..Made::default() };
+    made.write(&dir);
+    made.write_links(&dir, 2, 2, 1);
+    let most = u64::MAX;
+    let mut rows =
+        String::from("run,case,size,repeat,subject,metric,unit,bucket,from,below,count\n");
+    let mut links =
+        String::from("run,at_s,link,sent_pkts,sent_bytes,marked_pkts,dropped_pkts,utilisation\n");
+    for i in 0..3 {
+        let _ = writeln!(rows, "0,cubic,10 kB,0,short,completion,s,{},0,0,{most}", 1000 + i);
+        let _ = writeln!(links, "0,0.0{i}1,h0.{}-leaf0,1,1,{most},{most},0.5", i % 2);
+    }
+    fs::write(dir.join("sketches.csv"), rows).expect("is written");
+    fs::write(dir.join("series-links.csv"), links).expect("is written");
+    knee_report::write(&dir, &html).expect("a report");
+    let text = fs::read_to_string(&html).expect("is there");
+    assert!(text.contains(&format!("data-label=\"Marks\">{most}<")), "{text}");
+}
