@@ -1,10 +1,11 @@
 //! Traffic matrices: weights of pairs of groups of hosts, from a CSV file.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use knee_file::keys::{Key, Text};
-use knee_file::{Error, Origin, Reader};
+use knee_file::{Error, Origin, Reader, shown, unmarked};
 use knee_run::spec::NodeId;
 
 use crate::network::NetworkSpec;
@@ -13,6 +14,8 @@ use crate::random::Random;
 /// Largest file, bytes, and most of its rows.
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_ROWS: usize = 1_000_000;
+/// Most hosts that all different cells of a file may name together.
+const MAX_NAMED: usize = 4_000_000;
 
 /// How often which hosts send to which.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +25,8 @@ pub(crate) struct Matrix {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
-    from: Vec<NodeId>,
-    to: Vec<NodeId>,
+    from: Arc<[NodeId]>,
+    to: Arc<[NodeId]>,
     /// Sum of the weights of all rows up to this one.
     up_to: f64,
 }
@@ -67,13 +70,52 @@ impl Matrix {
 /// The hosts that a cell names.
 type Hosts<'a> = dyn Fn(&str) -> Result<Vec<NodeId>, String> + 'a;
 
+/// Cells of one column that were read, so that those of equal text are one list.
+struct Column<'a> {
+    name: &'static str,
+    /// Hosts that the entry names.
+    all: &'a HashSet<NodeId>,
+    known: HashMap<&'a str, Arc<[NodeId]>>,
+    named: usize,
+}
+
+impl<'a> Column<'a> {
+    fn new(name: &'static str, all: &'a HashSet<NodeId>) -> Column<'a> {
+        Column { name, all, known: HashMap::new(), named: 0 }
+    }
+
+    fn read(&mut self, cell: &'a str, hosts: &Hosts<'_>) -> Result<Arc<[NodeId]>, String> {
+        if let Some(known) = self.known.get(cell) {
+            return Ok(Arc::clone(known));
+        }
+        let column = self.name;
+        let named = hosts(cell).map_err(|why| format!("{column}: {why}"))?;
+        if !named.iter().all(|host| self.all.contains(host)) {
+            return Err(format!(
+                "{column} = \"{}\": names a host that the entry's {column:?} does not",
+                shown(cell)
+            ));
+        }
+        self.named += named.len();
+        if self.named > MAX_NAMED {
+            return Err(format!(
+                "{column}: cells of this column up to here name more than {MAX_NAMED} hosts: use fewer different ranges"
+            ));
+        }
+        let named: Arc<[NodeId]> = named.into();
+        self.known.insert(cell, Arc::clone(&named));
+        Ok(named)
+    }
+}
+
 /// Parses a file. An error has its line.
 fn parse(
     text: &str,
     hosts: &Hosts<'_>,
     (from, to): &(HashSet<NodeId>, HashSet<NodeId>),
 ) -> Result<Matrix, (u32, String)> {
-    let lines = text.lines().map(str::trim).zip(1u32..);
+    let mut columns = (Column::new("from", from), Column::new("to", to));
+    let lines = unmarked(text).lines().map(str::trim).zip(1u32..);
     let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
     let is_header = |line: &str| line.split(',').map(str::trim).eq(["from", "to", "weight"]);
     match lines.next() {
@@ -87,7 +129,7 @@ fn parse(
     }
     let mut rows: Vec<Row> = Vec::new();
     for (line, number) in lines {
-        let row = parse_row(line, hosts, (from, to)).map_err(|why| (number, why))?;
+        let row = parse_row(line, hosts, &mut columns).map_err(|why| (number, why))?;
         if rows.len() == MAX_ROWS {
             return Err((number, format!("has more than {MAX_ROWS} rows: take fewer")));
         }
@@ -100,33 +142,28 @@ fn parse(
     Ok(Matrix { rows })
 }
 
-fn parse_row(
-    line: &str,
+fn parse_row<'a>(
+    line: &'a str,
     hosts: &Hosts<'_>,
-    (from, to): (&HashSet<NodeId>, &HashSet<NodeId>),
+    (from, to): &mut (Column<'a>, Column<'a>),
 ) -> Result<Row, String> {
-    let cells: Vec<&str> = line.split(',').map(str::trim).collect();
-    let [senders, receivers, weight] = cells[..] else {
-        return Err(format!("has {} cells, not 3: from,to,weight", cells.len()));
+    let mut cells = line.split(',').map(str::trim);
+    let (Some(senders), Some(receivers), Some(weight), None) =
+        (cells.next(), cells.next(), cells.next(), cells.next())
+    else {
+        return Err(format!("has {} cells, not 3: from,to,weight", line.split(',').count()));
     };
     let weight = match weight.parse::<f64>() {
         Ok(weight) if (0.0..=1e12).contains(&weight) => weight,
-        _ => return Err(format!("weight = {weight:?}: must be a number from 0 to 10^12")),
-    };
-    let within = |column: &str, cell: &str, all: &HashSet<NodeId>| {
-        let named = hosts(cell).map_err(|why| format!("{column}: {why}"))?;
-        match named.iter().all(|host| all.contains(host)) {
-            true => Ok(named),
-            false => Err(format!(
-                "{column} = {cell:?}: names a host that the entry's {column:?} does not"
-            )),
+        _ => {
+            return Err(format!(
+                "weight = \"{}\": must be a number from 0 to 10^12",
+                shown(weight)
+            ));
         }
     };
-    let row = Row {
-        from: within("from", senders, from)?,
-        to: within("to", receivers, to)?,
-        up_to: weight,
-    };
+    let row =
+        Row { from: from.read(senders, hosts)?, to: to.read(receivers, hosts)?, up_to: weight };
     if !row.from.iter().any(|from| row.to.iter().any(|to| from != to)) {
         return Err("from and to are the same host: its traffic crosses no network".into());
     }
@@ -148,7 +185,7 @@ mod tests {
 
     #[test]
     fn pairs_are_drawn_by_weight() {
-        let matrix = parsed("from,to,weight\n0 1,2,3\n3,4,0\n4 5,4 5,1\n").unwrap();
+        let matrix = parsed("\u{feff}from,to,weight\n0 1,2,3\n3,4,0\n4 5,4 5,1\n").unwrap();
         let mut random = Random::new(5, &[]);
         let pairs: Vec<_> = (0..20_000).map(|_| matrix.pair(&mut random)).collect();
         let count = |pair| pairs.iter().filter(|other| **other == pair).count();
@@ -174,5 +211,23 @@ mod tests {
             let (at, why) = parsed(&text).unwrap_err();
             assert!(at == line && why.contains(words), "{text:?}: {at} {why}");
         }
+        let long = "x".repeat(1000);
+        assert!(parsed(&format!("{head}1,2,{long}\n")).unwrap_err().1.len() < 150);
+    }
+
+    #[test]
+    fn large_ranges_are_kept_once_and_not_too_many_of_them() {
+        // Every cell names a million hosts.
+        let hosts = |_: &str| Ok([vec![0; MAX_NAMED / 4 - 1], vec![1]].concat());
+        let said = |rows: &str| {
+            let text = format!("from,to,weight\n{rows}");
+            parse(&text, &hosts, &((0..2).collect(), (0..2).collect()))
+        };
+        let equal = said(&"a,b,1\n".repeat(50)).unwrap();
+        let of_first = |row: &Row| Arc::ptr_eq(&row.from, &equal.rows[0].from);
+        assert!(equal.rows.iter().all(of_first));
+        let different: String = (0..5).map(|row| format!("a{row},b,1\n")).collect();
+        let (line, why) = said(&different).unwrap_err();
+        assert!(line == 6 && why.contains("more than 4000000 hosts"), "{line}: {why}");
     }
 }

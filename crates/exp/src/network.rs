@@ -1,5 +1,6 @@
 //! `[network]`, `[hosts]` and `[[host]]`: hosts, switches and cables.
 
+mod components;
 mod fat_tree;
 mod file;
 mod graph;

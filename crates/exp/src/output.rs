@@ -81,8 +81,8 @@ impl Output {
 pub(crate) struct Chosen(Option<Vec<bool>>);
 
 impl Chosen {
-    /// Chooses at most `most` of the connections that may be chosen: those with the least hash of seed and index. More
-    /// of them thus hold fewer of them, and every case has the same.
+    /// Chooses at most `most` of the connections that may be chosen: those with the least hash of seed and index. A
+    /// larger choice thus holds every smaller one, and all cases have the same.
     fn of(run: &Run, most: u64, may: impl Fn(usize) -> bool) -> Chosen {
         if run.flows.len() as u64 <= most {
             return Chosen(None);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use knee_file::keys::{self, Special};
 use knee_file::units::{Quantity, Share, Size};
-use knee_file::{Error, Node, Origin, Reader, Value, one_of};
+use knee_file::{Error, Node, Origin, Reader, Value, one_of, shown, unmarked};
 
 use serde_json::{Value as Json, json};
 
@@ -149,7 +149,7 @@ fn points_of(text: &str) -> Result<Vec<(u64, f64)>, (u32, String)> {
     let mut points: Vec<(u64, f64)> = Vec::new();
     let mut last_line = 1;
     let mut may_be_header = true;
-    for (line, number) in text.lines().map(str::trim).zip(1u32..) {
+    for (line, number) in unmarked(text).lines().map(str::trim).zip(1u32..) {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -168,7 +168,11 @@ fn points_of(text: &str) -> Result<Vec<(u64, f64)>, (u32, String)> {
         let size = match size.parse::<f64>() {
             Ok(size) if (0.0..=1e15).contains(&size) => (size.round() as u64).max(1),
             _ => {
-                return Err((number, format!("{size:?}: must be a size in bytes from 0 to 10^15")));
+                let size = shown(size);
+                return Err((
+                    number,
+                    format!("\"{size}\": must be a size in bytes from 0 to 10^15"),
+                ));
             }
         };
         let share = match share.parse::<f64>() {
@@ -176,7 +180,10 @@ fn points_of(text: &str) -> Result<Vec<(u64, f64)>, (u32, String)> {
             _ => {
                 return Err((
                     number,
-                    format!("{share:?}: must be a cumulative share from 0 to 1, or to 100"),
+                    format!(
+                        "\"{}\": must be a cumulative share from 0 to 1, or to 100",
+                        shown(share)
+                    ),
                 ));
             }
         };
@@ -295,7 +302,7 @@ mod tests {
     #[test]
     fn a_file_has_shares_or_per_cent_and_errors_have_lines() {
         let wanted = vec![(1, 0.0), (1000, 0.5), (2000, 1.0)];
-        assert_eq!(points_of("bytes,share\n0,0\n1000,0.5\n2000,1\n"), Ok(wanted.clone()));
+        assert_eq!(points_of("\u{feff}bytes,share\n0,0\n1000,0.5\n2000,1\n"), Ok(wanted.clone()));
         assert_eq!(points_of("# of a paper\n1 0\n1000 50\n\n2000\t100\n"), Ok(wanted));
         let said = |text: &str| points_of(text).unwrap_err();
         for (text, line, words) in [
@@ -310,5 +317,8 @@ mod tests {
             let (at, why) = said(text);
             assert!(at == line && why.contains(words), "{text:?}: {at} {why}");
         }
+        let long = "9".repeat(1000);
+        assert!(said(&format!("{long},1")).1.len() < 150);
+        assert!(said(&format!("1,{long}")).1.len() < 150);
     }
 }

@@ -208,7 +208,7 @@ fn traced(scratch: &Scratch, csv: &str, rest: &str) -> Result<Experiment, String
 #[test]
 fn rows_of_a_file_start_at_their_times_or_when_others_are_done() {
     let scratch = Scratch::new();
-    let csv = "# A map and a reduce.\n\
+    let csv = "\u{feff}# A map and a reduce.\n\
                id, start_us, from, to, bytes, after, gap_ms\n\
                sum, , h4, h5, 50000, map1 map2, 0.5\n\
                map1, 100, h1, h4, 200000, ,\n\
@@ -302,6 +302,24 @@ fn a_bad_file_is_refused_with_its_line() {
     ] {
         let why = traced(&scratch, &csv, "").err().unwrap_or_default();
         assert!(why.contains(words), "{csv:?}: {why:?}");
+    }
+    let long = "9".repeat(100_000);
+    for csv in [
+        long.clone(),
+        ",".repeat(100_000),
+        format!("{head}a,x{long},h1,h2,1,\n"),
+        format!("{head}a,0,{long},h2,1,\n"),
+        format!("{head}a,0,h1,h2,{long},\n"),
+        format!("{head}a,0,h1,h2,1,{long}\n"),
+        format!("{head}a,0,h1,h2,1,{}\n", ",".repeat(100_000)),
+    ] {
+        let why = traced(&scratch, &csv, "").err().unwrap_or_default();
+        assert!(
+            (60..400).contains(&why.len()),
+            "{} bytes: {}",
+            why.len(),
+            &why[..why.len().min(400)]
+        );
     }
     let why = traced(&scratch, "start_us,from,to,bytes\n0,0,3,1\n", "hosts = \"h1..h3\"\n");
     assert!(why.unwrap_err().contains("flows.csv:2: to = 3: must be 0 to 2"));

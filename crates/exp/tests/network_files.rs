@@ -193,6 +193,8 @@ fn errors_say_file_line_and_what_is_allowed() {
         ),
         (node("name,kind", "kind,kind"), "nodes.csv:1: has the column kind twice"),
         (node("name,kind", "name"), "nodes.csv:1: has no column kind"),
+        (node("name,kind", &",".repeat(100)), "nodes.csv:1: has more than 100 cells"),
+        (node("h0.1,host", &",".repeat(100)), "nodes.csv:3: has more than 100 cells"),
         (said("", links), "nodes.csv: is empty: its first line must be name,kind"),
         (
             said("name,kind\nh0.0,host\n", links),

@@ -47,6 +47,48 @@ fn ranges(count: usize) -> String {
     format!("[{}]", vec!["\"s1..s120000\""; count].join(", "))
 }
 
+/// So many hosts, each with a switch of its own, and a switch that joins these switches. What is wrong in the run is found
+/// after all paths.
+fn own_switches(count: usize, joined: usize) -> String {
+    format!(
+        r#"question = "?"
+cc = ["dctcp"]
+
+[network]
+topology = "graph"
+node = [
+    {{ name = "h", kind = "host", count = {count} }},
+    {{ name = "s", kind = "switch", count = {count} }},
+    {{ name = "c", kind = "switch" }},
+]
+
+[[network.link]]
+from = "h1..h{count}"
+to = "s1..s{count}"
+rate = "1 Gbps"
+queue = {DROPS}
+
+[[network.link]]
+from = "s1..s{joined}"
+to = "c"
+rate = "1 Gbps"
+queue = {DROPS}
+
+[[traffic]]
+name = "any"
+kind = "poisson"
+from = "h1..h{count}"
+to = "h1..h{count}"
+sizes = "1 kB"
+arrivals_per_sec = 10
+until = "1 s"
+
+[run]
+duration = "0 s"
+"#
+    )
+}
+
 /// Files by name, and what is said of them.
 fn files() -> Vec<(&'static str, String, &'static str)> {
     let two = |count| {
@@ -74,6 +116,9 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
             with(&format!("\"{long}1..{long}120000\""), DROPS),
             "must be a host or a range of hosts, as in \"s1..s10\"",
         ),
+        // 2,500,000,000 pairs of hosts with a path, or without.
+        ("paths", own_switches(50_000, 50_000), "run.duration = \"0 s\": must be above 0 s"),
+        ("no-path", own_switches(50_000, 49_999), "there is no path from h1 to h50000: add links"),
         // Each of them has the list of sizes, which is there once. What is wrong comes after it.
         (
             "each",

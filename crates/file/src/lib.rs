@@ -52,5 +52,5 @@ mod tree;
 pub mod units;
 
 pub use error::{Error, Origin};
-pub use reader::{Reader, Resolved, one_of};
+pub use reader::{Reader, Resolved, one_of, shown, unmarked};
 pub use tree::{Node, Table, Value, did_you_mean, parse, parse_override};

@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
                 } else {
                     format!("unknown key{near}")
                 };
-                Err(Error::new(self.file, node.origin, self.key(&show_key(key)), message))
+                Err(Error::new(self.file, node.origin, self.key(&shown(key)), message))
             }
         }
     }
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
     pub fn children(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Vec<Reader<'a>>, Error> {
         let key = key.as_ref();
         self.children_called(key, |number, item| {
-            let name = item.get("name").and_then(Node::text).map(show_key);
+            let name = item.get("name").and_then(Node::text).map(shown);
             let name = name.unwrap_or_else(|| number.to_string());
             format!("{}.{name}", self.key(key))
         })
@@ -354,11 +354,16 @@ pub fn one_of<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> S
     }
 }
 
-/// A key as it may stand in a message: on one line and not too long.
-fn show_key(key: &str) -> String {
+/// The text of a file without the mark by which spreadsheets say that it is UTF-8.
+pub fn unmarked(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// A word of a file as it may stand in a message: on one line and not too long.
+pub fn shown(word: &str) -> String {
     const LONGEST: usize = 40;
-    let shown: String = key.chars().take(LONGEST).collect();
-    let dots = if key.chars().count() > LONGEST { "..." } else { "" };
+    let shown: String = word.chars().take(LONGEST).collect();
+    let dots = if word.chars().nth(LONGEST).is_some() { "..." } else { "" };
     format!("{}{dots}", shown.escape_debug())
 }
 

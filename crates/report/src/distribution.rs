@@ -43,15 +43,17 @@ impl Counts {
     fn add_many(&mut self, value: f64, count: u64) {
         // Times are far from the ends of 64 bits, whatever the unit.
         let log = (value.max(1e-12).ln() / RESOLUTION).floor() as i64;
-        *self.by_log.entry(log).or_default() += count;
-        self.all += count;
+        let of_log = self.by_log.entry(log).or_default();
+        // A damaged file may have any counts.
+        *of_log = of_log.saturating_add(count);
+        self.all = self.all.saturating_add(count);
     }
 
     /// Values with the share that is at most as large.
     fn curve(&self) -> impl Iterator<Item = (f64, f64)> {
         let all = self.all as f64;
         self.by_log.iter().scan(0u64, move |sum, (log, count)| {
-            *sum += count;
+            *sum = sum.saturating_add(*count);
             Some((((*log as f64 + 0.5) * RESOLUTION).exp(), *sum as f64 / all))
         })
     }

@@ -86,7 +86,8 @@ impl Heat {
         groups.truncate(shown);
         let most = (cells / groups.len().max(1) / links.len()).clamp(1, MOST_STEPS);
         let runs = groups.iter().map(|group| {
-            let period_s = periods[&group.run].least_s;
+            let least_s = periods[&group.run].least_s;
+            let period_s = period_s(manifest, &group.case, &group.at).unwrap_or(least_s);
             let all = ((group.end_s / period_s - 1e-6).ceil().max(1.0)) as usize;
             let every = all.div_ceil(most);
             let steps = all.div_ceil(every);
@@ -222,7 +223,8 @@ impl Heat {
                 });
                 let sum = |of: &[u64]| -> u64 {
                     let steps = of.chunks(self.links.len());
-                    steps.flat_map(|step| &step[links.clone()]).sum()
+                    let all = steps.flat_map(|step| &step[links.clone()]);
+                    all.fold(0, |sum, count| sum.saturating_add(*count))
                 };
                 let _ = write!(
                     out,
@@ -308,8 +310,25 @@ fn code(count: u64) -> u8 {
     }
 }
 
-/// The least time between samples of each run, which is the period: the end of a run may be earlier than that of its
-/// last period, and periods in which nothing happened have no rows.
+/// The key of the period, and the units of times.
+const PERIOD: &str = "sample.links";
+const UNITS: [(&str, f64); 6] =
+    [("ps", 1e-12), ("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0)];
+
+/// The period of a configuration, as its file says. `None` if it says none.
+fn period_s(manifest: &Manifest, case: &str, at: &[String]) -> Option<f64> {
+    let text = match manifest.axes.iter().position(|axis| axis.path == PERIOD) {
+        Some(axis) => at.get(axis)?,
+        None => manifest.resolved.get(case)?.get(PERIOD)?.as_str()?,
+    };
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let (_, unit_s) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let period_s = number.trim().parse::<f64>().ok()? * unit_s / manifest.back_end.scale;
+    (period_s > 0.0 && period_s.is_finite()).then_some(period_s)
+}
+
+/// The least time between samples of each run. It is the period, unless no two periods in a row have any. The end of a run
+/// may be earlier than that of its last period, and periods in which nothing happened have no rows.
 fn periods(manifest: &Manifest) -> Result<HashMap<u64, Periods>, Error> {
     let mut all: HashMap<u64, Periods> = HashMap::new();
     let ends: HashMap<u64, f64> =

@@ -286,3 +286,47 @@ fn distributions_come_from_sketches_where_there_are_some() {
     let text = fs::read_to_string(&html).expect("is there");
     assert!(text.contains("All values of all runs, up to 1.5 %"), "{text}");
 }
+
+#[test]
+fn counts_beyond_64_bits_are_no_crash() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    let made = Made { samples: 20, ..Made::default() };
+    made.write(&dir);
+    made.write_links(&dir, 2, 2, 1);
+    let most = u64::MAX;
+    let mut rows =
+        String::from("run,case,size,repeat,subject,metric,unit,bucket,from,below,count\n");
+    let mut links =
+        String::from("run,at_s,link,sent_pkts,sent_bytes,marked_pkts,dropped_pkts,utilisation\n");
+    for i in 0..3 {
+        let _ = writeln!(rows, "0,cubic,10 kB,0,short,completion,s,{},0,0,{most}", 1000 + i);
+        let _ = writeln!(links, "0,0.0{i}1,h0.{}-leaf0,1,1,{most},{most},0.5", i % 2);
+    }
+    fs::write(dir.join("sketches.csv"), rows).expect("is written");
+    fs::write(dir.join("series-links.csv"), links).expect("is written");
+    knee_report::write(&dir, &html).expect("a report");
+    let text = fs::read_to_string(&html).expect("is there");
+    assert!(text.contains(&format!("data-label=\"Marks\">{most}<")), "{text}");
+}
+
+#[test]
+fn links_that_are_idle_most_of_the_time_are_drawn_as_idle() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    let made = Made { samples: 20, ..Made::default() };
+    made.write(&dir);
+    made.write_links(&dir, 2, 2, 1);
+    let manifest = fs::read_to_string(dir.join("manifest.json")).expect("is there");
+    let mut manifest: serde_json::Value = serde_json::from_str(&manifest).expect("is JSON");
+    manifest["resolved"]["cubic"]["sample.links"] = "40 ms".into();
+    fs::write(dir.join("manifest.json"), manifest.to_string()).expect("is written");
+    // Three of ten periods, none after another.
+    let rows = "run,at_s,link,sent_pkts,sent_bytes,marked_pkts,dropped_pkts,utilisation\n\
+        0,0.080000000,h0.0-leaf0,1,1,0,0,1\n0,0.200000000,h0.0-leaf0,1,1,0,0,1\n\
+        0,0.320000000,h0.0-leaf0,1,1,0,0,1\n";
+    fs::write(dir.join("series-links.csv"), rows).expect("is written");
+    knee_report::write(&dir, &html).expect("a report");
+    let text = fs::read_to_string(&html).expect("is there");
+    assert!(text.contains("data-label=\"Busiest link\">h0.0-leaf0 30 %"), "{text}");
+}

@@ -104,7 +104,7 @@ impl Sketch {
         let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count);
         let mut sum = 0;
         for (bucket, count) in self.buckets() {
-            sum += count;
+            sum = count.saturating_add(sum);
             if sum >= rank {
                 return Some(bucket.middle());
             }

@@ -8,6 +8,7 @@ use knee_run::routes::Routes;
 use knee_run::spec::{Network, NodeId};
 use knee_run::topology::Cable;
 
+use super::components::Components;
 use super::{CABLE, CableKeys, Cables, End, Hosts, MAX_HOSTS, MAX_LINKS};
 use crate::names::expand_all;
 
@@ -245,19 +246,27 @@ pub(super) fn check_ways<'a>(
     ways: impl Iterator<Item = Ways<'a>>,
 ) -> Result<(), String> {
     let mut routes = Routes::new(network);
-    let places = places(network);
+    let components = Components::of(network);
+    let mut places = None;
     for (pairs, drawn) in ways {
-        check_pairs(network, &mut routes, pairs.iter().copied())?;
-        if let Some((from, to)) = drawn {
-            check_pairs(network, &mut routes, pairs_of_places(&places, from, to))?;
-        }
+        let apart = pairs.iter().copied().filter(|(a, b)| !components.join(*a, *b));
+        check_pairs(network, &mut routes, apart)?;
+        let Some((from, to)) = drawn else { continue };
+        let (Some(first), Some(other)) = (from.first(), to.first()) else { continue };
+        let is_apart = |host: &&NodeId| !components.join(*first, **host);
+        let Some(apart) = from.iter().chain(to).find(is_apart) else { continue };
+        // This pair probably has no path. To find that among all pairs could take long.
+        let pair = if to.contains(apart) { (*first, *apart) } else { (*apart, *other) };
+        check_pairs(network, &mut routes, [pair].into_iter().filter(|(a, b)| a != b))?;
+        let places = places.get_or_insert_with(|| places_of(network));
+        check_pairs(network, &mut routes, pairs_of_places(places, from, to))?;
     }
     Ok(())
 }
 
 /// Returns for each node a number of its place: hosts of one place have the same paths, because they are linked to the
 /// same switches and to nothing else.
-fn places(network: &Network) -> Vec<usize> {
+fn places_of(network: &Network) -> Vec<usize> {
     let mut ends = vec![(Vec::new(), Vec::new()); network.nodes.len()];
     for link in &network.links {
         ends[link.from as usize].0.push(link.to);
@@ -278,7 +287,11 @@ fn places(network: &Network) -> Vec<usize> {
 }
 
 /// Returns a pair of hosts for each pair of places between which any two hosts of these lists lie.
-fn pairs_of_places(places: &[usize], from: &[NodeId], to: &[NodeId]) -> Vec<(NodeId, NodeId)> {
+fn pairs_of_places<'a>(
+    places: &'a [usize],
+    from: &[NodeId],
+    to: &'a [NodeId],
+) -> impl Iterator<Item = (NodeId, NodeId)> + 'a {
     let firsts = |hosts: &[NodeId]| {
         let mut seen = HashSet::new();
         let mut hosts = hosts.to_vec();
@@ -286,12 +299,15 @@ fn pairs_of_places(places: &[usize], from: &[NodeId], to: &[NodeId]) -> Vec<(Nod
         hosts
     };
     let (first_from, first_to) = (firsts(from), firsts(to));
-    let of_all = first_from.iter().flat_map(|a| first_to.iter().map(move |b| (*a, *b)));
     // Two hosts of one place, of which the first may be the same in both lists.
     let by_place: HashMap<usize, NodeId> =
         first_from.iter().map(|host| (places[*host as usize], *host)).collect();
-    let within = to.iter().filter_map(|b| Some((*by_place.get(&places[*b as usize])?, *b)));
-    of_all.chain(within).filter(|(a, b)| a != b).collect()
+    let within = to.iter().filter_map(move |b| Some((*by_place.get(&places[*b as usize])?, *b)));
+    // There may be too many pairs to keep them.
+    let last = first_to.len();
+    let of_all = first_from.into_iter().flat_map(move |a| (0..last).map(move |b| (a, b)));
+    let of_all = of_all.map(move |(a, b)| (a, first_to[b]));
+    of_all.chain(within).filter(|(a, b)| a != b)
 }
 
 fn check_pairs(

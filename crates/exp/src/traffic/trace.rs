@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use knee_file::keys::{Choice, Key, List, Text};
-use knee_file::{Error, Origin, Reader, did_you_mean, keys};
+use knee_file::{Error, Origin, Reader, did_you_mean, keys, shown, unmarked};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Flow, NodeId, Schedule, Task};
 
@@ -16,6 +16,8 @@ use crate::network::NetworkSpec;
 const MAX_BYTES: u64 = 64 << 20;
 /// Largest number of rows that all rows together wait for.
 const MAX_EDGES: u64 = 2 * MAX_TASKS;
+/// Number of columns that a file can have.
+const MAX_COLUMNS: usize = 7;
 /// Longest time in a file, ns: eleven days.
 const MAX_NS: f64 = 1e15;
 
@@ -179,7 +181,7 @@ impl Source<'_> {
     }
 
     fn parse(&self, text: &str) -> Result<Trace, Error> {
-        let lines = text.lines().zip(1u32..).map(|(line, number)| (line.trim(), number));
+        let lines = unmarked(text).lines().zip(1u32..).map(|(line, number)| (line.trim(), number));
         let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         let Some((header, number)) = lines.next() else {
             return Err(self
@@ -197,7 +199,8 @@ impl Source<'_> {
             if u64::from(index) >= most {
                 return Err(self.error(number, format!("has more than {most} rows: take a part")));
             }
-            let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+            // One more than there should be shows that there are too many.
+            let cells: Vec<&str> = line.split(',').map(str::trim).take(columns.count + 1).collect();
             let (row, pair) =
                 self.row(&cells, &columns, number).map_err(|why| self.error(number, why))?;
             let id = columns.id.map_or_else(|| (index + 1).to_string(), |at| cells[at].to_owned());
@@ -232,7 +235,7 @@ impl Source<'_> {
             let mut after = Vec::new();
             for id in cell.split([' ', ';']).filter(|id| !id.is_empty()) {
                 let Some(before) = ids.get(id) else {
-                    let message = format!("after: there is no row with the id {id:?}");
+                    let message = format!("after: there is no row with the id \"{}\"", shown(id));
                     return Err(self.error(line, message));
                 };
                 after.push(*before);
@@ -259,9 +262,10 @@ impl Source<'_> {
         line: u32,
     ) -> Result<(Row, (NodeId, NodeId)), String> {
         if cells.len() != columns.count {
+            let more = if cells.len() > columns.count { "more than " } else { "" };
             return Err(format!(
-                "has {} cells, but the first line names {}",
-                cells.len(),
+                "has {more}{} cells, but the first line names {}",
+                cells.len().min(columns.count),
                 columns.count
             ));
         }
@@ -273,7 +277,10 @@ impl Source<'_> {
         let bytes = cells[columns.bytes];
         let bytes = match bytes.parse::<u64>() {
             Ok(bytes) if (1..=1 << 50).contains(&bytes) => bytes,
-            _ => return Err(format!("{bytes:?} bytes: must be a whole number from 1 to 2^50")),
+            _ => {
+                let bytes = shown(bytes);
+                return Err(format!("\"{bytes}\" bytes: must be a whole number from 1 to 2^50"));
+            }
         };
         let start = time("start", cells[columns.start.0], columns.start.1)?;
         let gap = match columns.gap {
@@ -291,7 +298,7 @@ impl Source<'_> {
         match (&self.numbered, cell.parse::<usize>()) {
             (Some(hosts), Ok(number)) => hosts.get(number).copied().ok_or_else(|| {
                 format!(
-                    "{column} = {cell}: must be 0 to {}, as \"hosts\" has {}",
+                    "{column} = {number}: must be 0 to {}, as \"hosts\" has {}",
                     hosts.len() - 1,
                     hosts.len()
                 )
@@ -300,7 +307,7 @@ impl Source<'_> {
                 match self.network.hosts_of(&[cell]).map_err(|why| format!("{column}: {why}"))?[..]
                 {
                     [host] => Ok(host),
-                    _ => Err(format!("{column} = {cell:?}: must be one host")),
+                    _ => Err(format!("{column} = \"{}\": must be one host", shown(cell))),
                 }
             }
         }
@@ -337,15 +344,17 @@ impl Source<'_> {
 
 impl Columns {
     fn read(header: &str) -> Result<Columns, String> {
-        let names: Vec<&str> = header.split(',').map(str::trim).collect();
+        // Each column may be there once, so more of them are wrong somewhere.
+        let names: Vec<&str> = header.split(',').map(str::trim).take(MAX_COLUMNS + 1).collect();
         let known = ["id", "from", "to", "bytes", "after"];
         for (at, name) in names.iter().enumerate() {
             let is_time = |what: &str| unit_of(name, what).is_some();
             if !known.contains(name) && !is_time("start") && !is_time("gap") {
                 let hint = did_you_mean(name, known);
                 return Err(format!(
-                    "{name:?} is no column: they are id, start_UNIT, from, to, bytes, after and gap_UNIT, where UNIT is s, \
-                     ms, us or ns{hint}"
+                    "\"{}\" is no column: they are id, start_UNIT, from, to, bytes, after and gap_UNIT, where UNIT is s, \
+                     ms, us or ns{hint}",
+                    shown(name)
                 ));
             }
             if names[..at].contains(name) {
@@ -391,6 +400,6 @@ fn time(what: &str, cell: &str, unit_ns: f64) -> Result<Duration, String> {
     }
     match cell.parse::<f64>().map(|number| (number * unit_ns).round()) {
         Ok(ns) if (0.0..=MAX_NS).contains(&ns) => Ok(Duration::from_ns(ns as u64)),
-        _ => Err(format!("{what} = {cell:?}: must be a number from 0 to 11 days")),
+        _ => Err(format!("{what} = \"{}\": must be a number from 0 to 11 days", shown(cell))),
     }
 }

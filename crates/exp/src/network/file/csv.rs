@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use knee_file::keys::{Key, Text};
-use knee_file::{Error, Origin, Reader, one_of};
+use knee_file::{Error, Origin, Reader, one_of, unmarked};
 
 /// Largest file, bytes: 400,000 cables of 80 bytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;
+/// Largest number of cells in a line: some more than there can be columns.
+const MAX_CELLS: usize = 100;
 /// Longest value in a message, characters.
 const SHOWN_CHARS: usize = 40;
 
@@ -42,10 +44,9 @@ impl Csv {
         known: &'static [&'static str],
         needed: usize,
     ) -> Result<Rows<'c>, Error> {
-        let text = self.text.strip_prefix('\u{feff}').unwrap_or(&self.text);
         let mut rows = Rows {
             csv: self,
-            lines: text.lines(),
+            lines: unmarked(&self.text).lines(),
             line: 0,
             known,
             places: vec![None; known.len()],
@@ -109,6 +110,10 @@ impl<'c> Rows<'c> {
             }
             self.cells.clear();
             for cell in line.split(',') {
+                if self.cells.len() == MAX_CELLS {
+                    let message = format!("has more than {MAX_CELLS} cells");
+                    return Err(Error::new(&self.csv.path, Origin::Line(self.line), "", message));
+                }
                 let cell = cell.trim();
                 let inner = cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
                 let inner = inner.unwrap_or(cell);
