@@ -171,8 +171,9 @@ impl Code {
     }
 }
 
-/// A scheduled event.
+/// A scheduled event, in half a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct Entry {
     pub(crate) at: Time,
     /// Time of scheduling, ps, with [`NOT_FIRST`].

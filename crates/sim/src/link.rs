@@ -116,19 +116,20 @@ impl Queue {
     }
 }
 
+#[repr(C)]
 struct Fifo {
-    admission: AnyAdmission,
-    pace: Pace,
-    /// Departure time and length of each waiting packet.
-    waiting: VecDeque<(Time, u32)>,
-    waiting_bytes: u64,
     /// The time at which the last accepted packet leaves (token bucket) or has left (store and
     /// forward).
     last: Time,
+    waiting_bytes: u64,
+    /// Departure time and length of each waiting packet.
+    waiting: VecDeque<(Time, u32)>,
+    pace: Pace,
+    admission: AnyAdmission,
 }
 
 enum Pace {
-    Tokens(TokenBucket),
+    Tokens(Box<TokenBucket>),
     /// Caches the serialisation time of the last length, because most packets have the same length.
     Wire {
         rate: Rate,
@@ -141,13 +142,18 @@ enum Pace {
 impl Fifo {
     #[inline]
     fn forget_departed(&mut self, now: Time) {
+        if self.waiting.is_empty() {
+            return;
+        }
         while let Some(&(leaves, len_bytes)) = self.waiting.front() {
             if leaves > now {
-                break;
+                return;
             }
             self.waiting.pop_front();
             self.waiting_bytes -= u64::from(len_bytes);
         }
+        // The ring starts again in the lines that a near cache has.
+        self.waiting.clear();
     }
 
     fn backlog(&self) -> Backlog {
@@ -179,14 +185,65 @@ impl Fifo {
 /// The way from a link's queue to its far end.
 #[repr(C)]
 struct Wire {
+    /// Loss and jitter; `None` if the link has neither.
+    chance: Option<Box<Chance>>,
     delay: Duration,
-    jitter: Duration,
-    /// Number of packets that have left for the far end so far, modulo 2^32.
-    left_pkts: u32,
+    /// Number of packets that have left for the far end so far.
+    left_pkts: u64,
     /// Domain of the far end, or [`HERE`].
     far_domain: u32,
-    /// Generator for loss and jitter of this link alone.
+}
+
+/// What a link does at random.
+struct Chance {
+    /// The link loses a packet if a 32-bit random number is below this.
+    loss: u64,
+    jitter: Duration,
+    /// Generator of this link alone.
     random: Random,
+    /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
+    /// whole bursts.
+    lost_bursts: Option<HashMap<u32, bool>>,
+}
+
+impl Chance {
+    fn of(link: &Link, seed: u64) -> Option<Box<Chance>> {
+        let loss = (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64;
+        let exists = loss != 0 || link.jitter != Duration::ZERO;
+        exists.then(|| {
+            Box::new(Chance {
+                loss,
+                jitter: link.jitter,
+                random: Random::new(seed),
+                lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
+            })
+        })
+    }
+
+    /// Draws a loss for each packet, or for the first packet of each burst.
+    fn loses(&mut self, packet: &Packet) -> bool {
+        if self.loss == 0 {
+            return false;
+        }
+        let Some(lost_bursts) = &mut self.lost_bursts else {
+            return u64::from(self.random.u32()) < self.loss;
+        };
+        if packet.has(flags::IN_BURST) {
+            if let Some(was_lost) = lost_bursts.get(&packet.to) {
+                return *was_lost;
+            }
+        }
+        let is_lost = u64::from(self.random.u32()) < self.loss;
+        lost_bursts.insert(packet.to, is_lost);
+        is_lost
+    }
+
+    fn jitter(&mut self) -> Duration {
+        if self.jitter == Duration::ZERO {
+            return Duration::ZERO;
+        }
+        Duration::from_ps(self.random.below(self.jitter.ps() + 1))
+    }
 }
 
 /// The far end of a link is in the same domain.
@@ -202,9 +259,12 @@ impl Wire {
         (index, packet): (u32, u32),
         events: &mut Events,
     ) {
-        let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
-        let event = Event::Arrive { link: index, number: self.left_pkts, packet };
-        self.left_pkts = self.left_pkts.wrapping_add(1);
+        let mut arrives = sent + self.delay;
+        if let Some(chance) = &mut self.chance {
+            arrives += chance.jitter();
+        }
+        let event = Event::Arrive { link: index, number: self.left_pkts as u32, packet };
+        self.left_pkts += 1;
         if self.far_domain == HERE {
             events.push_arrival(arrives, begun, event);
         } else {
@@ -213,20 +273,19 @@ impl Wire {
     }
 }
 
-/// The state of a link. What every packet touches comes first.
-#[repr(C)]
+/// The state of a link. What every packet touches comes first, in three cache lines.
+#[repr(C, align(64))]
 pub(crate) struct LinkState {
-    /// The link loses a packet if a 32-bit random number is below this.
-    loss: u64,
     wire: Wire,
-    counts: QueueOutcome,
+    /// Bytes and marks of the packets that a FIFO accepted. Their number is that of packets on the wire.
+    sent_bytes: u64,
+    marked_pkts: u64,
     queue: Queue,
+    /// All other counts.
+    counts: QueueOutcome,
     rate: Option<Rate>,
     /// Extra bytes per frame that take time on the link.
     overhead_bytes: u32,
-    /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
-    /// whole bursts.
-    lost_bursts: Option<HashMap<u32, bool>>,
     pub(crate) sampled: bool,
     dropped: Dropped,
     /// Whether the caller takes the dropped packets and frees them.
@@ -264,7 +323,7 @@ impl LinkState {
                 pace: match link.serialisation {
                     Serialisation::TokenBucket { burst_bytes } => {
                         let bucket = TokenBucket::new(rate, burst_bytes);
-                        Pace::Tokens(bucket.with_overhead(link.overhead_bytes))
+                        Pace::Tokens(Box::new(bucket.with_overhead(link.overhead_bytes)))
                     }
                     Serialisation::StoreAndForward => {
                         let overhead_bytes = link.overhead_bytes;
@@ -282,14 +341,13 @@ impl LinkState {
             rate: link.rate,
             overhead_bytes: link.overhead_bytes,
             wire: Wire {
+                chance: Chance::of(link, seed),
                 delay: link.delay,
-                jitter: link.jitter,
-                random: Random::new(seed),
                 left_pkts: 0,
                 far_domain: HERE,
             },
-            loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
-            lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
+            sent_bytes: 0,
+            marked_pkts: 0,
             sampled: link.sampled,
             counts: QueueOutcome {
                 link: index,
@@ -336,10 +394,12 @@ impl LinkState {
         now: Time,
         (events, paths): (&mut Events, &[u32]),
     ) -> Sent {
-        if self.loss != 0 && self.loses(packets.get(id)) {
-            self.counts.lost_pkts += 1;
-            packets.free(id);
-            return Sent::Lost;
+        if let Some(chance) = &mut self.wire.chance {
+            if chance.loses(packets.get(id)) {
+                self.counts.lost_pkts += 1;
+                packets.free(id);
+                return Sent::Lost;
+            }
         }
         let packet = packets.get_mut(id);
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
@@ -349,7 +409,6 @@ impl LinkState {
                 Sent::Leaves(now)
             }
             Queue::Fifo(fifo) => {
-                self.counts.offered_pkts += 1;
                 fifo.forget_departed(now);
                 match fifo.admission.admit(fifo.backlog(), len_bytes, ecn, now) {
                     QueueAction::Dropped(reason) => {
@@ -359,12 +418,11 @@ impl LinkState {
                     }
                     QueueAction::Marked => {
                         packet.tos.set_ecn(Ecn::Ce);
-                        self.counts.marked_pkts += 1;
+                        self.marked_pkts += 1;
                     }
                     QueueAction::Queued => {}
                 }
-                self.counts.sent_pkts += 1;
-                self.counts.sent_bytes += u64::from(len_bytes);
+                self.sent_bytes += u64::from(len_bytes);
                 let (leaves, sent) = fifo.schedule(len_bytes, now);
                 if leaves > now {
                     fifo.waiting.push_back((leaves, len_bytes));
@@ -395,21 +453,6 @@ impl LinkState {
                 self.after_enqueue(verdict, (index, id), packets, now, events)
             }
         }
-    }
-
-    /// Draws a loss for each packet, or for the first packet of each burst.
-    fn loses(&mut self, packet: &Packet) -> bool {
-        let Some(lost_bursts) = &mut self.lost_bursts else {
-            return u64::from(self.wire.random.u32()) < self.loss;
-        };
-        if packet.has(flags::IN_BURST) {
-            if let Some(was_lost) = lost_bursts.get(&packet.to) {
-                return *was_lost;
-            }
-        }
-        let is_lost = u64::from(self.wire.random.u32()) < self.loss;
-        lost_bursts.insert(packet.to, is_lost);
-        is_lost
     }
 
     fn after_enqueue(
@@ -616,10 +659,12 @@ impl LinkState {
             Queue::Port(qdisc, _) => qdisc.stats(),
             Queue::Fifo(fifo) => {
                 counts.threshold_hits = Some(fifo.admission.threshold_hits());
+                counts.marked_pkts = self.marked_pkts;
+                counts.offered_pkts = self.wire.left_pkts + counts.dropped_pkts();
                 // Waiting packets were counted when their departure was scheduled.
                 fifo.forget_departed(now);
-                counts.sent_pkts -= fifo.waiting.len() as u64;
-                counts.sent_bytes -= fifo.waiting_bytes;
+                counts.sent_pkts = self.wire.left_pkts - fifo.waiting.len() as u64;
+                counts.sent_bytes = self.sent_bytes - fifo.waiting_bytes;
                 return counts;
             }
             Queue::Wire => return counts,
@@ -705,11 +750,4 @@ fn count_drop(counts: &mut QueueOutcome, reason: DropReason) {
         DropReason::NotEct => counts.dropped_not_ect_pkts += 1,
         DropReason::Early => counts.dropped_early_pkts += 1,
     }
-}
-
-fn jitter(most: Duration, random: &mut Random) -> Duration {
-    if most == Duration::ZERO {
-        return Duration::ZERO;
-    }
-    Duration::from_ps(random.below(most.ps() + 1))
 }

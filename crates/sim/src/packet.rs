@@ -63,8 +63,9 @@ impl Tos {
     }
 }
 
-/// A packet in flight. The `start` and `end` of ranges are sequence numbers.
+/// A packet in flight, in one cache line. The `start` and `end` of ranges are sequence numbers.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Packet {
     /// Receiving socket or ping stream.
     pub(crate) to: u32,

@@ -32,6 +32,7 @@ const NONE: SegmentId = u32::MAX;
 
 /// One segment of at most an MSS.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Segment {
     pub(crate) seq: u32,
     pub(crate) end_seq: u32,
