@@ -5,7 +5,7 @@
 //! link asks other disciplines, which decide at departure, each time it is free.
 
 use crate::buffer::{self, BufferShare};
-use crate::events::{Event, Events};
+use crate::events::{self, Event, Events};
 use crate::net::PATH_END;
 use crate::packet::{Packet, Packets, Tos, flags};
 use crate::pause::{LeftHost, LinkControl, Ticket};
@@ -34,6 +34,8 @@ pub(crate) struct Queued {
     is_pure_ack: bool,
     /// The link that brought the packet here.
     input: Option<u32>,
+    /// Where the packet's arrival leads; see [`events::leads_to`].
+    leads_to: u32,
     /// The list that receives the packet if it is dropped; `None` once it is in flight.
     dropped: Option<Dropped>,
     /// With flow control, the packet's share of the bytes that the switch holds.
@@ -59,6 +61,7 @@ impl Queued {
             flow_hash: packet.flow_hash(),
             is_pure_ack: packet.is_pure_ack(),
             input: behind.filter(|link| *link != PATH_END),
+            leads_to: events::leads_to(packet, paths),
             dropped: Some(Rc::clone(dropped)),
             _ticket: None,
         }
@@ -257,6 +260,7 @@ impl Wire {
         &mut self,
         (begun, sent): (Time, Time),
         (index, packet): (u32, u32),
+        leads_to: u32,
         events: &mut Events,
     ) {
         let mut arrives = sent + self.delay;
@@ -266,9 +270,9 @@ impl Wire {
         let event = Event::Arrive { link: index, number: self.left_pkts as u32, packet };
         self.left_pkts += 1;
         if self.far_domain == HERE {
-            events.push_arrival(arrives, begun, event);
+            events.push_arrival((begun, arrives), event, leads_to);
         } else {
-            events.push_away(self.far_domain, arrives, begun, event);
+            events.push_away(self.far_domain, (begun, arrives), event, leads_to);
         }
     }
 }
@@ -371,6 +375,22 @@ impl LinkState {
         self.share = Some(share);
     }
 
+    /// Fetches what a packet needs of the link into the near cache.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        knee_prefetch::fetch(self, 0..3);
+    }
+
+    /// Fetches what the link refers to, which [`LinkState::fetch`] fetched before.
+    #[inline]
+    pub(crate) fn fetch_behind(&self) {
+        if let Queue::Fifo(fifo) = &self.queue {
+            if let Some(waiting) = fifo.waiting.front() {
+                knee_prefetch::fetch(waiting, 0..1);
+            }
+        }
+    }
+
     /// Adds the link to flow control, before the run starts. Flow control counts waiting packets
     /// and may stop the queue. With `tells_host`, the link also reports departures to its host.
     pub(crate) fn take_part(&mut self, control: LinkControl, link: &Link, tells_host: bool) {
@@ -403,9 +423,10 @@ impl LinkState {
         }
         let packet = packets.get_mut(id);
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
+        let leads_to = events::leads_to(packet, paths);
         match &mut self.queue {
             Queue::Wire => {
-                self.wire.carry((now, now), (index, id), events);
+                self.wire.carry((now, now), (index, id), leads_to, events);
                 Sent::Leaves(now)
             }
             Queue::Fifo(fifo) => {
@@ -428,7 +449,7 @@ impl LinkState {
                     fifo.waiting.push_back((leaves, len_bytes));
                     fifo.waiting_bytes += u64::from(len_bytes);
                 }
-                self.wire.carry((leaves, sent), (index, id), events);
+                self.wire.carry((leaves, sent), (index, id), leads_to, events);
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
@@ -515,13 +536,15 @@ impl LinkState {
             let Some(mut queued) = taken else { break };
             queued.dropped = None;
             packets.get_mut(queued.packet).tos = queued.tos;
+            let leads_to = queued.leads_to;
             if let Some(departed) = &mut self.departed {
                 departed.push(queued.packet);
             }
             if let Some(left) = &mut self.left {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
-            self.wire.carry((now, now + serialisation), (index, queued.packet), events);
+            let times = (now, now + serialisation);
+            self.wire.carry(times, (index, queued.packet), leads_to, events);
         }
         self.free_dropped(packets, None);
         self.settle_share();

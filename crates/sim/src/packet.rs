@@ -173,6 +173,14 @@ impl Packets {
         }
     }
 
+    /// Fetches a packet into the near cache.
+    #[inline]
+    pub(crate) fn fetch(&self, id: u32) {
+        if let Some(packet) = self.slots.get(id as usize) {
+            knee_prefetch::fetch(packet, 0..1);
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: u32) -> &Packet {
         &self.slots[id as usize]

@@ -152,6 +152,15 @@ impl RtxQueue {
         &mut self.segments[id.wrapping_sub(self.first) as usize]
     }
 
+    /// Fetches the segments that the next ACK takes off, and the room for those that it lets leave.
+    #[inline]
+    pub(crate) fn fetch_ends(&self) {
+        if let (Some(first), Some(last)) = (self.segments.front(), self.segments.back()) {
+            knee_prefetch::fetch(first, 0..2);
+            knee_prefetch::fetch(last, 0..3);
+        }
+    }
+
     pub(crate) fn front(&self) -> Option<&Segment> {
         self.segments.front()
     }
