@@ -490,20 +490,21 @@ impl Algorithm {
 
 /// An algorithm on one connection: its parameters, and its state if that exceeds the private area.
 #[derive(Debug)]
+#[repr(C)] // What each call touches lies together.
 pub struct Instance {
-    algorithm: &'static Algorithm,
-    ops: *const Ops,
     /// The loaded copy of a user's file; `None` for a built-in algorithm.
     running: Option<Running>,
+    algorithm: &'static Algorithm,
+    ops: *const Ops,
     params: Params,
     /// Large state; empty if the state fits the socket's private area.
     storage: Storage,
     /// Notes for an observer or a replay; `None` without either.
     notes: Option<Box<Notes>>,
-    /// Number of the connection in messages: see [`Instance::set_socket`].
-    socket: u32,
     /// Checks the values that a user's file leaves behind. Tests check built-in algorithms instead.
     watch: Option<Box<Watch>>,
+    /// Number of the connection in messages: see [`Instance::set_socket`].
+    socket: u32,
 }
 
 impl Instance {

@@ -194,7 +194,7 @@ impl LinuxVersion {
 }
 
 /// Sysctls and offloads of a host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostConfig {
     /// Kernel differences that change results.
     pub linux: LinuxVersion,

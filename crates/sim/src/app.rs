@@ -5,11 +5,14 @@ use knee_run::spec::Flow;
 
 /// State of the applications at both ends of a flow.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct App {
     /// Server: bytes of the request, or of the whole transfer, that it still expects.
     pub(crate) request_left: u64,
     /// Client: bytes of the response that it still expects.
     pub(crate) response_left: u64,
+    /// Server: it reads when this much is there, or what remains.
+    pub(crate) read_at_bytes: u32,
     /// Client: start of the present request.
     pub(crate) request_started: Time,
     /// Client: its timeouts before the request.
@@ -35,6 +38,7 @@ impl App {
         App {
             request_left: flow.traffic.request_bytes(),
             response_left: 0,
+            read_at_bytes: flow.read_at_bytes,
             request_started: Time::ZERO,
             timeouts_before: 0,
             last_exchange: None,

@@ -4,7 +4,7 @@
 //! domains of a network. [`App`](crate::app::App) has the state of
 //! both ends; each end changes its own fields.
 
-use crate::events::{Event, Timer};
+use crate::events::{self, Event, Timer};
 use crate::net::PATH_END;
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::State;
@@ -103,7 +103,7 @@ impl Simulation<'_> {
         let is_server = index % 2 == 1;
         let app = &self.apps[flow];
         let left = if is_server { app.request_left } else { app.response_left };
-        let read_at = if is_server { self.run.flows[flow].read_at_bytes } else { 1 };
+        let read_at = if is_server { app.read_at_bytes } else { 1 };
         let left_of_message = if is_server { self.left_of_message(flow) } else { None };
         let sock = &mut self.socks[index];
         sock.receiver.set_read_at(u64::from(read_at).min(left_of_message.unwrap_or(left)) as u32);
@@ -185,7 +185,10 @@ impl Simulation<'_> {
         let peers_node = if ender == client_of(index) { flow.to } else { flow.from };
         match self.domain.beyond(peers_node) {
             None => self.net.events.push(learns_at, peer),
-            Some(domain) => self.net.events.push_away(domain, learns_at, self.net.now, peer),
+            Some(domain) => {
+                let times = (self.net.now, learns_at);
+                self.net.events.push_away(domain, times, peer, events::NONE);
+            }
         }
         if self.turns.is_some() {
             self.give_turns(index);

@@ -142,7 +142,8 @@ impl EndPoint {
             ports: None,
             tap: None,
         };
-        let host = Rc::new(HostState { config, jiffies, modules, gro: Cell::default() });
+        let host =
+            Rc::new(HostState { config: Rc::new(config), jiffies, modules, gro: Cell::default() });
         let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let sock = Sock::new(&place, cc, host, iss);
         Ok(EndPoint { net, sock, iss, peer_iss })

@@ -8,7 +8,9 @@
 //! times ahead, so adding and taking an event has constant cost. The width of a bucket follows the
 //! network's rate of events; the order of events does not depend on it.
 
+use crate::packet::Packet;
 use knee_queue::time::{PS_PER_S, Time};
+use knee_run::routes::PATH_END;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
@@ -20,7 +22,9 @@ const BUCKET_SHIFT_MAX: u32 = 24;
 /// Number of buckets: a power of two and a multiple of 64.
 const BUCKETS: usize = 8192;
 const WORDS: usize = BUCKETS / 64;
-const NONE: u32 = u32::MAX;
+/// A bucket is opened ahead of its time if it is at most this many buckets away.
+const OPENED_AHEAD: u64 = 64;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// An event in one part of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,21 +175,59 @@ impl Code {
     }
 }
 
-/// A scheduled event.
+/// A scheduled event, in half a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct Entry {
     pub(crate) at: Time,
     /// Time of scheduling, ps, with [`NOT_FIRST`].
     scheduled: u64,
     pub(crate) code: Code,
-    /// Index of the next node in the list of a bucket.
-    next: u32,
+    /// What an arrival leads to: a link, or a socket with [`TO_SOCK`]; [`NONE`] if that is not known.
+    /// Only for reading ahead.
+    leads_to: u32,
+}
+
+/// Bits of the number of a socket to which an arrival leads, and of data for it.
+const TO_SOCK: u32 = 1 << 31;
+const DATA: u32 = 1 << 30;
+
+/// Where a packet's arrival leads: the next link of its path, or the socket at the end of it.
+#[inline]
+pub(crate) fn leads_to(packet: &Packet, paths: &[u32]) -> u32 {
+    let next = paths[packet.hop as usize];
+    let data = if packet.sequence_len() > 0 { DATA } else { 0 };
+    if next == PATH_END { packet.to | TO_SOCK | data } else { next }
+}
+
+/// What is to be read for an event that comes soon.
+pub(crate) enum Ahead {
+    Link { packet: u32, link: u32 },
+    Segment { packet: u32, sock: u32, is_data: bool },
+    Timer { sock: u32 },
 }
 
 impl Entry {
     #[inline]
     fn new(at: Time, scheduled: u64, event: Event) -> Entry {
-        Entry { at, scheduled, code: Code::new(event), next: NONE }
+        Entry { at, scheduled, code: Code::new(event), leads_to: NONE }
+    }
+
+    /// Returns what to read ahead.
+    #[inline]
+    fn ahead(&self) -> Option<Ahead> {
+        let Code([first, one, packet]) = self.code;
+        match first >> LINK_BITS {
+            0 if self.leads_to == NONE => None,
+            0 if self.leads_to & TO_SOCK != 0 => Some(Ahead::Segment {
+                packet,
+                sock: self.leads_to & !(TO_SOCK | DATA),
+                is_data: self.leads_to & DATA != 0,
+            }),
+            0 => Some(Ahead::Link { packet, link: self.leads_to }),
+            4 => Some(Ahead::Timer { sock: one }),
+            _ => None,
+        }
     }
 
     /// Times of the event and of scheduling: few events have both in common.
@@ -225,10 +267,19 @@ pub(crate) struct Events {
     /// First bucket of the first turn in `coarse`; `u64::MAX` if there is none.
     first_of_turn: u64,
     nodes: Vec<Entry>,
+    /// For each node, the next one of its list. Apart from the nodes, so that the processor fetches
+    /// all nodes of a list side by side.
+    nexts: Vec<u32>,
     free: u32,
-    /// Events of the current bucket, latest first.
+    /// Events up to the current bucket, latest first.
     current: Vec<Entry>,
     current_bucket: u64,
+    /// Events after the current bucket up to the opened one, in no order. What they need is read
+    /// while those of the current bucket are handled.
+    opened: Vec<Entry>,
+    opened_bucket: u64,
+    /// The current bucket changed since the last call of [`Events::has_advanced`].
+    has_advanced: bool,
     far: BinaryHeap<Reverse<Entry>>,
     /// Width of a bucket, as the exponent of 2 in ps.
     bucket_shift: u32,
@@ -249,9 +300,13 @@ impl Events {
             coarse: Wheel::new(),
             first_of_turn: u64::MAX,
             nodes: Vec::new(),
+            nexts: Vec::new(),
             free: NONE,
             current: Vec::new(),
             current_bucket: 0,
+            opened: Vec::new(),
+            opened_bucket: 0,
+            has_advanced: false,
             far: BinaryHeap::new(),
             now: Time::ZERO,
             away: Vec::new(),
@@ -278,13 +333,20 @@ impl Events {
     /// Schedules an arrival. `begun` is the time at which the packet began to leave: it stands for the
     /// time of scheduling, which depends on how a link computes departures.
     #[inline]
-    pub(crate) fn push_arrival(&mut self, at: Time, begun: Time, event: Event) {
-        self.insert(Entry::new(at, begun.ps() | NOT_FIRST, event));
+    pub(crate) fn push_arrival(&mut self, (begun, at): (Time, Time), event: Event, leads_to: u32) {
+        self.insert(Entry { leads_to, ..Entry::new(at, begun.ps() | NOT_FIRST, event) });
     }
 
     /// Like [`Events::push_arrival`], for an event of another domain.
-    pub(crate) fn push_away(&mut self, domain: u32, at: Time, begun: Time, event: Event) {
-        self.away.push((domain, Entry::new(at, begun.ps() | NOT_FIRST, event)));
+    pub(crate) fn push_away(
+        &mut self,
+        domain: u32,
+        (begun, at): (Time, Time),
+        event: Event,
+        leads_to: u32,
+    ) {
+        let entry = Entry { leads_to, ..Entry::new(at, begun.ps() | NOT_FIRST, event) };
+        self.away.push((domain, entry));
     }
 
     /// Takes the events of other domains.
@@ -301,22 +363,30 @@ impl Events {
     #[inline]
     pub(crate) fn insert(&mut self, entry: Entry) {
         let bucket = self.bucket_of(entry.at);
-        if bucket <= self.current_bucket {
-            let place = self.current.partition_point(|other| *other > entry);
-            self.current.insert(place, entry);
-        } else if bucket < self.current_bucket + BUCKETS as u64 {
+        if bucket <= self.opened_bucket {
+            self.insert_soon(entry, bucket);
+        } else if bucket < self.opened_bucket + BUCKETS as u64 {
             let node = self.node(entry);
-            self.near.add(bucket as usize % BUCKETS, node, &mut self.nodes);
+            self.near.add(bucket as usize % BUCKETS, node, &mut self.nexts);
         } else {
             self.insert_far(entry, bucket);
         }
     }
 
+    fn insert_soon(&mut self, entry: Entry, bucket: u64) {
+        if bucket <= self.current_bucket {
+            let place = self.current.partition_point(|other| *other > entry);
+            self.current.insert(place, entry);
+        } else {
+            self.opened.push(entry);
+        }
+    }
+
     fn insert_far(&mut self, entry: Entry, bucket: u64) {
         let turn = bucket / BUCKETS as u64;
-        if turn < self.current_bucket / BUCKETS as u64 + BUCKETS as u64 {
+        if turn < self.opened_bucket / BUCKETS as u64 + BUCKETS as u64 {
             let node = self.node(entry);
-            self.coarse.add(turn as usize % BUCKETS, node, &mut self.nodes);
+            self.coarse.add(turn as usize % BUCKETS, node, &mut self.nexts);
             self.first_of_turn = self.first_of_turn.min(turn * BUCKETS as u64);
         } else {
             self.far.push(Reverse(entry));
@@ -329,9 +399,10 @@ impl Events {
         let node = self.free;
         if node == NONE {
             self.nodes.push(entry);
+            self.nexts.push(NONE);
             return self.nodes.len() as u32 - 1;
         }
-        self.free = self.nodes[node as usize].next;
+        self.free = self.nexts[node as usize];
         self.nodes[node as usize] = entry;
         node
     }
@@ -363,37 +434,33 @@ impl Events {
         self.current.last().map(|entry| entry.at).filter(|at| *at <= until)
     }
 
-    /// Opens the next bucket with an event. Returns false if there is none up to `until`.
+    /// Reports whether the current bucket was opened since the last call.
+    #[inline]
+    pub(crate) fn has_advanced(&mut self) -> bool {
+        std::mem::take(&mut self.has_advanced)
+    }
+
+    /// Returns what the events of the current bucket need.
+    pub(crate) fn current(&self) -> impl Iterator<Item = Ahead> + use<'_> {
+        self.current.iter().filter_map(Entry::ahead)
+    }
+
+    /// Returns what the events of the bucket after the current one need.
+    pub(crate) fn opened(&self) -> impl Iterator<Item = Ahead> + use<'_> {
+        self.opened.iter().filter_map(Entry::ahead)
+    }
+
+    /// Makes the next bucket with an event the current one, and opens the one after it. Returns false
+    /// if there is none up to `until`.
     #[inline]
     fn advance(&mut self, until: Time) -> bool {
-        let last = self.bucket_of(until);
-        let bucket = loop {
-            let near = self.near.next(self.current_bucket + 1);
-            let far = self.far.peek().map(|Reverse(far)| self.bucket_of(far.at));
-            let bucket = near.unwrap_or(u64::MAX).min(far.unwrap_or(u64::MAX));
-            if bucket.min(self.first_of_turn) > last {
-                return false;
-            }
-            if bucket < self.first_of_turn {
-                break bucket;
-            }
-            self.open_turn();
-        };
-        self.current_bucket = bucket;
-        let mut node = self.near.take(bucket as usize % BUCKETS);
-        while node != NONE {
-            let taken = &mut self.nodes[node as usize];
-            self.current.push(*taken);
-            let next = std::mem::replace(&mut taken.next, self.free);
-            self.free = node;
-            node = next;
+        if self.opened.is_empty() && !self.open(self.bucket_of(until)) {
+            return false;
         }
-        while let Some(Reverse(far)) = self.far.peek() {
-            if self.bucket_of(far.at) != bucket {
-                break;
-            }
-            self.current.extend(self.far.pop().map(|Reverse(entry)| entry));
-        }
+        std::mem::swap(&mut self.current, &mut self.opened);
+        self.current_bucket = self.opened_bucket;
+        self.open(self.opened_bucket + OPENED_AHEAD);
+        self.has_advanced = true;
         if self.current.len() > 1 {
             self.current.sort_unstable_by_key(|entry| Reverse(entry.key()));
             // Few events have both times in common. Only these are compared whole.
@@ -404,19 +471,51 @@ impl Events {
         true
     }
 
+    /// Opens the next bucket with an event. Returns false if there is none up to the bucket `last`.
+    #[inline]
+    fn open(&mut self, last: u64) -> bool {
+        let bucket = loop {
+            let near = self.near.next(self.opened_bucket + 1);
+            let far = self.far.peek().map(|Reverse(far)| self.bucket_of(far.at));
+            let bucket = near.unwrap_or(u64::MAX).min(far.unwrap_or(u64::MAX));
+            if bucket.min(self.first_of_turn) > last {
+                return false;
+            }
+            if bucket < self.first_of_turn {
+                break bucket;
+            }
+            self.open_turn();
+        };
+        self.opened_bucket = bucket;
+        let mut node = self.near.take(bucket as usize % BUCKETS);
+        while node != NONE {
+            self.opened.push(self.nodes[node as usize]);
+            let next = std::mem::replace(&mut self.nexts[node as usize], self.free);
+            self.free = node;
+            node = next;
+        }
+        while let Some(Reverse(far)) = self.far.peek() {
+            if self.bucket_of(far.at) != bucket {
+                break;
+            }
+            self.opened.extend(self.far.pop().map(|Reverse(entry)| entry));
+        }
+        true
+    }
+
     /// Moves the events of the first coarse bucket to the near wheel. No event is earlier.
     #[cold]
     fn open_turn(&mut self) {
         let turn = self.first_of_turn / BUCKETS as u64;
         // The bucket before is empty, so a whole turn fits behind it.
-        self.current_bucket = self.first_of_turn - 1;
+        self.opened_bucket = self.first_of_turn - 1;
         let mut node = self.coarse.take(turn as usize % BUCKETS);
         let next = self.coarse.next(turn + 1);
         self.first_of_turn = next.map_or(u64::MAX, |turn| turn * BUCKETS as u64);
         while node != NONE {
-            let Entry { at, next, .. } = self.nodes[node as usize];
-            let bucket = self.bucket_of(at);
-            self.near.add(bucket as usize % BUCKETS, node, &mut self.nodes);
+            let next = self.nexts[node as usize];
+            let bucket = self.bucket_of(self.nodes[node as usize].at);
+            self.near.add(bucket as usize % BUCKETS, node, &mut self.nexts);
             node = next;
         }
     }
@@ -442,8 +541,8 @@ impl Wheel {
 
     /// Adds a node to the list of a bucket.
     #[inline]
-    fn add(&mut self, slot: usize, node: u32, nodes: &mut [Entry]) {
-        nodes[node as usize].next = self.heads[slot];
+    fn add(&mut self, slot: usize, node: u32, nexts: &mut [u32]) {
+        nexts[node as usize] = self.heads[slot];
         self.heads[slot] = node;
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.summary[slot / 4096] |= 1 << (slot / 64 % 64);

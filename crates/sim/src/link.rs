@@ -5,7 +5,7 @@
 //! link asks other disciplines, which decide at departure, each time it is free.
 
 use crate::buffer::{self, BufferShare};
-use crate::events::{Event, Events};
+use crate::events::{self, Event, Events};
 use crate::net::PATH_END;
 use crate::packet::{Packet, Packets, Tos, flags};
 use crate::pause::{LeftHost, LinkControl, Ticket};
@@ -34,6 +34,8 @@ pub(crate) struct Queued {
     is_pure_ack: bool,
     /// The link that brought the packet here.
     input: Option<u32>,
+    /// Where the packet's arrival leads; see [`events::leads_to`].
+    leads_to: u32,
     /// The list that receives the packet if it is dropped; `None` once it is in flight.
     dropped: Option<Dropped>,
     /// With flow control, the packet's share of the bytes that the switch holds.
@@ -59,6 +61,7 @@ impl Queued {
             flow_hash: packet.flow_hash(),
             is_pure_ack: packet.is_pure_ack(),
             input: behind.filter(|link| *link != PATH_END),
+            leads_to: events::leads_to(packet, paths),
             dropped: Some(Rc::clone(dropped)),
             _ticket: None,
         }
@@ -116,19 +119,20 @@ impl Queue {
     }
 }
 
+#[repr(C)]
 struct Fifo {
-    admission: AnyAdmission,
-    pace: Pace,
-    /// Departure time and length of each waiting packet.
-    waiting: VecDeque<(Time, u32)>,
-    waiting_bytes: u64,
     /// The time at which the last accepted packet leaves (token bucket) or has left (store and
     /// forward).
     last: Time,
+    waiting_bytes: u64,
+    /// Departure time and length of each waiting packet.
+    waiting: VecDeque<(Time, u32)>,
+    pace: Pace,
+    admission: AnyAdmission,
 }
 
 enum Pace {
-    Tokens(TokenBucket),
+    Tokens(Box<TokenBucket>),
     /// Caches the serialisation time of the last length, because most packets have the same length.
     Wire {
         rate: Rate,
@@ -141,13 +145,18 @@ enum Pace {
 impl Fifo {
     #[inline]
     fn forget_departed(&mut self, now: Time) {
+        if self.waiting.is_empty() {
+            return;
+        }
         while let Some(&(leaves, len_bytes)) = self.waiting.front() {
             if leaves > now {
-                break;
+                return;
             }
             self.waiting.pop_front();
             self.waiting_bytes -= u64::from(len_bytes);
         }
+        // The ring starts again in the lines that a near cache has.
+        self.waiting.clear();
     }
 
     fn backlog(&self) -> Backlog {
@@ -179,14 +188,65 @@ impl Fifo {
 /// The way from a link's queue to its far end.
 #[repr(C)]
 struct Wire {
+    /// Loss and jitter; `None` if the link has neither.
+    chance: Option<Box<Chance>>,
     delay: Duration,
-    jitter: Duration,
-    /// Number of packets that have left for the far end so far, modulo 2^32.
-    left_pkts: u32,
+    /// Number of packets that have left for the far end so far.
+    left_pkts: u64,
     /// Domain of the far end, or [`HERE`].
     far_domain: u32,
-    /// Generator for loss and jitter of this link alone.
+}
+
+/// What a link does at random.
+struct Chance {
+    /// The link loses a packet if a 32-bit random number is below this.
+    loss: u64,
+    jitter: Duration,
+    /// Generator of this link alone.
     random: Random,
+    /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
+    /// whole bursts.
+    lost_bursts: Option<HashMap<u32, bool>>,
+}
+
+impl Chance {
+    fn of(link: &Link, seed: u64) -> Option<Box<Chance>> {
+        let loss = (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64;
+        let exists = loss != 0 || link.jitter != Duration::ZERO;
+        exists.then(|| {
+            Box::new(Chance {
+                loss,
+                jitter: link.jitter,
+                random: Random::new(seed),
+                lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
+            })
+        })
+    }
+
+    /// Draws a loss for each packet, or for the first packet of each burst.
+    fn loses(&mut self, packet: &Packet) -> bool {
+        if self.loss == 0 {
+            return false;
+        }
+        let Some(lost_bursts) = &mut self.lost_bursts else {
+            return u64::from(self.random.u32()) < self.loss;
+        };
+        if packet.has(flags::IN_BURST) {
+            if let Some(was_lost) = lost_bursts.get(&packet.to) {
+                return *was_lost;
+            }
+        }
+        let is_lost = u64::from(self.random.u32()) < self.loss;
+        lost_bursts.insert(packet.to, is_lost);
+        is_lost
+    }
+
+    fn jitter(&mut self) -> Duration {
+        if self.jitter == Duration::ZERO {
+            return Duration::ZERO;
+        }
+        Duration::from_ps(self.random.below(self.jitter.ps() + 1))
+    }
 }
 
 /// The far end of a link is in the same domain.
@@ -200,33 +260,36 @@ impl Wire {
         &mut self,
         (begun, sent): (Time, Time),
         (index, packet): (u32, u32),
+        leads_to: u32,
         events: &mut Events,
     ) {
-        let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
-        let event = Event::Arrive { link: index, number: self.left_pkts, packet };
-        self.left_pkts = self.left_pkts.wrapping_add(1);
+        let mut arrives = sent + self.delay;
+        if let Some(chance) = &mut self.chance {
+            arrives += chance.jitter();
+        }
+        let event = Event::Arrive { link: index, number: self.left_pkts as u32, packet };
+        self.left_pkts += 1;
         if self.far_domain == HERE {
-            events.push_arrival(arrives, begun, event);
+            events.push_arrival((begun, arrives), event, leads_to);
         } else {
-            events.push_away(self.far_domain, arrives, begun, event);
+            events.push_away(self.far_domain, (begun, arrives), event, leads_to);
         }
     }
 }
 
-/// The state of a link. What every packet touches comes first.
-#[repr(C)]
+/// The state of a link. What every packet touches comes first, in three cache lines.
+#[repr(C, align(64))]
 pub(crate) struct LinkState {
-    /// The link loses a packet if a 32-bit random number is below this.
-    loss: u64,
     wire: Wire,
-    counts: QueueOutcome,
+    /// Bytes and marks of the packets that a FIFO accepted. Their number is that of packets on the wire.
+    sent_bytes: u64,
+    marked_pkts: u64,
     queue: Queue,
+    /// All other counts.
+    counts: QueueOutcome,
     rate: Option<Rate>,
     /// Extra bytes per frame that take time on the link.
     overhead_bytes: u32,
-    /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
-    /// whole bursts.
-    lost_bursts: Option<HashMap<u32, bool>>,
     pub(crate) sampled: bool,
     dropped: Dropped,
     /// Whether the caller takes the dropped packets and frees them.
@@ -264,7 +327,7 @@ impl LinkState {
                 pace: match link.serialisation {
                     Serialisation::TokenBucket { burst_bytes } => {
                         let bucket = TokenBucket::new(rate, burst_bytes);
-                        Pace::Tokens(bucket.with_overhead(link.overhead_bytes))
+                        Pace::Tokens(Box::new(bucket.with_overhead(link.overhead_bytes)))
                     }
                     Serialisation::StoreAndForward => {
                         let overhead_bytes = link.overhead_bytes;
@@ -282,14 +345,13 @@ impl LinkState {
             rate: link.rate,
             overhead_bytes: link.overhead_bytes,
             wire: Wire {
+                chance: Chance::of(link, seed),
                 delay: link.delay,
-                jitter: link.jitter,
-                random: Random::new(seed),
                 left_pkts: 0,
                 far_domain: HERE,
             },
-            loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
-            lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
+            sent_bytes: 0,
+            marked_pkts: 0,
             sampled: link.sampled,
             counts: QueueOutcome {
                 link: index,
@@ -311,6 +373,22 @@ impl LinkState {
     pub(crate) fn put_into(&mut self, share: BufferShare, link: &Link) {
         self.queue = Queue::with_departures(link);
         self.share = Some(share);
+    }
+
+    /// Fetches what a packet needs of the link into the near cache.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        knee_prefetch::fetch(self, 0..3);
+    }
+
+    /// Fetches what the link refers to, which [`LinkState::fetch`] fetched before.
+    #[inline]
+    pub(crate) fn fetch_behind(&self) {
+        if let Queue::Fifo(fifo) = &self.queue {
+            if let Some(waiting) = fifo.waiting.front() {
+                knee_prefetch::fetch(waiting, 0..1);
+            }
+        }
     }
 
     /// Adds the link to flow control, before the run starts. Flow control counts waiting packets
@@ -336,20 +414,22 @@ impl LinkState {
         now: Time,
         (events, paths): (&mut Events, &[u32]),
     ) -> Sent {
-        if self.loss != 0 && self.loses(packets.get(id)) {
-            self.counts.lost_pkts += 1;
-            packets.free(id);
-            return Sent::Lost;
+        if let Some(chance) = &mut self.wire.chance {
+            if chance.loses(packets.get(id)) {
+                self.counts.lost_pkts += 1;
+                packets.free(id);
+                return Sent::Lost;
+            }
         }
         let packet = packets.get_mut(id);
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
+        let leads_to = events::leads_to(packet, paths);
         match &mut self.queue {
             Queue::Wire => {
-                self.wire.carry((now, now), (index, id), events);
+                self.wire.carry((now, now), (index, id), leads_to, events);
                 Sent::Leaves(now)
             }
             Queue::Fifo(fifo) => {
-                self.counts.offered_pkts += 1;
                 fifo.forget_departed(now);
                 match fifo.admission.admit(fifo.backlog(), len_bytes, ecn, now) {
                     QueueAction::Dropped(reason) => {
@@ -359,18 +439,17 @@ impl LinkState {
                     }
                     QueueAction::Marked => {
                         packet.tos.set_ecn(Ecn::Ce);
-                        self.counts.marked_pkts += 1;
+                        self.marked_pkts += 1;
                     }
                     QueueAction::Queued => {}
                 }
-                self.counts.sent_pkts += 1;
-                self.counts.sent_bytes += u64::from(len_bytes);
+                self.sent_bytes += u64::from(len_bytes);
                 let (leaves, sent) = fifo.schedule(len_bytes, now);
                 if leaves > now {
                     fifo.waiting.push_back((leaves, len_bytes));
                     fifo.waiting_bytes += u64::from(len_bytes);
                 }
-                self.wire.carry((leaves, sent), (index, id), events);
+                self.wire.carry((leaves, sent), (index, id), leads_to, events);
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
@@ -395,21 +474,6 @@ impl LinkState {
                 self.after_enqueue(verdict, (index, id), packets, now, events)
             }
         }
-    }
-
-    /// Draws a loss for each packet, or for the first packet of each burst.
-    fn loses(&mut self, packet: &Packet) -> bool {
-        let Some(lost_bursts) = &mut self.lost_bursts else {
-            return u64::from(self.wire.random.u32()) < self.loss;
-        };
-        if packet.has(flags::IN_BURST) {
-            if let Some(was_lost) = lost_bursts.get(&packet.to) {
-                return *was_lost;
-            }
-        }
-        let is_lost = u64::from(self.wire.random.u32()) < self.loss;
-        lost_bursts.insert(packet.to, is_lost);
-        is_lost
     }
 
     fn after_enqueue(
@@ -472,13 +536,15 @@ impl LinkState {
             let Some(mut queued) = taken else { break };
             queued.dropped = None;
             packets.get_mut(queued.packet).tos = queued.tos;
+            let leads_to = queued.leads_to;
             if let Some(departed) = &mut self.departed {
                 departed.push(queued.packet);
             }
             if let Some(left) = &mut self.left {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
-            self.wire.carry((now, now + serialisation), (index, queued.packet), events);
+            let times = (now, now + serialisation);
+            self.wire.carry(times, (index, queued.packet), leads_to, events);
         }
         self.free_dropped(packets, None);
         self.settle_share();
@@ -616,10 +682,12 @@ impl LinkState {
             Queue::Port(qdisc, _) => qdisc.stats(),
             Queue::Fifo(fifo) => {
                 counts.threshold_hits = Some(fifo.admission.threshold_hits());
+                counts.marked_pkts = self.marked_pkts;
+                counts.offered_pkts = self.wire.left_pkts + counts.dropped_pkts();
                 // Waiting packets were counted when their departure was scheduled.
                 fifo.forget_departed(now);
-                counts.sent_pkts -= fifo.waiting.len() as u64;
-                counts.sent_bytes -= fifo.waiting_bytes;
+                counts.sent_pkts = self.wire.left_pkts - fifo.waiting.len() as u64;
+                counts.sent_bytes = self.sent_bytes - fifo.waiting_bytes;
                 return counts;
             }
             Queue::Wire => return counts,
@@ -705,11 +773,4 @@ fn count_drop(counts: &mut QueueOutcome, reason: DropReason) {
         DropReason::NotEct => counts.dropped_not_ect_pkts += 1,
         DropReason::Early => counts.dropped_early_pkts += 1,
     }
-}
-
-fn jitter(most: Duration, random: &mut Random) -> Duration {
-    if most == Duration::ZERO {
-        return Duration::ZERO;
-    }
-    Duration::from_ps(random.below(most.ps() + 1))
 }

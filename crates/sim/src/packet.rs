@@ -63,8 +63,9 @@ impl Tos {
     }
 }
 
-/// A packet in flight. The `start` and `end` of ranges are sequence numbers.
+/// A packet in flight, in one cache line. The `start` and `end` of ranges are sequence numbers.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Packet {
     /// Receiving socket or ping stream.
     pub(crate) to: u32,
@@ -169,6 +170,14 @@ impl Packets {
         } else {
             self.slots.push(packet);
             self.slots.len() as u32 - 1
+        }
+    }
+
+    /// Fetches a packet into the near cache.
+    #[inline]
+    pub(crate) fn fetch(&self, id: u32) {
+        if let Some(packet) = self.slots.get(id as usize) {
+            knee_prefetch::fetch(packet, 0..1);
         }
     }
 

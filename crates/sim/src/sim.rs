@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::domains::{self, Domain};
-use crate::events::{Event, Events, Timer};
+use crate::events::{Ahead, Event, Events, Timer};
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::link_counts::LinkCounts;
@@ -24,7 +24,7 @@ use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{Outcome, Windowed, Work};
 use knee_run::routes::Routes;
-use knee_run::spec::{Cc, Run};
+use knee_run::spec::{Cc, HostConfig, Run};
 use knee_run::turns::Turns;
 use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
@@ -130,12 +130,18 @@ pub fn simulate_captured(
 impl<'a> Simulation<'a> {
     pub(crate) fn build(run: &'a Run, domain: Domain) -> Result<Simulation<'a>, Error> {
         let mut random = Random::new(run.seed);
+        let mut configs: Vec<Rc<HostConfig>> = Vec::new();
         let hosts: Vec<_> = run
             .network
             .nodes
             .iter()
             .map(|node| {
-                let config = node.host.clone()?;
+                let host = node.host.as_ref()?;
+                let same = configs.iter().rev().take(8).find(|config| ***config == *host).cloned();
+                let config = same.unwrap_or_else(|| {
+                    configs.push(Rc::new(host.clone()));
+                    Rc::clone(&configs[configs.len() - 1])
+                });
                 let drawn = random.u64();
                 let tick_ps = PS_PER_S / u64::from(config.hz);
                 let (at_start, phase) = match config.jiffies_at_start {
@@ -367,12 +373,60 @@ impl<'a> Simulation<'a> {
     pub(crate) fn work_off_until(&mut self, until: Time, flows: Option<usize>) -> bool {
         while let Some((at, event)) = self.net.events.pop(until) {
             self.net.now = at;
+            if self.net.events.has_advanced() {
+                self.read_ahead();
+            }
             self.handle(event);
             if flows == Some(self.ended) {
                 return true;
             }
         }
         false
+    }
+
+    /// Fetches what the events of the next bucket need into the near cache, and what links and
+    /// sockets of the current one refer to. So the processor waits for many lines at a time.
+    fn read_ahead(&self) {
+        let net = &self.net;
+        for ahead in net.events.current() {
+            match ahead {
+                Ahead::Link { link, .. } => {
+                    if let Some(link) = net.links.get(link as usize) {
+                        link.fetch_behind();
+                    }
+                }
+                Ahead::Segment { sock, is_data, .. } => {
+                    if let Some(sock) = self.socks.get(sock as usize) {
+                        sock.fetch_behind(is_data);
+                    }
+                }
+                Ahead::Timer { .. } => {}
+            }
+        }
+        for ahead in net.events.opened() {
+            match ahead {
+                Ahead::Link { packet, link } => {
+                    net.packets.fetch(packet);
+                    if let Some(link) = net.links.get(link as usize) {
+                        link.fetch();
+                    }
+                }
+                Ahead::Segment { packet, sock, is_data } => {
+                    net.packets.fetch(packet);
+                    if let Some(app) = self.apps.get(sock as usize / 2).filter(|_| is_data) {
+                        knee_prefetch::fetch(app, 0..1);
+                    }
+                    if let Some(sock) = self.socks.get(sock as usize) {
+                        sock.fetch(is_data);
+                    }
+                }
+                Ahead::Timer { sock } => {
+                    if let Some(sock) = self.socks.get(sock as usize) {
+                        sock.fetch(false);
+                    }
+                }
+            }
+        }
     }
 
     #[inline]

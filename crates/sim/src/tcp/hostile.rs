@@ -119,7 +119,7 @@ impl Bench {
         let mut net = net();
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
         let host = Rc::new(HostState {
-            config,
+            config: config.into(),
             jiffies,
             modules: LoadedModules::default(),
             gro: Default::default(),

@@ -53,8 +53,10 @@ const GSO_MAX_BYTES: u32 = 65_343;
 
 /// State that all sockets of a host share.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct HostState {
-    pub(crate) config: HostConfig,
+    /// Hosts with the same configuration share it, so that it stays in the near cache.
+    pub(crate) config: Rc<HostConfig>,
     pub(crate) jiffies: Jiffies,
     /// Modules in use on this host.
     pub(crate) modules: LoadedModules,
@@ -132,15 +134,16 @@ struct Prr {
 
 /// The application's writes.
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Writer {
+    /// End of the written data at each time the buffer was full, until that data is sent.
+    full_at: VecDeque<u32>,
     /// Bytes of the current write that are not in the socket yet.
     pending_bytes: u64,
     /// Size of the send buffer, bytes of memory. It only grows.
     sndbuf_bytes: u32,
     /// The buffer was full, and the application waits until a third of it is free.
     is_waiting: bool,
-    /// End of the written data at each time the buffer was full, until that data is sent.
-    full_at: VecDeque<u32>,
     /// The buffer limits the application.
     is_limited: bool,
     /// The application has set the buffer's size.
@@ -154,48 +157,64 @@ struct Writer {
     cork: bool,
 }
 
+/// What each packet touches comes first, and what belongs together shares cache lines.
+#[repr(C, align(64))]
 pub(crate) struct Sock {
     /// The state that algorithms see. The rest belongs to the simulator.
     pub(crate) tp: TcpSock,
-    /// The algorithm in use. After a fallback it differs from the requested one.
-    cc: Instance,
-    /// The requested algorithm needs ECN, and therefore decides about the handshake.
-    wants_ecn: bool,
+
+    // Both ends, for each segment.
     pub(crate) host: Rc<HostState>,
-    /// Base RTT for algorithms that ask for it, us; 0: unknown.
-    base_rtt_us: u32,
     id: u32,
     peer: u32,
     /// Start of the path of the socket's packets in [`Net::paths`].
     path: u32,
-    /// DSCP of all packets of the socket.
-    dscp: u8,
     /// Headers before the payload on the wire, bytes.
     header_bytes: u32,
     pub(crate) state: State,
-
-    // Sequence space and window.
-    iss: u32,
-    /// End of the last short segment sent (Nagle, Minshall's variant).
-    snd_sml: u32,
-    writer: Writer,
-    /// End of the segment from which a window probe took a part.
-    cut_end: Option<u32>,
-    /// Doublings of the retransmission or probe timer (`icsk_backoff`).
-    backoff: u8,
-    /// Unanswered window probes.
-    probes_out: u8,
+    /// DSCP of all packets of the socket.
+    dscp: u8,
     /// Both ends use timestamps.
     timestamps: bool,
-    /// Offset that algorithms see added to the peer's timestamps.
-    peer_ts_offset: u32,
-    /// The largest segment that the peer accepts, TCP options included, bytes.
-    peer_mss: u32,
+    /// The requested algorithm needs ECN, and therefore decides about the handshake.
+    wants_ecn: bool,
+    /// Unanswered window probes.
+    probes_out: u8,
+    /// Doublings of the retransmission or probe timer (`icsk_backoff`).
+    backoff: u8,
+    throttled: bool,
+    frto: bool,
+    reord_seen: bool,
+    tlp_retrans: bool,
     /// Flags of the SYN-ACK that grants Accurate ECN.
     accecn_answer: u16,
+    /// Base RTT for algorithms that ask for it, us; 0: unknown.
+    base_rtt_us: u32,
+    /// Offset that algorithms see added to the peer's timestamps.
+    peer_ts_offset: u32,
+    /// End of the segment from which a window probe took a part.
+    cut_end: Option<u32>,
+    /// End of the last short segment sent (Nagle, Minshall's variant).
+    snd_sml: u32,
+    cwnd_usage_seq: u32,
+    /// The algorithm in use. After a fallback it differs from the requested one.
+    cc: Instance,
+    pub(crate) receiver: Receiver,
+
+    // The sender, for each segment.
+    writer: Writer,
+    rtx: RtxQueue,
+    retransmit: RetransmitTimer,
+    rack: Rack,
+    rtt: RttEstimator,
+    prr: Prr,
+    /// The socket's packets in the host's queue: departure time and charged bytes.
+    in_host: VecDeque<(Time, u32)>,
+    in_host_bytes: u64,
+    min_rtt: MinRtt,
+    pub(crate) counters: Counters,
 
     // Retransmission.
-    rtx: RtxQueue,
     /// The segment at which the search for lost segments continues.
     retransmit_hint: Option<SegmentId>,
     /// End of the highest SACKed segment; valid only while something is SACKed.
@@ -204,40 +223,27 @@ pub(crate) struct Sock {
     sack_cache: [(u32, u32); 4],
     /// Tick of 1 ms at the first retransmission of this episode.
     retrans_stamp: u32,
-    frto: bool,
-    prr: Prr,
-    rack: Rack,
-    reord_seen: bool,
     dsack_dups: u64,
-    tlp_retrans: bool,
-    rtt: RttEstimator,
-    min_rtt: MinRtt,
-    retransmit: RetransmitTimer,
-
-    // Congestion window bookkeeping.
-    cwnd_usage_seq: u32,
 
     // The host's own queue and pacing.
-    /// The socket's packets in the host's queue: departure time and charged bytes.
-    in_host: VecDeque<(Time, u32)>,
-    in_host_bytes: u64,
-    throttled: bool,
     tx_completion: LazyTimer,
     pacing: LazyTimer,
     fq: fq::FqFlow,
     fq_timer: LazyTimer,
-
-    pub(crate) receiver: Receiver,
     /// Segments that wait to be merged with later ones (GRO).
     merging: Vec<Packet>,
     gro: LazyTimer,
+
+    // The handshake.
+    iss: u32,
+    /// The largest segment that the peer accepts, TCP options included, bytes.
+    peer_mss: u32,
     syn_retries: u32,
     /// SYN retransmissions by the timer.
     syn_timeouts: u32,
     /// Send time of the SYN or SYN-ACK, us.
     syn_sent_us: u64,
     pub(crate) established_at: Option<Time>,
-    pub(crate) counters: Counters,
 }
 
 /// The identity of a new socket, and its place in the network.
@@ -336,6 +342,25 @@ impl Sock {
             established_at: None,
             counters: Counters::default(),
             host,
+        }
+    }
+
+    /// Fetches what a segment needs of the socket into the near cache.
+    #[inline]
+    pub(crate) fn fetch(&self, is_data: bool) {
+        // The algorithm's guarded memory in between is not touched.
+        knee_prefetch::fetch(self, 0..2);
+        knee_prefetch::fetch(self, 4..14);
+        knee_prefetch::fetch(self, if is_data { 16..17 } else { 16..20 });
+        knee_prefetch::fetch(self, 21..22);
+    }
+
+    /// Fetches what the socket refers to, which [`Sock::fetch`] fetched before.
+    #[inline]
+    pub(crate) fn fetch_behind(&self, is_data: bool) {
+        knee_prefetch::fetch(&*self.host, 0..1);
+        if !is_data {
+            self.rtx.fetch_ends();
         }
     }
 

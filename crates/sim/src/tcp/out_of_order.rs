@@ -7,16 +7,17 @@ const SACKS_KEPT: usize = 4;
 
 /// Ranges of sequence numbers received out of order.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct OutOfOrder {
     /// The ranges in ascending order, with gaps between them.
     ranges: Vec<(u32, u32)>,
-    /// SACK ranges, newest first.
-    sacks: [(u32, u32); SACKS_KEPT],
     sacks_len: usize,
     /// A range that arrived a second time, to be reported once.
     pub(super) dsack: Option<(u32, u32)>,
     /// Duplicates are not reported, because SACK or `tcp_dsack` is off.
     pub(super) hides_duplicates: bool,
+    /// SACK ranges, newest first.
+    sacks: [(u32, u32); SACKS_KEPT],
     /// The number after a FIN that arrived beyond a gap.
     pub(super) fin: Option<u32>,
     /// Start of the last duplicate range, reported or not.

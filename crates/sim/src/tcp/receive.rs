@@ -39,49 +39,58 @@ const OUT_OF_WINDOW_ACK_MS: u64 = 500;
 /// The largest window that a new connection offers.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
 
-/// The receiving half of a socket.
+/// The receiving half of a socket. What each segment touches comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Receiver {
+    // Flags.
     /// The peer permits SACK.
     pub(super) peer_sack: bool,
-    /// Data that arrived beyond a gap.
-    pub(super) out_of_order: OutOfOrder,
-
-    /// Bytes in order that the application has not read, and the number for which it waits.
-    pub(crate) unread_bytes: u32,
-    read_at_bytes: u32,
     /// The peer's FIN arrived in order.
     pub(super) has_ended: bool,
-    pub(super) received_bytes: u64,
-
-    // Window.
-    rcvbuf: u32,
-    rcvbuf_max: u32,
     /// The application has set the buffer (`SO_RCVBUF`).
     rcvbuf_locked: bool,
     /// Linux tunes the buffer (`tcp_moderate_rcvbuf` is on and the application has not set a size).
     tunes: bool,
     /// Both ends scale windows.
     scales: bool,
-    /// Share of the buffer that is offered as window, in 1/256.
-    window_ratio: u32,
     /// The ratio follows the segments' sizes (6.6 and later).
     measures_ratio: bool,
+    pingpong: bool,
+    /// A delayed ACK was scheduled, and no pure ACK has left since (the defect
+    /// `stale_special_ack`).
+    delack_noted: bool,
+    /// The present segment has a newer timestamp than all before.
+    pub(super) ts_advanced: bool,
+
+    // Window.
+    window_scale: u32,
+    /// Bytes in order that the application has not read, and the number for which it waits.
+    pub(crate) unread_bytes: u32,
+    read_at_bytes: u32,
+    rcvbuf: u32,
+    /// Share of the buffer that is offered as window, in 1/256.
+    window_ratio: u32,
     window_clamp: u32,
     rcv_ssthresh: u32,
     rcv_wnd: u32,
     /// `rcv_nxt` at the last ACK sent.
     rcv_wup: u32,
-    window_scale: u32,
     advmss: u32,
     skb_overhead_bytes: u32,
-    max_tcp_header_bytes: u32,
+
+    // Timestamps and the receiver's own RTT, us << 3.
+    pub(super) ts_recent: u32,
+    pub(super) ts_ecr: u32,
+    last_ts_ecr: u32,
+    rcv_rtt_us: u32,
+    /// The window for which the RTT is measured: its end, and its start time, us (0: none).
+    rcv_rtt_seq: u32,
 
     // Delayed ACKs.
     rcv_mss: u32,
     last_seg_size: u32,
     quick: u32,
-    pingpong: bool,
     /// Delayed-ACK time in jiffies; 0 before the first data.
     ato: u32,
     ato_min: u32,
@@ -89,34 +98,25 @@ pub(crate) struct Receiver {
     lrcvtime: u32,
     /// Jiffies at which a delayed ACK is due.
     delack_due: u32,
-    /// A delayed ACK was scheduled, and no pure ACK has left since (the defect
-    /// `stale_special_ack`).
-    delack_noted: bool,
-    pub(super) delayed_ack: LazyTimer,
-
-    // SACK compression.
     pub(super) compressed_acks: u32,
-    compressed_rcv_nxt: u32,
     dup_acks: u32,
-    /// Jiffies of the last answer to an unacceptable segment without data.
-    out_of_window_ack_at: Option<u32>,
-    pub(super) compressed_ack: LazyTimer,
+    pub(super) delayed_ack: LazyTimer,
+    pub(super) received_bytes: u64,
+    /// Data that arrived beyond a gap.
+    pub(super) out_of_order: OutOfOrder,
 
-    // Timestamps and the receiver's own RTT, us << 3.
-    pub(super) ts_recent: u32,
-    /// The present segment has a newer timestamp than all before.
-    pub(super) ts_advanced: bool,
-    pub(super) ts_ecr: u32,
-    last_ts_ecr: u32,
-    rcv_rtt_us: u32,
-    /// The window for which the RTT is measured: its end, and its start time, us (0: none).
-    rcv_rtt_seq: u32,
     rcv_rtt_since_us: u64,
-
     // Receive buffer tuning: bytes read per round trip.
     space_bytes: u32,
     space_seq: u32,
     space_us: u64,
+    rcvbuf_max: u32,
+    max_tcp_header_bytes: u32,
+    // SACK compression.
+    compressed_rcv_nxt: u32,
+    pub(super) compressed_ack: LazyTimer,
+    /// Jiffies of the last answer to an unacceptable segment without data.
+    out_of_window_ack_at: Option<u32>,
 }
 
 impl Receiver {

@@ -32,6 +32,7 @@ const NONE: SegmentId = u32::MAX;
 
 /// One segment of at most an MSS.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Segment {
     pub(crate) seq: u32,
     pub(crate) end_seq: u32,
@@ -149,6 +150,15 @@ impl RtxQueue {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
         &mut self.segments[id.wrapping_sub(self.first) as usize]
+    }
+
+    /// Fetches the segments that the next ACK takes off, and the room for those that it lets leave.
+    #[inline]
+    pub(crate) fn fetch_ends(&self) {
+        if let (Some(first), Some(last)) = (self.segments.front(), self.segments.back()) {
+            knee_prefetch::fetch(first, 0..2);
+            knee_prefetch::fetch(last, 0..3);
+        }
     }
 
     pub(crate) fn front(&self) -> Option<&Segment> {
