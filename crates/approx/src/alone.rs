@@ -11,13 +11,11 @@ const STEP_PCT: u64 = 10;
 /// From here on, time grows with the rate alone, and steps are larger.
 const LARGE_PKTS: u64 = 4096;
 const LARGE_STEP_PCT: u64 = 25;
-/// A flow that is not done by then alone is refused.
-const LONGEST: Time = Time::from_ms(1_000_000);
 
 /// Times of a flow alone over one path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alone {
-    /// Bytes and ps, both ascending.
+    /// Bytes and ps, ascending, of the sizes that complete in the time that was simulated.
     points: Vec<(u64, u64)>,
 }
 
@@ -40,25 +38,19 @@ pub(crate) fn sizes(mss_bytes: u32, most: u64) -> Vec<u64> {
     }
 }
 
-/// Simulates one size. `make` builds the run of a flow with its seed and end.
+/// Simulates one size. `make` builds the run of a flow. `None`: it does not complete.
 ///
 /// # Errors
-/// Those of the simulator, and if the flow does not complete.
+/// Those of the simulator.
 pub(crate) fn time(
     flow: &Flow,
     bytes: u64,
-    make: impl Fn(&Flow, Time) -> Run,
-) -> Result<u64, Error> {
+    make: impl Fn(&Flow) -> Run,
+) -> Result<Option<u64>, Error> {
     let traffic = Traffic::Bulk { bytes: Some(bytes) };
     let flow = Flow { start: Time::ZERO, traffic, ..flow.clone() };
-    let outcome = knee_sim::simulate(&make(&flow, LONGEST))?;
-    let took = outcome.flows.first().and_then(|flow| flow.completion_time());
-    took.map(Duration::ps).ok_or_else(|| {
-        Error::Failed(format!(
-            "a transfer of {bytes} bytes does not complete in 1000 s even alone: use --on sim \
-             without --approximate"
-        ))
-    })
+    let outcome = knee_sim::simulate(&make(&flow))?;
+    Ok(outcome.flows.first().and_then(|flow| flow.completion_time()).map(Duration::ps))
 }
 
 impl Alone {
@@ -67,19 +59,26 @@ impl Alone {
         Alone { points }
     }
 
-    /// Returns the time of a size, between those of the next smaller and larger sizes.
+    /// Returns the time of a size: between those of the next smaller and larger sizes, or along the line through the two
+    /// largest. The largest value: it does not complete.
     pub(crate) fn ps(&self, bytes: u64) -> u64 {
         let above = self.points.partition_point(|(size, _)| *size < bytes);
-        let Some(&(size, time)) = self.points.get(above) else {
-            return self.points.last().map_or(0, |(_, time)| *time);
-        };
-        let Some(&(size_before, time_before)) = above.checked_sub(1).map(|at| &self.points[at])
-        else {
+        if let Some(&(_, time)) = self.points.get(above).filter(|(size, _)| *size == bytes) {
             return time;
+        }
+        // With nothing smaller, the smallest takes as long.
+        let last = self.points.len().saturating_sub(1);
+        let [(size_before, time_before), (size, time)] = match (above, &self.points[..]) {
+            (0, [first, ..]) => return first.1,
+            (_, [] | [_]) => return u64::MAX,
+            (above, points) => {
+                let above = above.min(last);
+                [points[above - 1], points[above]]
+            }
         };
         let part = i128::from(bytes - size_before) * (i128::from(time) - i128::from(time_before));
-        let between = i128::from(time_before) + part / i128::from((size - size_before).max(1));
-        u64::try_from(between).unwrap_or(0)
+        let there = i128::from(time_before) + part / i128::from((size - size_before).max(1));
+        u64::try_from(there.max(0)).unwrap_or(u64::MAX)
     }
 }
 
@@ -99,5 +98,9 @@ mod tests {
             [1, 501, 1001, 1501, 2001].map(|bytes| alone.ps(bytes)),
             [100, 200, 300, 550, 800]
         );
+        let far = 300 + (u64::MAX - 1001) / 2;
+        assert_eq!([0, 3001, u64::MAX].map(|bytes| alone.ps(bytes)), [100, 1300, far]);
+        assert_eq!(Alone::new(vec![(1, 100)]).ps(2), u64::MAX);
+        assert_eq!(Alone::default().ps(1), u64::MAX);
     }
 }

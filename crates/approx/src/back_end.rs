@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult, validate};
+use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
 use crate::refuse;
 use crate::run::{Options, approximate};
@@ -52,7 +52,6 @@ impl BackEnd for Links {
 
     fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
-        validate(run)?;
         approximate(run, self.options, ask.stop).map(|(outcome, _)| outcome.into())
     }
 }

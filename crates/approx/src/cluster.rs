@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// What two links must have in common to share a simulation: per kind of flow and power of two of its size, the number of
-/// flows, rounded.
+/// What two links must have in common to share a simulation: per kind of flow and power of four of its packets, the number
+/// of flows, rounded.
 type Likeness<K> = Vec<((K, u32), u32)>;
 
 /// Rounds a number of flows: exact up to 4, then steps of about a fifth.

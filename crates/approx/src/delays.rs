@@ -4,17 +4,17 @@ use crate::random::Random;
 
 /// A flow at a link: its size, and how much longer it took there than alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Full packets of the flow, rounded up; at least 1.
-    pub pkts: u64,
+    pub(crate) pkts: u64,
     /// Completion time at the link minus that of the flow alone, ps. `None`: the flow did not complete.
-    pub delay_ps: Option<i64>,
+    pub(crate) delay_ps: Option<i64>,
 }
 
 /// Delays of one link. A bucket holds the flows whose sizes in packets have the same power of two, so sizes in a bucket
 /// differ by less than a factor of 2.
 #[derive(Clone, Debug, Default)]
-pub struct Delays {
+pub(crate) struct Delays {
     /// Sorted by size.
     samples: Vec<Sample>,
 }
@@ -25,7 +25,7 @@ fn bucket(pkts: u64) -> u32 {
 
 impl Delays {
     /// Collects the delays of a link. The order of the samples does not matter.
-    pub fn new(mut samples: Vec<Sample>) -> Delays {
+    pub(crate) fn new(mut samples: Vec<Sample>) -> Delays {
         samples.sort_unstable();
         Delays { samples }
     }
@@ -54,7 +54,7 @@ impl Delays {
 
 /// Draws the delay of a flow with this size over several links: the sum of independent draws, one per link. `None`: it
 /// does not complete.
-pub fn convolve<'a>(
+pub(crate) fn convolve<'a>(
     links: impl IntoIterator<Item = &'a Delays>,
     pkts: u64,
     seed: u64,

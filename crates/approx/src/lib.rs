@@ -13,7 +13,6 @@
 //! | --- | --- |
 //! | [`Links`] | the approximation as a back end |
 //! | [`approximate`] | one run, and what it took |
-//! | [`Delays`], [`convolve`] | delays of a link by size, and the sum of draws |
 #![forbid(unsafe_code)]
 
 mod alone;
@@ -28,5 +27,4 @@ mod refuse;
 mod run;
 
 pub use back_end::{ERROR, Links};
-pub use delays::{Delays, Sample, convolve};
 pub use run::{Effort, Options, approximate};

@@ -131,11 +131,13 @@ pub(crate) fn run(network: &Network, seed: u64, end: Time, flows: &[(&Flow, Segm
         };
         let to = match is_last {
             true => leave,
-            false => *receivers.entry((flow.to, segment.after)).or_insert_with(|| {
-                let node = small.host("to", host(network, flow.to));
-                small.links.push(delay_only(leave, node, segment.after));
-                node
-            }),
+            false => {
+                *receivers.entry((flow.to, segment.after, segment.back)).or_insert_with(|| {
+                    let node = small.host("to", host(network, flow.to));
+                    small.links.push(delay_only(leave, node, segment.after));
+                    node
+                })
+            }
         };
         if answers.insert((to, from)) {
             small.links.push(delay_only(to, from, segment.back));

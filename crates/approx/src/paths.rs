@@ -1,11 +1,9 @@
 //! The links of each flow's two paths, as the simulator chooses them.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use knee_queue::time::PS_PER_S;
 use knee_run::Error;
-use knee_run::routes::{Routes, mix};
-use knee_run::spec::{LinkId, Network, NodeId, Run};
+use knee_run::routes::Routes;
+use knee_run::spec::{LinkId, NodeId, Run};
 
 use crate::random::Random;
 
@@ -27,51 +25,24 @@ impl Paths {
         let ends = ends
             .flat_map(|(flow, hash)| [(flow.from, flow.to, *hash), (flow.to, flow.from, *hash)]);
         let ends: Vec<(NodeId, NodeId, u64)> = ends.collect();
+        // Destinations of one switch share their distances. Those of the switch before are forgotten.
+        let mut switches: Vec<NodeId> = (0..).take(run.network.nodes.len()).collect();
+        run.network.links.iter().for_each(|link| switches[link.to as usize] = link.from);
+        let switch_of = |index: &usize| switches[ends[*index].1 as usize];
+        let mut order: Vec<usize> = (0..ends.len()).collect();
+        order.sort_by_key(switch_of);
         let mut paths = Paths { bounds: vec![(0, 0); ends.len()], links: Vec::new() };
-        match Tree::new(&run.network) {
-            Some(tree) => paths.fill_by_leaf(&tree, &run.network, &ends)?,
-            None => {
-                let mut routes = Routes::new(&run.network);
-                for (index, (from, to, hash)) in ends.into_iter().enumerate() {
-                    let path = routes.path(from, to, hash)?;
-                    paths.set(index, path);
-                }
+        let mut routes = Routes::new(&run.network);
+        for same in order.chunk_by(|a, b| switch_of(a) == switch_of(b)) {
+            for &index in same {
+                let (from, to, hash) = ends[index];
+                let start = paths.links.len() as u32;
+                paths.links.extend(routes.path(from, to, hash)?);
+                paths.bounds[index] = (start, paths.links.len() as u32);
             }
+            routes.forget_distances();
         }
         Ok(paths)
-    }
-
-    fn set(&mut self, index: usize, path: impl IntoIterator<Item = LinkId>) {
-        let start = self.links.len() as u32;
-        self.links.extend(path);
-        self.bounds[index] = (start, self.links.len() as u32);
-    }
-
-    /// Distances are computed once per switch that has destinations, and forgotten before the next.
-    fn fill_by_leaf(
-        &mut self,
-        tree: &Tree,
-        network: &Network,
-        ends: &[(NodeId, NodeId, u64)],
-    ) -> Result<(), Error> {
-        let mut by_leaf: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
-        for (index, (_, to, _)) in ends.iter().enumerate() {
-            by_leaf.entry(tree.host_links[*to as usize].1).or_default().push(index);
-        }
-        for (leaf, members) in by_leaf {
-            let distances = tree.distances_to(network, leaf);
-            for index in members {
-                let (from, to, hash) = ends[index];
-                let path = tree.path(network, &distances, (from, to), hash);
-                let path = path.ok_or_else(|| {
-                    let name = |node: NodeId| &network.nodes[node as usize].name;
-                    let (from, to) = (name(from), name(to));
-                    Error::Refused(format!("there is no path from {from} to {to}: add links"))
-                })?;
-                self.set(index, path);
-            }
-        }
-        Ok(())
     }
 
     fn get(&self, index: usize) -> &[LinkId] {
@@ -100,99 +71,6 @@ fn hashes(run: &Run) -> Vec<u64> {
         }
     }
     run.flows.iter().map(|_| random.u64()).collect()
-}
-
-/// A network in which each host has one cable, to a switch.
-struct Tree {
-    /// Links from each switch to switches.
-    out: Vec<Vec<LinkId>>,
-    /// Links into each switch from switches.
-    into: Vec<Vec<LinkId>>,
-    /// Of each host: the link from it, the switch of the link into it, and that link.
-    host_links: Vec<(LinkId, NodeId, LinkId)>,
-}
-
-impl Tree {
-    /// `None` if a host has another number of links, or a neighbour that is a host.
-    fn new(network: &Network) -> Option<Tree> {
-        const NONE: LinkId = LinkId::MAX;
-        let n = network.nodes.len();
-        let is_host = |node: NodeId| network.nodes[node as usize].host.is_some();
-        let (mut out, mut into) = (vec![Vec::new(); n], vec![Vec::new(); n]);
-        let mut host_links = vec![(NONE, 0, NONE); n];
-        for (index, link) in network.links.iter().enumerate() {
-            let index = index as LinkId;
-            match (is_host(link.from), is_host(link.to)) {
-                (true, true) => return None,
-                (true, false) => {
-                    let first = std::mem::replace(&mut host_links[link.from as usize].0, index);
-                    if first != NONE {
-                        return None;
-                    }
-                }
-                (false, true) => {
-                    let of_host = &mut host_links[link.to as usize];
-                    if of_host.2 != NONE {
-                        return None;
-                    }
-                    (of_host.1, of_host.2) = (link.from, index);
-                }
-                (false, false) => {
-                    out[link.from as usize].push(index);
-                    into[link.to as usize].push(index);
-                }
-            }
-        }
-        let has_both = |node: usize| host_links[node].0 != NONE && host_links[node].2 != NONE;
-        let all = (0..n).all(|node| !is_host(node as NodeId) || has_both(node));
-        all.then_some(Tree { out, into, host_links })
-    }
-
-    /// Returns the distance of each switch to one of them, in links.
-    fn distances_to(&self, network: &Network, to: NodeId) -> Vec<u32> {
-        let mut distances = vec![u32::MAX; network.nodes.len()];
-        distances[to as usize] = 0;
-        let mut reached = VecDeque::from([to]);
-        while let Some(node) = reached.pop_front() {
-            for link in &self.into[node as usize] {
-                let before = network.links[*link as usize].from;
-                if distances[before as usize] == u32::MAX {
-                    distances[before as usize] = distances[node as usize] + 1;
-                    reached.push_back(before);
-                }
-            }
-        }
-        distances
-    }
-
-    /// Returns the path of a hash; `None`: there is none.
-    fn path(
-        &self,
-        network: &Network,
-        distances: &[u32],
-        (from, to): (NodeId, NodeId),
-        hash: u64,
-    ) -> Option<Vec<LinkId>> {
-        let (_, leaf, last) = self.host_links[to as usize];
-        let first = self.host_links[from as usize].0;
-        let end = |link: LinkId| network.links[link as usize].to;
-        let mut path = vec![first];
-        let mut node = end(first);
-        if distances[node as usize] == u32::MAX {
-            return None;
-        }
-        while node != leaf {
-            let next = distances[node as usize] - 1;
-            let is_nearer = |link: &&LinkId| distances[end(**link) as usize] == next;
-            let choices = self.out[node as usize].iter().filter(is_nearer);
-            let number = (mix(hash, node) % choices.clone().count() as u64) as usize;
-            let link = *choices.clone().nth(number)?;
-            path.push(link);
-            node = end(link);
-        }
-        path.push(last);
-        Some(path)
-    }
 }
 
 #[cfg(test)]

@@ -1,85 +1,112 @@
 //! What the approximation cannot carry out, in one sentence each.
 
+use knee_queue::QueueConfig;
 use knee_queue::time::Duration;
-use knee_run::spec::{Run, Traffic};
+use knee_run::spec::{Flow, HostConfig, Link, Network, Node, Run, Sampling, Schedule, Traffic};
 use knee_run::{BackEnd, Error};
 
 /// Refuses a run that links one by one do not make up.
 ///
+/// The fields of a run are all named, without `..`: a new one does not compile before it is supported or refused here.
+///
 /// # Errors
 /// [`Error::Refused`], with the way out.
 pub(crate) fn check(run: &Run) -> Result<(), Error> {
-    let refuse = |what: &str| {
-        Err(Error::Refused(format!("{what}: leave --approximate out, or change the file")))
-    };
-    let network = &run.network;
-    if !run.pings.is_empty() {
-        return refuse(
-            "--approximate links knows no pings, whose packets share queues of all links",
-        );
+    let Run { seed: _, end: _, until_done: _, network, flows, pings, sampling, schedule } = run;
+    // Results have no series.
+    let Sampling { flows: _, queues: _, goodput: _, links: _, window } = sampling;
+    let Schedule { series, together, tasks } = schedule;
+    let waits = !series.is_empty() || !together.is_empty() || !tasks.is_empty();
+    let of_run = [
+        (!pings.is_empty(), "pings, whose packets share queues of all links"),
+        (waits, "flows that wait for others, whose start is not known before"),
+        (window.is_some(), "measured window: leave measure_from and measure_until out"),
+    ];
+    let unknown = first(&of_run)
+        .or_else(|| of_network(network))
+        .or_else(|| flows.iter().find_map(of_flow))
+        .or_else(|| network.links.iter().find_map(of_link))
+        .or_else(|| network.nodes.iter().find_map(of_node));
+    match unknown {
+        Some(what) => Err(Error::Refused(format!(
+            "--approximate links knows no {what}: leave --approximate out, or change the file"
+        ))),
+        None => knee_sim::Simulator.check(run),
     }
-    if !run.schedule.series.is_empty() || !run.schedule.together.is_empty() {
-        return refuse(
-            "--approximate links knows no flows that wait for others, whose start is not known before",
-        );
-    }
-    for flow in &run.flows {
-        match flow.traffic {
-            Traffic::Rpc { .. } => {
-                return refuse(
-                    "--approximate links knows no requests and answers, each of which waits for \
-                     the one before",
-                );
-            }
-            Traffic::Bulk { bytes: None } => {
-                return refuse("--approximate links knows no transfers without end");
-            }
-            Traffic::Bulk { .. } => {}
+}
+
+fn first(unknown: &[(bool, &'static str)]) -> Option<&'static str> {
+    unknown.iter().find(|(has, _)| *has).map(|(_, what)| *what)
+}
+
+fn of_network(network: &Network) -> Option<&'static str> {
+    let Network { nodes: _, links: _, buffers, flow_control, ports } = network;
+    first(&[
+        (!buffers.is_empty(), "shared buffer, which joins the links of a switch"),
+        (flow_control.is_some(), "flow control, which stops one link for another"),
+        (!ports.is_empty(), "software routers, whose ports coalesce interrupts"),
+    ])
+}
+
+fn of_flow(flow: &Flow) -> Option<&'static str> {
+    #[rustfmt::skip]
+    let Flow {
+        group: _, from: _, to: _, cc: _, peer_cc: _, start: _, first_write, stop, traffic,
+        // These belong to the flow wherever it is simulated.
+        read_at_bytes: _, sampled: _, base_rtt: _, dscp: _, peer_dscp: _, max_pacing_rate: _,
+    } = flow;
+    let is_rpc = matches!(traffic, Traffic::Rpc { .. });
+    first(&[
+        (is_rpc, "requests and answers, each of which waits for the one before"),
+        (*traffic == Traffic::Bulk { bytes: None }, "transfers without end"),
+        (
+            first_write.is_some() || stop.is_some(),
+            "flow whose application waits or stops in between",
+        ),
+    ])
+}
+
+fn of_link(link: &Link) -> Option<&'static str> {
+    #[rustfmt::skip]
+    let Link {
+        name: _, from: _, to: _, rate: _, serialisation: _, overhead_bytes: _, delay: _,
+        jitter, loss, loses_bursts: _, queue, sampled: _,
+    } = link;
+    first(&[
+        (*loss > 0.0, "random loss, which each of a flow's simulations would repeat"),
+        (*jitter > Duration::ZERO, "jitter, which reorders packets across links"),
+        (goes_by_input(queue), "queue with a buffer for some inputs: a link alone has no inputs"),
+    ])
+}
+
+fn goes_by_input(queue: &QueueConfig) -> bool {
+    match queue {
+        QueueConfig::TwoBuffers(_) => true,
+        QueueConfig::Classes(config) => {
+            config.classes.iter().any(|class| goes_by_input(&class.queue))
         }
-        if flow.first_write.is_some() || flow.stop.is_some() {
-            return refuse(
-                "--approximate links knows no flow whose application waits or stops in between",
-            );
-        }
+        _ => false,
     }
-    if !network.buffers.is_empty() {
-        return refuse(
-            "--approximate links knows no shared buffer, which joins the links of a switch",
-        );
-    }
-    if network.flow_control.is_some() {
-        return refuse(
-            "--approximate links knows no flow control, which stops one link for another",
-        );
-    }
-    if !network.ports.is_empty() {
-        return refuse(
-            "--approximate links knows no software routers, whose ports coalesce interrupts",
-        );
-    }
-    let hosts = || network.nodes.iter().filter_map(|node| node.host.as_ref());
-    if hosts().any(|host| host.coalesce.is_some() || host.cpu.is_some()) {
-        return refuse(
-            "--approximate links knows no coalescing and no CPU account, which join all flows of a host",
-        );
-    }
-    if hosts().any(|host| host.ipv6) {
-        return refuse(
-            "--approximate links knows no IPv6, whose flows change their path at a timeout",
-        );
-    }
-    if network.links.iter().any(|link| link.loss > 0.0) {
-        return refuse(
-            "--approximate links knows no random loss, which each of a flow's simulations would repeat",
-        );
-    }
-    if network.links.iter().any(|link| link.jitter > Duration::ZERO) {
-        return refuse("--approximate links knows no jitter, which reorders packets across links");
-    }
-    if run.sampling.window.is_some() {
-        return refuse(
-            "--approximate links knows no measured window: leave measure_from and measure_until out",
-        );
-    }
-    knee_sim::Simulator.check(run)
+}
+
+fn of_node(node: &Node) -> Option<&'static str> {
+    let Node { name: _, host } = node;
+    #[rustfmt::skip]
+    let HostConfig {
+        coalesce, cpu, ipv6,
+        // These act on each connection, or on each host of a flow's own.
+        linux: _, hz: _, jiffies_at_start: _, tcp_ecn: _, syn_ect: _, ecn_low: _, tcp_ecn_fallback: _, mtu_bytes: _,
+        initial_cwnd_pkts: _, rto_min: _, slow_start_after_idle: _, sack: _, gso_max_segs: _, gro_window: _,
+        limit_output_bytes: _, skb_overhead_bytes: _, max_tcp_header_bytes: _, base_rtt: _, fq: _, fq_counts_headers: _,
+        rcvbuf_initial_bytes: _, rcvbuf_max_bytes: _, sndbuf_initial_bytes: _, sndbuf_max_bytes: _, defects: _, sysctls: _,
+        // Nothing without interrupts that wait.
+        receive_queues: _, gro: _,
+    } = host.as_ref()?;
+    first(&[
+        (
+            coalesce.is_some() || cpu.is_some(),
+            "coalescing and no CPU account, which join all flows of a host",
+        ),
+        (*ipv6, "IPv6, whose flows change their path at a timeout"),
+    ])
 }

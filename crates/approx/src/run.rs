@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 
-use knee_queue::time::{Duration, Time};
+use knee_queue::time::{Duration, PS_PER_S, Rate, Time};
 use knee_run::outcome::{FlowOutcome, Outcome, Work};
-use knee_run::spec::{Flow, HostConfig, LinkId, NodeId, Run, Traffic};
+use knee_run::spec::{Flow, HostConfig, LinkId, Network, NodeId, Run, Traffic};
 use knee_run::{Error, validate};
 
 use crate::alone::{self, Alone};
@@ -15,7 +15,8 @@ use crate::paths::Paths;
 use crate::random::Random;
 use crate::{cluster, parallel, refuse};
 
-/// A flow that has not completed at its link this long after the end of the run counts as unfinished.
+/// A flow that has not completed at its link this long after the end of the run counts as unfinished. Flows alone are
+/// simulated as long.
 const AFTERWARDS: Duration = Duration::from_ms(2_000);
 /// What random numbers are for.
 const OF_LINKS: u64 = 1;
@@ -151,7 +152,10 @@ impl FlowClasses {
             .iter()
             .map(|link| {
                 let (rate, around) = (link.rate, link.overhead_bytes);
-                let own = (rate, link.serialisation, around, link.delay, &link.queue);
+                let mut queue = link.queue.clone();
+                // Each queue has random numbers of its own, which make it no other kind.
+                queue.seed(&mut || 0);
+                let own = (rate, link.serialisation, around, link.delay, queue);
                 numbers.of(format!("{own:?}"))
             })
             .collect();
@@ -202,6 +206,14 @@ fn segment(run: &Run, paths: &Paths, flow: usize, position: usize) -> Option<Seg
     Some(link::segment(&run.network, both, position, host))
 }
 
+/// Returns how many bytes the slowest of these links carries until `end`.
+fn most_bytes(network: &Network, links: &[LinkId], end: Time) -> u64 {
+    let rates = links.iter().filter_map(|link| network.links[*link as usize].rate);
+    let slowest = rates.map(Rate::bps).min().unwrap_or(u64::MAX);
+    let bytes = u128::from(slowest) * u128::from(end.ps()) / u128::from(8 * PS_PER_S);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 /// Times of flows alone, over their whole path and at each of its links.
 struct AloneTimes {
     /// By class: the whole path, then each position.
@@ -216,13 +228,16 @@ impl AloneTimes {
         flows: &FlowClasses,
         (threads, stop): (usize, &AtomicBool),
     ) -> Result<AloneTimes, Error> {
+        let end = run.end + AFTERWARDS;
         // Each task: class, place (0: the whole path, else position + 1), size.
         let mut tasks = Vec::new();
         for (class, (example, most)) in flows.classes.iter().enumerate() {
             let mss = host(run, run.flows[*example].from).map_or(1, HostConfig::mss_bytes);
-            for place in 0..=paths.there(*example).len() {
+            let there = paths.there(*example);
+            let most = (*most).min(most_bytes(&run.network, there, end));
+            for place in 0..=there.len() {
                 let of_size = |bytes| (class, place, bytes);
-                tasks.extend(alone::sizes(mss, *most).into_iter().map(of_size));
+                tasks.extend(alone::sizes(mss, most).into_iter().map(of_size));
             }
         }
         // The largest first, or one thread would work alone at the end.
@@ -232,7 +247,7 @@ impl AloneTimes {
             let example = flows.classes[class].0;
             let flow = &run.flows[example];
             let seed = Random::of(run.seed, OF_ALONE, bytes).u64();
-            alone::time(flow, bytes, |flow, end| {
+            alone::time(flow, bytes, |flow| {
                 let segment = place.checked_sub(1).and_then(|at| segment(run, paths, example, at));
                 match segment {
                     Some(segment) => link::run(&run.network, seed, end, &[(flow, segment)]),
@@ -248,7 +263,7 @@ impl AloneTimes {
             flows.classes.iter().map(|class| vec![Vec::new(); places(class)]).collect();
         // Sizes descend.
         for ((class, place, bytes), time) in tasks.iter().zip(times).rev() {
-            points[*class][*place].push((*bytes, time));
+            points[*class][*place].extend(time.map(|time| (*bytes, time)));
         }
         let of = points.into_iter().map(|class| class.into_iter().map(Alone::new).collect());
         Ok(AloneTimes { of: of.collect(), simulated: tasks.len() })
@@ -386,8 +401,8 @@ fn simulate(
     let samples = members.iter().zip(&outcome.flows).map(|((flow, position), got)| {
         let (flow, position) = (*flow as usize, *position as usize);
         let least = alone.at(flows, flow, position, bytes(&run.flows[flow]));
-        let delay = |took: Duration| took.ps() as i64 - least as i64;
-        Sample { pkts: flows.pkts[flow], delay_ps: got.completion_time().map(delay) }
+        let delay = |took: Duration| i64::try_from(i128::from(took.ps()) - i128::from(least)).ok();
+        Sample { pkts: flows.pkts[flow], delay_ps: got.completion_time().and_then(delay) }
     });
     Ok((Delays::new(samples.collect()), outcome.work))
 }

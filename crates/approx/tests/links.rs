@@ -6,12 +6,14 @@ use std::sync::atomic::AtomicBool;
 use knee_approx::{Links, Options, approximate};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
+    DropTailConfig, DynamicThresholdConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PortProperties,
+    QueueConfig, StepConfig, Threshold,
 };
 use knee_run::outcome::Outcome;
 use knee_run::spec::{
-    Cc, Flow, HostConfig, LinuxVersion, Network, Ping, Run, Sampling, Schedule, Serialisation,
-    Traffic,
+    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinuxVersion, MeasuredWindow,
+    Network, Ping, Run, Sampling, Schedule, Serialisation, Series, SharedBuffer, Stops, Task,
+    Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, Star};
 use knee_run::{BackEnd, RunOptions};
@@ -189,37 +191,112 @@ proptest! {
     }
 }
 
+/// A change to a run, and a part of the sentence by which it is refused then.
+type Refused = (&'static str, fn(&mut Run));
+
+const REFUSED: [Refused; 17] = [
+    ("no transfers without end", |run| run.flows[0].traffic = Traffic::Bulk { bytes: None }),
+    ("no requests and answers", |run| {
+        let (request_bytes, response_bytes, count) = (1, 1, Some(1));
+        run.flows[0].traffic = Traffic::Rpc { request_bytes, response_bytes, count };
+    }),
+    ("stops in between", |run| run.flows[0].stop = Some(Time::from_ms(1))),
+    ("whose application waits", |run| run.flows[0].first_write = Some(Time::from_ms(1))),
+    ("wait for others", |run| run.schedule.tasks.push(Task::default())),
+    ("wait for others", |run| run.schedule.together.push(vec![0])),
+    ("wait for others", |run| run.schedule.series.push(Series::default())),
+    ("no measured window", |run| {
+        let (from, until, period) = (Time::ZERO, Time::from_ms(1), Duration::from_ms(1));
+        run.sampling.window = Some(MeasuredWindow { from, until, period });
+    }),
+    ("no random loss", |run| run.network.links[0].loss = 0.1),
+    ("no jitter", |run| run.network.links[0].jitter = Duration::from_us(1)),
+    ("for some inputs", |run| {
+        let (frame_bytes, rate) = (1514, Rate::from_bps(1_000_000).unwrap());
+        let mut each = QueueConfig::each(PortProperties { frame_bytes, rate, has_burst: false });
+        each.retain(|queue| matches!(queue, QueueConfig::TwoBuffers(_)));
+        run.network.links[0].queue = each.remove(0);
+    }),
+    ("no shared buffer", |run| {
+        let law = DynamicThresholdConfig { size_bytes: 1 << 20, alpha: 1.0, reserved_bytes: 0 };
+        let (name, links, sampled) = ("shared".into(), vec![1], false);
+        run.network.buffers.push(SharedBuffer { name, law, links, sampled });
+    }),
+    ("no flow control", |run| {
+        let thresholds = Thresholds { xoff_bytes: 100_000, xon_bytes: 50_000 };
+        let (reaction, quanta, lossless) = (Duration::from_us(1), 65_535, false);
+        let (switches, stops) = (None, Stops::Links(thresholds));
+        run.network.flow_control =
+            Some(FlowControl { switches, stops, reaction, quanta, lossless });
+    }),
+    ("no software routers", |run| {
+        run.network.ports.push(CoalescingPort { link: 0, coalesce: COALESCE });
+    }),
+    ("no coalescing", |run| host_of(run).coalesce = Some(COALESCE)),
+    ("no IPv6", |run| host_of(run).ipv6 = true),
+    ("no pings", |run| {
+        let (interval, ecn) = (Duration::from_us(10), knee_queue::Ecn::NotEct);
+        let (from, to, start) = (0, 1, Time::ZERO);
+        run.pings.push(Ping { from, to, start, interval, wire_bytes: 100, ecn, dscp: 0 });
+    }),
+];
+
+const COALESCE: Coalesce = Coalesce { frames: None, time: Duration::from_us(10), adaptive: None };
+
+fn host_of(run: &mut Run) -> &mut HostConfig {
+    run.network.nodes[0].host.as_mut().unwrap()
+}
+
 #[test]
 fn what_it_does_not_know_is_refused_in_a_sentence() {
     let stop = never();
-    let refused = |change: fn(&mut Run)| {
+    for (part, change) in REFUSED {
         let mut run = run(1, fabric(2, 2, 2), vec![flow(0, 3, Time::ZERO, 1000)]);
+        assert_eq!(Links::default().check(&run), Ok(()));
         change(&mut run);
-        let why = Links::default().run(&run, &RunOptions::outcome(&stop)).unwrap_err().to_string();
-        assert_eq!(Links::default().check(&run).unwrap_err().to_string(), why);
-        assert!(
-            why.starts_with("--approximate links knows no ") && why.ends_with(" the file"),
-            "{why}"
-        );
-        why
-    };
-    assert!(
-        refused(|run| run.flows[0].traffic = Traffic::Bulk { bytes: None }).contains("without end")
-    );
-    assert!(refused(|run| run.flows[0].stop = Some(Time::from_ms(1))).contains("stops"));
-    assert!(refused(|run| run.network.links[0].loss = 0.1).contains("random loss"));
-    assert!(refused(|run| run.network.links[0].jitter = Duration::from_us(1)).contains("jitter"));
-    assert!(
-        refused(|run| {
-            let (interval, ecn) = (Duration::from_us(10), knee_queue::Ecn::NotEct);
-            let (from, to, start) = (0, 1, Time::ZERO);
-            run.pings.push(Ping { from, to, start, interval, wire_bytes: 100, ecn, dscp: 0 });
-        })
-        .contains("pings")
-    );
+        let why = Links::default().check(&run).unwrap_err().to_string();
+        assert!(why.starts_with("--approximate links knows no "), "{why}");
+        assert!(why.contains(part) && why.ends_with(" the file"), "{part}: {why}");
+        assert!(Links::default().run(&run, &RunOptions::outcome(&stop)).is_err(), "{part}");
+    }
     let captures =
         RunOptions { captures: Some(std::path::Path::new("x")), ..RunOptions::outcome(&stop) };
     let run = run(1, fabric(2, 2, 2), vec![flow(0, 3, Time::ZERO, 1000)]);
     let why = Links::default().run(&run, &captures).unwrap_err();
     assert_eq!(why.to_string(), "--on sim --approximate links writes no captures: leave them out");
+}
+
+#[test]
+fn a_flow_that_takes_longer_than_the_run_is_unfinished() {
+    // 20 Mbps carry 25 kB in 10 ms; the others never end, whether they are alone at their links or not.
+    let flows = [(0, 3, 10_000), (1, 4, 1 << 40), (2, 5, 1 << 50), (2, 5, u64::MAX / 2)];
+    let flows = flows.map(|(from, to, bytes)| flow(from, to, Time::ZERO, bytes));
+    let mut run = Run { end: Time::from_ms(10), ..run(1, fabric(2, 2, 3), flows.to_vec()) };
+    run.network.links.iter_mut().for_each(|link| link.rate = Rate::from_bps(20_000_000));
+    let (outcome, effort) = approximate(&run, Options::default(), &never()).unwrap();
+    let done: Vec<bool> = outcome.flows.iter().map(|flow| flow.done_at.is_some()).collect();
+    assert_eq!((done, outcome.end), (vec![true, false, false, false], run.end));
+    assert!(effort.simulated > 0);
+}
+
+#[test]
+fn queues_that_differ_by_their_random_numbers_alone_are_of_one_kind() {
+    let alone = |different: bool| {
+        let mut network = fabric(2, 2, 3);
+        let mut seed = 0;
+        for link in &mut network.links {
+            let (frame_bytes, rate) = (1514, link.rate.unwrap());
+            let each = QueueConfig::each(PortProperties { frame_bytes, rate, has_burst: false });
+            link.queue =
+                each.into_iter().find(|queue| matches!(queue, QueueConfig::Red(_))).unwrap();
+            link.queue.seed(&mut || {
+                seed += u64::from(different);
+                seed
+            });
+        }
+        let flows = (0..3).map(|i| flow(i, 3 + i, Time::ZERO, 1000)).collect();
+        let run = run(1, network, flows);
+        approximate(&run, Options::default(), &never()).unwrap().1.alone
+    };
+    assert_eq!(alone(true), alone(false));
 }
