@@ -1,18 +1,22 @@
 //! Traffic matrices: weights of pairs of groups of hosts, from a CSV file.
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use knee_file::keys::{Key, Text};
 use knee_file::{Error, Origin, Reader};
 use knee_run::spec::NodeId;
 
+use crate::inputs;
 use crate::network::NetworkSpec;
 use crate::random::Random;
 
 /// Largest file, bytes, and most of its rows.
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_ROWS: usize = 1_000_000;
+
+/// Most hosts of all groups.
+const MAX_MEMBERS: usize = 8_000_000;
 
 /// How often which hosts send to which.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +26,8 @@ pub(crate) struct Matrix {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
-    from: Vec<NodeId>,
-    to: Vec<NodeId>,
+    from: Arc<[NodeId]>,
+    to: Arc<[NodeId]>,
     /// Sum of the weights of all rows up to this one.
     up_to: f64,
 }
@@ -37,14 +41,12 @@ impl Matrix {
         (from, to): (&[NodeId], &[NodeId]),
     ) -> Result<Option<Matrix>, Error> {
         let Some(name) = reader.text(key)? else { return Ok(None) };
-        let path = reader.file().parent().unwrap_or(Path::new("")).join(name);
-        let text = knee_files::read_text(&path, MAX_BYTES, "traffic matrix")
-            .map_err(|why| reader.error(key, why.to_string()))?;
+        let file = inputs::read_text(reader, key, name, MAX_BYTES, "traffic matrix")?;
         let hosts = |text: &str| network.hosts_of(&[text]);
         let sets = (from.iter().copied().collect(), to.iter().copied().collect());
-        let matrix = parse(&text, &hosts, &sets);
+        let matrix = parse(&file.text, &hosts, &sets);
         let matrix =
-            matrix.map_err(|(line, why)| Error::new(&path, Origin::Line(line), "", why))?;
+            matrix.map_err(|(line, why)| Error::new(&file.path, Origin::Line(line), "", why))?;
         Ok(Some(matrix))
     }
 
@@ -67,27 +69,68 @@ impl Matrix {
 /// The hosts that a cell names.
 type Hosts<'a> = dyn Fn(&str) -> Result<Vec<NodeId>, String> + 'a;
 
+/// Groups of hosts by what is written: rows repeat them.
+struct Groups<'a> {
+    hosts: &'a Hosts<'a>,
+    known: HashMap<&'a str, Arc<[NodeId]>>,
+    members: usize,
+}
+
+impl<'a> Groups<'a> {
+    /// Returns the hosts of a cell, which must be among `all`.
+    fn of(
+        &mut self,
+        column: &str,
+        cell: &'a str,
+        all: &HashSet<NodeId>,
+    ) -> Result<Arc<[NodeId]>, String> {
+        let group = match self.known.get(cell) {
+            Some(group) => Arc::clone(group),
+            None => {
+                let named = (self.hosts)(cell).map_err(|why| format!("{column}: {why}"))?;
+                self.members += named.len();
+                if self.members > MAX_MEMBERS {
+                    return Err(format!(
+                        "{column}: the groups of all rows have more than {MAX_MEMBERS} hosts"
+                    ));
+                }
+                let group: Arc<[NodeId]> = named.into();
+                self.known.insert(cell, Arc::clone(&group));
+                group
+            }
+        };
+        match group.iter().all(|host| all.contains(host)) {
+            true => Ok(group),
+            false => Err(format!(
+                "{column} = {}: names a host that the entry's {column:?} does not",
+                inputs::shown(cell)
+            )),
+        }
+    }
+}
+
 /// Parses a file. An error has its line.
-fn parse(
-    text: &str,
-    hosts: &Hosts<'_>,
+fn parse<'a>(
+    text: &'a str,
+    hosts: &'a Hosts<'a>,
     (from, to): &(HashSet<NodeId>, HashSet<NodeId>),
 ) -> Result<Matrix, (u32, String)> {
     let lines = text.lines().map(str::trim).zip(1u32..);
     let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
-    let is_header = |line: &str| line.split(',').map(str::trim).eq(["from", "to", "weight"]);
-    match lines.next() {
-        Some((line, _)) if is_header(line) => {}
-        first => {
-            return Err((
-                first.map_or(1, |(_, line)| line),
-                "must begin with from,to,weight".into(),
-            ));
-        }
+    let mut cells = Vec::new();
+    let header = lines.next();
+    if let Some((line, number)) = header {
+        inputs::split(line, &mut cells).map_err(|why| (number, why))?;
     }
+    if cells != ["from", "to", "weight"] {
+        let line = header.map_or(1, |(_, line)| line);
+        return Err((line, "must begin with from,to,weight".into()));
+    }
+    let mut groups = Groups { hosts, known: HashMap::new(), members: 0 };
     let mut rows: Vec<Row> = Vec::new();
     for (line, number) in lines {
-        let row = parse_row(line, hosts, (from, to)).map_err(|why| (number, why))?;
+        inputs::split(line, &mut cells).map_err(|why| (number, why))?;
+        let row = parse_row(&cells, &mut groups, (from, to)).map_err(|why| (number, why))?;
         if rows.len() == MAX_ROWS {
             return Err((number, format!("has more than {MAX_ROWS} rows: take fewer")));
         }
@@ -100,31 +143,24 @@ fn parse(
     Ok(Matrix { rows })
 }
 
-fn parse_row(
-    line: &str,
-    hosts: &Hosts<'_>,
+fn parse_row<'a>(
+    cells: &[&'a str],
+    groups: &mut Groups<'a>,
     (from, to): (&HashSet<NodeId>, &HashSet<NodeId>),
 ) -> Result<Row, String> {
-    let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     let [senders, receivers, weight] = cells[..] else {
         return Err(format!("has {} cells, not 3: from,to,weight", cells.len()));
     };
     let weight = match weight.parse::<f64>() {
         Ok(weight) if (0.0..=1e12).contains(&weight) => weight,
-        _ => return Err(format!("weight = {weight:?}: must be a number from 0 to 10^12")),
-    };
-    let within = |column: &str, cell: &str, all: &HashSet<NodeId>| {
-        let named = hosts(cell).map_err(|why| format!("{column}: {why}"))?;
-        match named.iter().all(|host| all.contains(host)) {
-            true => Ok(named),
-            false => Err(format!(
-                "{column} = {cell:?}: names a host that the entry's {column:?} does not"
-            )),
+        _ => {
+            let weight = inputs::shown(weight);
+            return Err(format!("weight = {weight}: must be a number from 0 to 10^12"));
         }
     };
     let row = Row {
-        from: within("from", senders, from)?,
-        to: within("to", receivers, to)?,
+        from: groups.of("from", senders, from)?,
+        to: groups.of("to", receivers, to)?,
         up_to: weight,
     };
     if !row.from.iter().any(|from| row.to.iter().any(|to| from != to)) {

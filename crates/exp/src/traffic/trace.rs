@@ -1,7 +1,7 @@
 //! Transfers from a CSV file, which may wait for each other.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use knee_file::keys::{Choice, Key, List, Text};
 use knee_file::{Error, Origin, Reader, did_you_mean, keys};
@@ -10,6 +10,7 @@ use knee_run::spec::{Flow, NodeId, Schedule, Task};
 
 use super::MAX_FLOWS;
 use super::jobs::{Job, MAX_TASKS};
+use crate::inputs;
 use crate::network::NetworkSpec;
 
 /// Largest file, bytes.
@@ -62,7 +63,6 @@ impl Trace {
     /// Reads the keys of `kind = "trace"`, and the file.
     pub(crate) fn read(reader: &Reader<'_>, network: &NetworkSpec) -> Result<Trace, Error> {
         let name = reader.need_text(&KEYS.file)?;
-        let path = reader.file().parent().unwrap_or(Path::new("")).join(name);
         let numbered = match reader.texts(&KEYS.hosts)? {
             None => None,
             Some(hosts) => {
@@ -70,8 +70,8 @@ impl Trace {
             }
         };
         let is_kept = reader.choose(&KEYS.connections)?;
-        let text = knee_files::read_text(&path, MAX_BYTES, "trace")
-            .map_err(|why| reader.error(&KEYS.file, why.to_string()))?;
+        let inputs::Text { path, text } =
+            inputs::read_text(reader, &KEYS.file, name, MAX_BYTES, "trace")?;
         let source = Source { path, network, numbered, is_kept };
         source.parse(&text)
     }
@@ -192,12 +192,13 @@ impl Source<'_> {
         let mut ids: HashMap<String, u32> = HashMap::new();
         let mut waits: Vec<(u32, &str)> = Vec::new();
         let most = if self.is_kept { MAX_TASKS } else { MAX_FLOWS };
+        let mut cells = Vec::new();
         for (line, number) in lines {
             let index = rows.len() as u32;
             if u64::from(index) >= most {
                 return Err(self.error(number, format!("has more than {most} rows: take a part")));
             }
-            let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+            inputs::split(line, &mut cells).map_err(|why| self.error(number, why))?;
             let (row, pair) =
                 self.row(&cells, &columns, number).map_err(|why| self.error(number, why))?;
             let id = columns.id.map_or_else(|| (index + 1).to_string(), |at| cells[at].to_owned());
@@ -232,7 +233,8 @@ impl Source<'_> {
             let mut after = Vec::new();
             for id in cell.split([' ', ';']).filter(|id| !id.is_empty()) {
                 let Some(before) = ids.get(id) else {
-                    let message = format!("after: there is no row with the id {id:?}");
+                    let message =
+                        format!("after: there is no row with the id {}", inputs::shown(id));
                     return Err(self.error(line, message));
                 };
                 after.push(*before);
@@ -273,7 +275,10 @@ impl Source<'_> {
         let bytes = cells[columns.bytes];
         let bytes = match bytes.parse::<u64>() {
             Ok(bytes) if (1..=1 << 50).contains(&bytes) => bytes,
-            _ => return Err(format!("{bytes:?} bytes: must be a whole number from 1 to 2^50")),
+            _ => {
+                let bytes = inputs::shown(bytes);
+                return Err(format!("{bytes} bytes: must be a whole number from 1 to 2^50"));
+            }
         };
         let start = time("start", cells[columns.start.0], columns.start.1)?;
         let gap = match columns.gap {
@@ -291,7 +296,7 @@ impl Source<'_> {
         match (&self.numbered, cell.parse::<usize>()) {
             (Some(hosts), Ok(number)) => hosts.get(number).copied().ok_or_else(|| {
                 format!(
-                    "{column} = {cell}: must be 0 to {}, as \"hosts\" has {}",
+                    "{column} = {number}: must be 0 to {}, as \"hosts\" has {}",
                     hosts.len() - 1,
                     hosts.len()
                 )
@@ -300,7 +305,7 @@ impl Source<'_> {
                 match self.network.hosts_of(&[cell]).map_err(|why| format!("{column}: {why}"))?[..]
                 {
                     [host] => Ok(host),
-                    _ => Err(format!("{column} = {cell:?}: must be one host")),
+                    _ => Err(format!("{column} = {}: must be one host", inputs::shown(cell))),
                 }
             }
         }
@@ -337,15 +342,17 @@ impl Source<'_> {
 
 impl Columns {
     fn read(header: &str) -> Result<Columns, String> {
-        let names: Vec<&str> = header.split(',').map(str::trim).collect();
+        let mut names = Vec::new();
+        inputs::split(header, &mut names)?;
         let known = ["id", "from", "to", "bytes", "after"];
         for (at, name) in names.iter().enumerate() {
             let is_time = |what: &str| unit_of(name, what).is_some();
             if !known.contains(name) && !is_time("start") && !is_time("gap") {
                 let hint = did_you_mean(name, known);
                 return Err(format!(
-                    "{name:?} is no column: they are id, start_UNIT, from, to, bytes, after and gap_UNIT, where UNIT is s, \
-                     ms, us or ns{hint}"
+                    "{} is no column: they are id, start_UNIT, from, to, bytes, after and gap_UNIT, where UNIT is s, \
+                     ms, us or ns{hint}",
+                    inputs::shown(name)
                 ));
             }
             if names[..at].contains(name) {
@@ -391,6 +398,6 @@ fn time(what: &str, cell: &str, unit_ns: f64) -> Result<Duration, String> {
     }
     match cell.parse::<f64>().map(|number| (number * unit_ns).round()) {
         Ok(ns) if (0.0..=MAX_NS).contains(&ns) => Ok(Duration::from_ns(ns as u64)),
-        _ => Err(format!("{what} = {cell:?}: must be a number from 0 to 11 days")),
+        _ => Err(format!("{what} = {}: must be a number from 0 to 11 days", inputs::shown(cell))),
     }
 }
