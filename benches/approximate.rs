@@ -15,26 +15,12 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold};
 use knee_run::Ideal;
 use knee_run::outcome::Outcome;
+use knee_run::sizes::WEB_SEARCH as SIZES;
 use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Schedule, Serialisation, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine};
 
-/// Sizes of web search, as `web-search` of experiments.
-const SIZES: &[(u64, f64)] = &[
-    (1, 0.0),
-    (10_000, 0.15),
-    (20_000, 0.2),
-    (30_000, 0.3),
-    (50_000, 0.4),
-    (80_000, 0.53),
-    (200_000, 0.6),
-    (1_000_000, 0.7),
-    (2_000_000, 0.8),
-    (5_000_000, 0.9),
-    (10_000_000, 0.97),
-    (30_000_000, 1.0),
-];
 const CLASSES: [(&str, u64, u64); 3] =
     [("small", 0, 100_000), ("medium", 100_000, 1_000_000), ("large", 1_000_000, u64::MAX)];
 /// Largest fabric whose least times are found by the paths of each pair.

@@ -9,6 +9,7 @@ use knee_file::keys::{Below, Key, List, Name, Shape, Text};
 use knee_file::{
     Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
 };
+use knee_results::manifest::InputFile;
 use knee_results::{Cell, manifest};
 use knee_run::spec::{KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
@@ -20,6 +21,7 @@ use crate::cc::{NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
+use crate::inputs;
 use crate::inside;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
@@ -181,6 +183,8 @@ pub struct Experiment {
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, without duplicates.
     pub modules: Vec<&'static Algorithm>,
+    /// Files that it names, with the hashes that they had when it was read.
+    pub(crate) inputs: Vec<InputFile>,
     /// Memory of the largest row.
     pub memory: Memory,
     /// Whether any of its networks has flow control. If so, results report it.
@@ -287,6 +291,7 @@ impl Experiment {
             asked: overrides.clone(),
             algorithms: Vec::new(),
             modules: Vec::new(),
+            inputs: Vec::new(),
             memory: Memory::default(),
             has_flow_control: false,
             plot: Vec::new(),
@@ -354,6 +359,8 @@ impl Experiment {
     fn check_row(&mut self) -> Result<(usize, Option<Scenario>), Error> {
         let Some(row) = self.unchecked.pop_front() else { return Ok((0, None)) };
         let scenario = self.scenario(&self.configurations[row])?;
+        inputs::add(&mut self.inputs, inputs::noted(&scenario.resolved))
+            .map_err(|file| self.changed(&file))?;
         self.has_flow_control |= scenario.has_flow_control();
         self.memory = std::mem::take(&mut self.memory).with(&scenario.memory);
         add_new(&mut self.algorithms, scenario.algorithms());
@@ -489,8 +496,17 @@ impl Experiment {
             repeat: self.repeat,
         };
         let mut scenario = Scenario::read(&self.path, &root, cc.as_ref(), asked)?;
+        if !self.inputs.is_empty() {
+            inputs::add(&mut self.inputs.clone(), inputs::noted(&scenario.resolved))
+                .map_err(|file| self.changed(&file))?;
+        }
         scenario.scale = self.scale;
         Ok(scenario)
+    }
+
+    fn changed(&self, file: &InputFile) -> Error {
+        let why = format!("{} changed after the experiment was read: run it again", file.path);
+        Error::input(&self.path, Origin::Nowhere, &file.key, why)
     }
 
     /// Returns the name of a configuration's case.

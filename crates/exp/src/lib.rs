@@ -66,6 +66,7 @@ pub mod explain;
 mod flight;
 pub mod golden;
 mod host_metrics;
+mod inputs;
 mod inside;
 pub mod machine;
 mod matrix;

@@ -1,21 +1,22 @@
 //! Traffic matrices: weights of pairs of groups of hosts, from a CSV file.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use knee_file::keys::{Key, Text};
-use knee_file::{Error, Origin, Reader, shown, unmarked};
+use knee_file::{Error, Origin, Reader};
 use knee_run::spec::NodeId;
 
+use crate::inputs;
 use crate::network::NetworkSpec;
 use crate::random::Random;
 
 /// Largest file, bytes, and most of its rows.
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_ROWS: usize = 1_000_000;
-/// Most hosts that all different cells of a file may name together.
-const MAX_NAMED: usize = 4_000_000;
+
+/// Most hosts of all groups.
+const MAX_MEMBERS: usize = 8_000_000;
 
 /// How often which hosts send to which.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,14 +41,12 @@ impl Matrix {
         (from, to): (&[NodeId], &[NodeId]),
     ) -> Result<Option<Matrix>, Error> {
         let Some(name) = reader.text(key)? else { return Ok(None) };
-        let path = reader.file().parent().unwrap_or(Path::new("")).join(name);
-        let text = knee_files::read_text(&path, MAX_BYTES, "traffic matrix")
-            .map_err(|why| reader.error(key, why.to_string()))?;
+        let file = inputs::read_text(reader, key, name, MAX_BYTES, "traffic matrix")?;
         let hosts = |text: &str| network.hosts_of(&[text]);
         let sets = (from.iter().copied().collect(), to.iter().copied().collect());
-        let matrix = parse(&text, &hosts, &sets);
+        let matrix = parse(&file.text, &hosts, &sets);
         let matrix =
-            matrix.map_err(|(line, why)| Error::new(&path, Origin::Line(line), "", why))?;
+            matrix.map_err(|(line, why)| Error::new(&file.path, Origin::Line(line), "", why))?;
         Ok(Some(matrix))
     }
 
@@ -70,66 +69,69 @@ impl Matrix {
 /// The hosts that a cell names.
 type Hosts<'a> = dyn Fn(&str) -> Result<Vec<NodeId>, String> + 'a;
 
-/// Cells of one column that were read, so that those of equal text are one list.
-struct Column<'a> {
-    name: &'static str,
-    /// Hosts that the entry names.
-    all: &'a HashSet<NodeId>,
+/// Groups of hosts by what is written: rows repeat them.
+struct Groups<'a> {
+    hosts: &'a Hosts<'a>,
     known: HashMap<&'a str, Arc<[NodeId]>>,
-    named: usize,
+    members: usize,
 }
 
-impl<'a> Column<'a> {
-    fn new(name: &'static str, all: &'a HashSet<NodeId>) -> Column<'a> {
-        Column { name, all, known: HashMap::new(), named: 0 }
-    }
-
-    fn read(&mut self, cell: &'a str, hosts: &Hosts<'_>) -> Result<Arc<[NodeId]>, String> {
-        if let Some(known) = self.known.get(cell) {
-            return Ok(Arc::clone(known));
+impl<'a> Groups<'a> {
+    /// Returns the hosts of a cell, which must be among `all`.
+    fn of(
+        &mut self,
+        column: &str,
+        cell: &'a str,
+        all: &HashSet<NodeId>,
+    ) -> Result<Arc<[NodeId]>, String> {
+        let group = match self.known.get(cell) {
+            Some(group) => Arc::clone(group),
+            None => {
+                let named = (self.hosts)(cell).map_err(|why| format!("{column}: {why}"))?;
+                self.members += named.len();
+                if self.members > MAX_MEMBERS {
+                    return Err(format!(
+                        "{column}: the groups of all rows have more than {MAX_MEMBERS} hosts"
+                    ));
+                }
+                let group: Arc<[NodeId]> = named.into();
+                self.known.insert(cell, Arc::clone(&group));
+                group
+            }
+        };
+        match group.iter().all(|host| all.contains(host)) {
+            true => Ok(group),
+            false => Err(format!(
+                "{column} = {}: names a host that the entry's {column:?} does not",
+                inputs::shown(cell)
+            )),
         }
-        let column = self.name;
-        let named = hosts(cell).map_err(|why| format!("{column}: {why}"))?;
-        if !named.iter().all(|host| self.all.contains(host)) {
-            return Err(format!(
-                "{column} = \"{}\": names a host that the entry's {column:?} does not",
-                shown(cell)
-            ));
-        }
-        self.named += named.len();
-        if self.named > MAX_NAMED {
-            return Err(format!(
-                "{column}: cells of this column up to here name more than {MAX_NAMED} hosts: use fewer different ranges"
-            ));
-        }
-        let named: Arc<[NodeId]> = named.into();
-        self.known.insert(cell, Arc::clone(&named));
-        Ok(named)
     }
 }
 
 /// Parses a file. An error has its line.
-fn parse(
-    text: &str,
-    hosts: &Hosts<'_>,
+fn parse<'a>(
+    text: &'a str,
+    hosts: &'a Hosts<'a>,
     (from, to): &(HashSet<NodeId>, HashSet<NodeId>),
 ) -> Result<Matrix, (u32, String)> {
     let mut columns = (Column::new("from", from), Column::new("to", to));
-    let lines = unmarked(text).lines().map(str::trim).zip(1u32..);
+    let lines = text.lines().map(str::trim).zip(1u32..);
     let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
-    let is_header = |line: &str| line.split(',').map(str::trim).eq(["from", "to", "weight"]);
-    match lines.next() {
-        Some((line, _)) if is_header(line) => {}
-        first => {
-            return Err((
-                first.map_or(1, |(_, line)| line),
-                "must begin with from,to,weight".into(),
-            ));
-        }
+    let mut cells = Vec::new();
+    let header = lines.next();
+    if let Some((line, number)) = header {
+        inputs::split(line, &mut cells).map_err(|why| (number, why))?;
     }
+    if cells != ["from", "to", "weight"] {
+        let line = header.map_or(1, |(_, line)| line);
+        return Err((line, "must begin with from,to,weight".into()));
+    }
+    let mut groups = Groups { hosts, known: HashMap::new(), members: 0 };
     let mut rows: Vec<Row> = Vec::new();
     for (line, number) in lines {
-        let row = parse_row(line, hosts, &mut columns).map_err(|why| (number, why))?;
+        inputs::split(line, &mut cells).map_err(|why| (number, why))?;
+        let row = parse_row(&cells, &mut groups, (from, to)).map_err(|why| (number, why))?;
         if rows.len() == MAX_ROWS {
             return Err((number, format!("has more than {MAX_ROWS} rows: take fewer")));
         }
@@ -143,27 +145,25 @@ fn parse(
 }
 
 fn parse_row<'a>(
-    line: &'a str,
-    hosts: &Hosts<'_>,
-    (from, to): &mut (Column<'a>, Column<'a>),
+    cells: &[&'a str],
+    groups: &mut Groups<'a>,
+    (from, to): (&HashSet<NodeId>, &HashSet<NodeId>),
 ) -> Result<Row, String> {
-    let mut cells = line.split(',').map(str::trim);
-    let (Some(senders), Some(receivers), Some(weight), None) =
-        (cells.next(), cells.next(), cells.next(), cells.next())
-    else {
-        return Err(format!("has {} cells, not 3: from,to,weight", line.split(',').count()));
+    let [senders, receivers, weight] = cells[..] else {
+        return Err(format!("has {} cells, not 3: from,to,weight", cells.len()));
     };
     let weight = match weight.parse::<f64>() {
         Ok(weight) if (0.0..=1e12).contains(&weight) => weight,
         _ => {
-            return Err(format!(
-                "weight = \"{}\": must be a number from 0 to 10^12",
-                shown(weight)
-            ));
+            let weight = inputs::shown(weight);
+            return Err(format!("weight = {weight}: must be a number from 0 to 10^12"));
         }
     };
-    let row =
-        Row { from: from.read(senders, hosts)?, to: to.read(receivers, hosts)?, up_to: weight };
+    let row = Row {
+        from: groups.of("from", senders, from)?,
+        to: groups.of("to", receivers, to)?,
+        up_to: weight,
+    };
     if !row.from.iter().any(|from| row.to.iter().any(|to| from != to)) {
         return Err("from and to are the same host: its traffic crosses no network".into());
     }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn pairs_are_drawn_by_weight() {
-        let matrix = parsed("\u{feff}from,to,weight\n0 1,2,3\n3,4,0\n4 5,4 5,1\n").unwrap();
+        let matrix = parsed("from,to,weight\n0 1,2,3\n3,4,0\n4 5,4 5,1\n").unwrap();
         let mut random = Random::new(5, &[]);
         let pairs: Vec<_> = (0..20_000).map(|_| matrix.pair(&mut random)).collect();
         let count = |pair| pairs.iter().filter(|other| **other == pair).count();
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn large_ranges_are_kept_once_and_not_too_many_of_them() {
-        // Every cell names a million hosts.
-        let hosts = |_: &str| Ok([vec![0; MAX_NAMED / 4 - 1], vec![1]].concat());
+        // Every cell names two million hosts.
+        let hosts = |_: &str| Ok([vec![0; MAX_MEMBERS / 4 - 1], vec![1]].concat());
         let said = |rows: &str| {
             let text = format!("from,to,weight\n{rows}");
             parse(&text, &hosts, &((0..2).collect(), (0..2).collect()))
@@ -228,6 +228,6 @@ mod tests {
         assert!(equal.rows.iter().all(of_first));
         let different: String = (0..5).map(|row| format!("a{row},b,1\n")).collect();
         let (line, why) = said(&different).unwrap_err();
-        assert!(line == 6 && why.contains("more than 4000000 hosts"), "{line}: {why}");
+        assert!(line == 5 && why.contains("more than 8000000 hosts"), "{line}: {why}");
     }
 }

@@ -20,6 +20,7 @@ use knee_run::spec::{
 use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::classes::find_inputs;
+use crate::inputs;
 use crate::names::{MAX_HOSTS, expand, expand_all};
 use crate::queues::read_queue;
 use crate::random::Random;
@@ -342,11 +343,8 @@ impl NetworkSpec {
                 [first, .., last] if hosts.len() > 8 => vec![&first.name, "...", &last.name],
                 _ => hosts.iter().map(|node| node.name.as_str()).collect(),
             };
-            let shown: String = name.chars().take(40).collect();
-            format!(
-                "must name hosts of this network ({}): \"{shown}\" does not exist",
-                named.join(", ")
-            )
+            let (named, shown) = (named.join(", "), inputs::shown(name));
+            format!("must name hosts of this network ({named}): {shown} does not exist")
         })
     }
 }

@@ -263,6 +263,7 @@ pub(crate) fn manifest(
         vary: experiment.varied(),
         asked: Asked { cc: experiment.asked.cc.clone(), set: experiment.asked.set.clone() },
         modules: experiment.modules.iter().filter_map(|algorithm| module(algorithm)).collect(),
+        inputs: experiment.inputs.clone(),
         resolved,
         text: experiment.text.clone(),
         about: about::about(experiment),

@@ -4,49 +4,13 @@ use std::path::Path;
 
 use knee_file::keys::{self, Special};
 use knee_file::units::{Quantity, Share, Size};
-use knee_file::{Error, Node, Origin, Reader, Value, one_of, shown, unmarked};
+use knee_file::{Error, Node, Origin, Reader, Value, one_of};
+use knee_run::sizes::PUBLISHED;
 
 use serde_json::{Value as Json, json};
 
+use crate::inputs;
 use crate::random::Random;
-
-/// Points of a cumulative distribution: size in bytes, and share of transfers up to that size.
-type Points = &'static [(u64, f64)];
-
-/// Web search: figure 4 of the DCTCP paper (SIGCOMM 2010), as read off for simulations in later papers. Shares are
-/// accurate to about 0.02. The mean, 1.7 MB, depends on the last three points.
-const WEB_SEARCH: Points = &[
-    (1, 0.0),
-    (10_000, 0.15),
-    (20_000, 0.2),
-    (30_000, 0.3),
-    (50_000, 0.4),
-    (80_000, 0.53),
-    (200_000, 0.6),
-    (1_000_000, 0.7),
-    (2_000_000, 0.8),
-    (5_000_000, 0.9),
-    (10_000_000, 0.97),
-    (30_000_000, 1.0),
-];
-
-/// Data mining: figure 2 of the VL2 paper (SIGCOMM 2009), read off in the same way. Its text says that 99 % of the
-/// flows are below 100 MB. Some readings use 98 %, which gives nearly twice the mean of 7.7 MB here.
-const DATA_MINING: Points = &[
-    (1, 0.0),
-    (180, 0.1),
-    (216, 0.2),
-    (560, 0.3),
-    (900, 0.4),
-    (1_100, 0.5),
-    (1_870, 0.6),
-    (3_160, 0.7),
-    (10_000, 0.8),
-    (400_000, 0.9),
-    (3_160_000, 0.95),
-    (100_000_000, 0.99),
-    (1_000_000_000, 1.0),
-];
 
 /// Largest file of a distribution, bytes, and most of its points.
 const MAX_BYTES: u64 = 4 << 20;
@@ -55,7 +19,7 @@ const MAX_POINTS: usize = 100_000;
 /// Values of the key, in words and as JSON Schema.
 pub(crate) fn takes() -> (String, Json) {
     let (size, pattern) = Size::written();
-    let (names, named) = keys::words(NAMED.iter().map(|(name, _)| *name));
+    let (names, named) = keys::words(PUBLISHED.iter().map(|(name, _)| *name));
     let one = json!({ "type": "string", "pattern": pattern });
     let pairs = json!({ "type": "array", "minItems": 1, "items": { "type": "array", "items": { "type": "string" } } });
     let file = json!({ "type": "string", "pattern": "\\.(csv|txt)$" });
@@ -64,8 +28,6 @@ pub(crate) fn takes() -> (String, Json) {
     );
     (words, json!({ "anyOf": [named, one, pairs, file] }))
 }
-
-const NAMED: [(&str, Points); 2] = [("web-search", WEB_SEARCH), ("data-mining", DATA_MINING)];
 
 /// A distribution of sizes, linear between points. Below the first point's share, the size is that of the first
 /// point.
@@ -138,10 +100,8 @@ fn is_file(text: &str) -> bool {
 
 /// Reads a file with a size in bytes and a cumulative share in each line.
 fn filed(reader: &Reader<'_>, key: &Special, name: &str) -> Result<Vec<(u64, f64)>, Error> {
-    let path = reader.file().parent().unwrap_or(Path::new("")).join(name);
-    let text = knee_files::read_text(&path, MAX_BYTES, "distribution of sizes")
-        .map_err(|why| reader.error(key, why.to_string()))?;
-    points_of(&text).map_err(|(line, why)| Error::new(&path, Origin::Line(line), "", why))
+    let file = inputs::read_text(reader, key, name, MAX_BYTES, "distribution of sizes")?;
+    points_of(&file.text).map_err(|(line, why)| Error::new(&file.path, Origin::Line(line), "", why))
 }
 
 /// Parses the lines of a file. Shares go up to 1, or to 100 as per cent. An error has its line.
@@ -149,7 +109,7 @@ fn points_of(text: &str) -> Result<Vec<(u64, f64)>, (u32, String)> {
     let mut points: Vec<(u64, f64)> = Vec::new();
     let mut last_line = 1;
     let mut may_be_header = true;
-    for (line, number) in unmarked(text).lines().map(str::trim).zip(1u32..) {
+    for (line, number) in text.lines().map(str::trim).zip(1u32..) {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -168,23 +128,16 @@ fn points_of(text: &str) -> Result<Vec<(u64, f64)>, (u32, String)> {
         let size = match size.parse::<f64>() {
             Ok(size) if (0.0..=1e15).contains(&size) => (size.round() as u64).max(1),
             _ => {
-                let size = shown(size);
-                return Err((
-                    number,
-                    format!("\"{size}\": must be a size in bytes from 0 to 10^15"),
-                ));
+                let size = inputs::shown(size);
+                return Err((number, format!("{size}: must be a size in bytes from 0 to 10^15")));
             }
         };
         let share = match share.parse::<f64>() {
             Ok(share) if (0.0..=100.0).contains(&share) => share,
             _ => {
-                return Err((
-                    number,
-                    format!(
-                        "\"{}\": must be a cumulative share from 0 to 1, or to 100",
-                        shown(share)
-                    ),
-                ));
+                let share = inputs::shown(share);
+                let why = format!("{share}: must be a cumulative share from 0 to 1, or to 100");
+                return Err((number, why));
             }
         };
         if points.last().is_some_and(|last| last.0 > size || last.1 > share) {
@@ -209,13 +162,13 @@ fn points_of(text: &str) -> Result<Vec<(u64, f64)>, (u32, String)> {
 
 /// Parses a built-in distribution, or one size.
 fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
-    if let Some((_, points)) = NAMED.iter().find(|(name, _)| *name == text) {
+    if let Some((_, points)) = PUBLISHED.iter().find(|(name, _)| *name == text) {
         return Ok(points.to_vec());
     }
     match Size::parse(text) {
         Ok(size) => Ok(vec![(size.0, 1.0)]),
         Err(_) => {
-            let names = NAMED.iter().map(|(name, _)| *name);
+            let names = PUBLISHED.iter().map(|(name, _)| *name);
             Err(format!(
                 "{}, a size (\"20 kB\"), a list of sizes with cumulative shares ([[\"1 kB\", \"50 %\"], \
                  [\"1 MB\", \"100 %\"]]), or a file of them (\"sizes.csv\")",
@@ -256,6 +209,8 @@ fn listed(items: &[Node]) -> Result<Vec<(u64, f64)>, String> {
 
 #[cfg(test)]
 mod tests {
+    use knee_run::sizes::{CACHE_FOLLOWER, DATA_MINING, HADOOP, STORAGE, WEB_SEARCH};
+
     use super::*;
 
     fn sizes(points: &[(u64, f64)]) -> Sizes {
@@ -271,6 +226,25 @@ mod tests {
         // In kB: 0.47 for the first seven, then 0.66, 20.5, 89, 2063.2 and 5500.
         let mining = sizes(DATA_MINING).mean_bytes();
         assert!((mining - 7_673_800.0).abs() < 1_000.0, "{mining}");
+        // In kB: 0.08 up to 400 B, 0.26 to 2 kB, 0.51 to 30 kB, 4, 3.25, 3, 10.5, 16.25, 22.5 and 60.
+        let hadoop = sizes(HADOOP).mean_bytes();
+        assert!((hadoop - 120_400.0).abs() < 100.0, "{hadoop}");
+        // In kB: 0.46, 2.78, 1.37, 2.37, 1.47, 3.11, 1.46 and 27.86.
+        let storage = sizes(STORAGE).mean_bytes();
+        assert!((storage - 40_870.0).abs() < 10.0, "{storage}");
+        // In kB: 0.3 up to 1440 B, 0.6 to 28 kB, 21.3, 12.4, 18.2, 9.6, 543.4, 43.2 and 38.3.
+        let cache = sizes(CACHE_FOLLOWER).mean_bytes();
+        assert!((cache - 687_300.0).abs() < 300.0, "{cache}");
+    }
+
+    #[test]
+    fn every_published_distribution_rises_to_1_and_has_a_name() {
+        for (name, points) in PUBLISHED {
+            let rises =
+                points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1);
+            assert!(rises && points.last().is_some_and(|last| last.1 == 1.0), "{name}");
+            assert_eq!(Sizes::read_text(name), sizes(points));
+        }
     }
 
     #[test]
@@ -302,7 +276,7 @@ mod tests {
     #[test]
     fn a_file_has_shares_or_per_cent_and_errors_have_lines() {
         let wanted = vec![(1, 0.0), (1000, 0.5), (2000, 1.0)];
-        assert_eq!(points_of("\u{feff}bytes,share\n0,0\n1000,0.5\n2000,1\n"), Ok(wanted.clone()));
+        assert_eq!(points_of("bytes,share\n0,0\n1000,0.5\n2000,1\n"), Ok(wanted.clone()));
         assert_eq!(points_of("# of a paper\n1 0\n1000 50\n\n2000\t100\n"), Ok(wanted));
         let said = |text: &str| points_of(text).unwrap_err();
         for (text, line, words) in [

@@ -1,6 +1,7 @@
 //! `[[traffic]]`: hosts, amounts and times of traffic.
 
 mod attempts;
+mod chakra;
 mod collective;
 mod converged;
 mod jobs;
@@ -58,6 +59,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("attempts", Kind::Attempts),
     ("trace", Kind::Trace),
     ("collective", Kind::Collective),
+    ("chakra", Kind::Chakra),
 ];
 
 /// Keys of an entry, in the order of messages.
@@ -72,6 +74,7 @@ fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
         Kind::Attempts => &attempts::KEYS,
         Kind::Trace => &trace::KEYS,
         Kind::Collective => &collective::KEYS,
+        Kind::Chakra => &chakra::KEYS,
         _ => &BULK,
     };
     match kind {
@@ -80,7 +83,7 @@ fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
         Kind::Query | Kind::Shuffle => {
             vec![&NAMED, &BETWEEN, &COMMON, &TIMED, &CONNECTIONS, own]
         }
-        Kind::Trace | Kind::Collective => vec![&NAMED, &COMMON, &CONNECTIONS, own],
+        Kind::Trace | Kind::Collective | Kind::Chakra => vec![&NAMED, &COMMON, &CONNECTIONS, own],
         _ => vec![&NAMED, &BETWEEN, &COMMON, &TIMED, &TIMED_CONNECTIONS, &CONNECTIONS, own],
     }
 }
@@ -302,14 +305,7 @@ pub(crate) fn read(
             format!("must be at most {MAX_FLOWS} flows in all, not {flows}"),
         ));
     }
-    let tasks: u64 = entries.iter().map(TrafficSpec::tasks).fold(0, u64::saturating_add);
-    if tasks > jobs::MAX_TASKS {
-        let message = format!(
-            "must be at most {} messages and computations in all, not {tasks}",
-            jobs::MAX_TASKS
-        );
-        return Err(root.error("traffic", message));
-    }
+    jobs::check_tasks(root, entries.iter().map(TrafficSpec::tasks))?;
     let mut kinds: HashMap<&str, Kind> = HashMap::new();
     for entry in &entries {
         if *kinds.entry(&entry.name).or_insert(entry.kind) != entry.kind {
@@ -338,7 +334,7 @@ fn read_entry(
             reader.error(&BULK.converged, "is only for transfers without size: leave \"size\" out")
         );
     }
-    let has_jobs = matches!(kind, Kind::Trace | Kind::Collective);
+    let has_jobs = jobs::has_jobs(kind);
     let hosts = if has_jobs { FromTo::default() } else { read_hosts(reader, network)? };
     let senders = hosts.0.len();
     let start = reader.read(&COMMON.start)?;
@@ -351,7 +347,7 @@ fn read_entry(
             let what = waiting::read(reader, kind, &pairs, connections)?;
             (pairs, EntryKind::Connections(Box::new(what)))
         }
-        Kind::Trace | Kind::Collective => {
+        _ if has_jobs => {
             let mut connections = read_connections(reader, kind, cc)?;
             let (pairs, jobs) = Jobs::read(reader, kind, network)?;
             connections.traffic = jobs.traffic();
@@ -374,7 +370,7 @@ fn read_entry(
             (pairs, EntryKind::Connections(Box::new(read_connections(reader, kind, cc)?)))
         }
     };
-    let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts | Kind::Trace | Kind::Collective);
+    let is_timed = !has_jobs && !matches!(kind, Kind::Poisson | Kind::Attempts);
     let entry = TrafficSpec {
         // The caller, which reads all entries, sets the index.
         table: 0,
@@ -542,6 +538,9 @@ fn read_connections(
 }
 
 fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> {
+    if jobs::has_jobs(kind) {
+        return Ok(Vec::new());
+    }
     match kind {
         Kind::Rpc => {
             let requests = reader.list(&RPC.request)?.unwrap_or_else(|| vec![Size(100)]);
@@ -559,9 +558,7 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
         }
         Kind::Endless => Ok(vec![Traffic::Bulk { bytes: None }]),
         // Arrivals bring their own traffic, and queries define it for all servers.
-        Kind::Poisson | Kind::Query | Kind::Attempts | Kind::Trace | Kind::Collective => {
-            Ok(Vec::new())
-        }
+        Kind::Poisson | Kind::Query | Kind::Attempts => Ok(Vec::new()),
         _ => {
             let sizes = reader.list(&INCAST.size)?;
             let sizes = sizes.ok_or_else(|| reader.missing(&INCAST.size, "\"10 kB\""))?;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use knee_exp::compare::Side;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::{Duration, Time};
 use knee_run::Run;
@@ -273,6 +274,67 @@ fn sizes_and_weights_of_random_transfers_come_from_files() {
     fs::write(scratch.path().join("sizes.txt"), "1000 50\n").unwrap();
     let why = parse_at(&file, poisson).unwrap_err();
     assert!(why.contains("sizes.txt:1: must end with"), "{why}");
+}
+
+/// Results say what they were made from, and runs of one experiment are made of the same files.
+#[test]
+fn files_are_in_the_manifest_and_must_not_change_while_runs_go_on() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("sizes.txt"), "1000 50\n3000 100\n").unwrap();
+    fs::write(scratch.path().join("m.csv"), "from,to,weight\nh1,h8,1\n").unwrap();
+    let poisson = "kind = \"poisson\"\nfrom = \"h1..h3\"\nto = \"h1..h8\"\nsizes = \"sizes.txt\"\n\
+                   matrix = \"m.csv\"\narrivals_per_sec = 2000\nuntil = \"10 ms\"\n";
+    let experiment = Arc::new(parse_at(&scratch.path().join("x.toml"), poisson).unwrap());
+    run_into(&scratch, &experiment, &common::simulated()).unwrap();
+    let dir = scratch.path().join("x");
+    let manifest = knee_results::Manifest::read(&dir).unwrap();
+    let files: Vec<_> =
+        manifest.inputs.iter().map(|file| (file.key.as_str(), file.path.as_str())).collect();
+    assert_eq!(files.len(), 2);
+    assert!(files.contains(&("traffic.it.sizes", "sizes.txt")), "{files:?}");
+    assert!(files.contains(&("traffic.it.matrix", "m.csv")), "{files:?}");
+    // printf 'from,to,weight\nh1,h8,1\n' | sha256sum
+    let matrix = manifest.inputs.iter().find(|file| file.path == "m.csv").unwrap();
+    assert_eq!(matrix.sha256, "f9eefdbc050fb6957b9c37e570f127505c5d8de9634c20b9d40fdff7cb9b725e");
+    fs::write(scratch.path().join("m.csv"), "from,to,weight\nh2,h8,1\n").unwrap();
+    let why = experiment.run(experiment.run_id(0)).unwrap_err().to_string();
+    assert!(why.contains("m.csv changed after the experiment was read: run it again"), "{why}");
+    // Results of other files are of another experiment.
+    let other = Arc::new(parse_at(&scratch.path().join("x.toml"), poisson).unwrap());
+    run_into(&scratch, &other, &common::simulated()).unwrap();
+    let [one, two] = ["x", "x-2"].map(|name| Side::read(&scratch.path().join(name)).unwrap());
+    let differences = one.differences(&two);
+    assert_eq!(differences.len(), 1, "{differences:?}");
+    assert!(differences[0].starts_with("traffic.it.matrix.sha256 ("), "{differences:?}");
+    fs::remove_file(scratch.path().join("m.csv")).unwrap();
+    let why = parse_at(&scratch.path().join("x.toml"), poisson).unwrap_err();
+    assert!(why.contains("m.csv: cannot read"), "{why}");
+}
+
+/// What a stranger's file says is refused in one short sentence, whatever its lines are.
+#[test]
+fn long_lines_and_odd_bytes_are_refused_in_a_short_sentence() {
+    let scratch = Scratch::new();
+    let head = "id,start_us,from,to,bytes,after\n";
+    let long = "x".repeat(1 << 20);
+    for (csv, words) in [
+        (format!("{head}a,0,{long},h2,1,\n"), "flows.csv:2: from: must name"),
+        (format!("{head}a,{long},h1,h2,1,\n"), "flows.csv:2: start = \"xxx"),
+        (format!("{head}a,0,h1,h2,{long},\n"), "flows.csv:2: \"xxx"),
+        (format!("{head}a,0,h1,h2,1,{long}\n"), "flows.csv:2: after: there is no row"),
+        (format!("{long}\n"), "flows.csv:1: \"xxx"),
+        (format!("{}\n", ",".repeat(1 << 20)), "flows.csv:1: has more than 64 cells"),
+        (format!("{head}{}\n", ",".repeat(1 << 20)), "flows.csv:2: has more than 64 cells"),
+        (format!("{head}a,0,h1\0,h2,1,\n"), "\"h1\\0\" does not exist"),
+        (format!("{head}a,0,h\"1,h2,1,\n"), "flows.csv:2: has a quote within a cell"),
+    ] {
+        let why = traced(&scratch, &csv, "").err().unwrap_or_default();
+        assert!(why.contains(words), "{why:.200}");
+        assert!(why.len() < 400 && !why.contains(['\n', '\0']), "{why:.500}");
+    }
+    // As other programs write them.
+    let csv = "\u{feff}\"id\",\"start_us\",from,to,bytes,after\r\na,0,\"h1\",h2,1000,\r\n\r\nb,0,h2,h3,1000,a\r\n";
+    assert!(traced(&scratch, csv, "").is_ok());
 }
 
 #[test]

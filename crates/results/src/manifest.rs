@@ -56,6 +56,9 @@ pub struct Manifest {
     /// Changes of the command line to the file.
     pub asked: Asked,
     pub modules: Vec<Module>,
+    /// Files that the experiment names: networks, flows, sizes and so on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputFile>,
     /// By case, every key with its value, defaults too.
     pub resolved: Map<String, Json>,
     pub text: String,
@@ -163,6 +166,18 @@ pub struct Module {
 #[serde(default)]
 pub struct ModuleFile {
     pub path: String,
+    pub sha256: String,
+}
+
+/// A file that the experiment names: enough to know it again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InputFile {
+    /// The key that names it.
+    pub key: String,
+    /// Its path, relative to the experiment's file. With `*`, several files.
+    pub path: String,
+    /// Of several files, the hash of their hashes, one a line.
     pub sha256: String,
 }
 

@@ -1,8 +1,8 @@
 //! What is measured: the metrics, and of which kind of traffic each is.
 
 use Kind::{
-    Attempts, Buffer, Bulk, Collective, Endless, Incast, Ping, Poisson, Query, Queue, Rpc, Shuffle,
-    SizeClass, Trace,
+    Attempts, Buffer, Bulk, Chakra, Collective, Endless, Incast, Ping, Poisson, Query, Queue, Rpc,
+    Shuffle, SizeClass, Trace,
 };
 
 /// A kind of traffic, or a queue: what can be measured of it.
@@ -30,6 +30,8 @@ pub enum Kind {
     Trace,
     /// Messages of a distributed computation, in iterations.
     Collective,
+    /// Messages and computations of a recorded job, in iterations.
+    Chakra,
     /// Transfers of one class of size.
     SizeClass,
     /// A recorded queue.
@@ -66,7 +68,8 @@ const SHARE: Unit = Unit { is_share: true, ..INDEX };
 const PROBABILITY: Unit = Unit { scale: 1e9, ..SHARE };
 
 /// Kinds that have connections with payload.
-const PAYLOAD: &[Kind] = &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective];
+const PAYLOAD: &[Kind] =
+    &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, Chakra];
 /// Those of them whose hosts and windows are looked at.
 const STEADY: &[Kind] = &[Bulk, Endless, Rpc];
 const TRANSFERS: &[Kind] = &[Bulk, Endless];
@@ -130,11 +133,11 @@ metrics! {
     /// Completion time over the least that is possible.
     Slowdown "slowdown" RATIO MANY &[Poisson, Trace, SizeClass], shown &[Poisson, Trace, SizeClass];
     /// From the start of a job until its last message is read, of each finished job.
-    Job "job" SECONDS MANY &[Trace, Collective], shown &[Trace, Collective], "job completion time";
+    Job "job" SECONDS MANY &[Trace, Collective, Chakra], shown &[Trace, Collective, Chakra], "job completion time";
     /// From the end of an iteration, or the start of the job, to the end of the next: its last message is read.
-    Iteration "iteration" SECONDS MANY &[Collective], shown &[Collective], "time of an iteration";
+    Iteration "iteration" SECONDS MANY &[Collective, Chakra], shown &[Collective, Chakra], "time of an iteration";
     /// From the first message of an iteration that might begin until its last one is read.
-    Communication "communication" SECONDS MANY &[Collective], shown &[Collective], "communication time of an iteration", "communication";
+    Communication "communication" SECONDS MANY &[Collective, Chakra], shown &[Collective, Chakra], "communication time of an iteration", "communication";
     /// From the first `connect()` of a round to its last byte read.
     Last "last" SECONDS MANY &[Incast, Shuffle], shown &[Incast, Shuffle], "time until the last of a round is complete";
     /// Share of connection attempts that are established in time.
@@ -154,12 +157,12 @@ metrics! {
     /// From the last start until endless transfers share fairly.
     Convergence "convergence" SECONDS ONE &[Endless];
     /// Retransmission timeouts.
-    Timeouts "timeouts" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Attempts, Rpc, Poisson, Trace, Collective, SizeClass],
-        shown &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, SizeClass];
+    Timeouts "timeouts" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Attempts, Rpc, Poisson, Trace, Collective, Chakra, SizeClass],
+        shown &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, Chakra, SizeClass];
     /// Tail loss probes.
     TailLossProbes "tail_loss_probes" COUNT ONE PAYLOAD, shown &[Bulk, Incast], "tail loss probes", "probes";
     /// Segments retransmitted.
-    Retransmits "retransmits" COUNT ONE PAYLOAD, shown &[Bulk, Incast, Endless, Rpc, Shuffle, Poisson, Trace, Collective];
+    Retransmits "retransmits" COUNT ONE PAYLOAD, shown &[Bulk, Incast, Endless, Rpc, Shuffle, Poisson, Trace, Collective, Chakra];
     /// Entries into fast recovery.
     Recoveries "recoveries" COUNT ONE PAYLOAD;
     /// Reductions for ECE.
@@ -205,7 +208,7 @@ metrics! {
     /// `ce_share` in the measured window.
     WindowCeShare "window_ce_share" SHARE ONE COUNTED_IN_WINDOW, "window CE share";
     /// Transfers, exchanges or messages that the end of the run cut off.
-    Unfinished "unfinished" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, SizeClass];
+    Unfinished "unfinished" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, Chakra, SizeClass];
     /// From sending a ping until its answer comes.
     Rtt "rtt" SECONDS MANY &[Ping], shown &[Ping], "round-trip time";
     /// Pings without an answer by the end of the run.

@@ -115,6 +115,7 @@ pub mod kernels_own;
 pub mod outcome;
 mod receiving;
 pub mod routes;
+pub mod sizes;
 pub mod spec;
 mod sysctls;
 pub mod topology;

@@ -64,8 +64,10 @@ fn plain_path(network: &Network, from: NodeId, to: NodeId, hash: u64) -> Option<
     while node != to {
         let next = distances[node as usize].checked_sub(1).filter(|next| *next < u32::MAX - 1)?;
         let links = network.links.iter().zip(0..);
-        let nearer =
-            links.filter(|(link, _)| link.from == node && distances[link.to as usize] == next);
+        let passes = |at: NodeId| at == to || network.nodes[at as usize].host.is_none();
+        let nearer = links.filter(|(link, _)| {
+            link.from == node && distances[link.to as usize] == next && passes(link.to)
+        });
         let nearer: Vec<LinkId> = nearer.map(|(_, id)| id).collect();
         path.push(nearer[(mix(hash, node) % nearer.len() as u64) as usize]);
         node = network.links[*path.last()? as usize].to;
@@ -164,4 +166,26 @@ fn a_row_of_300_switches_has_its_one_path() {
     let mut links: Vec<_> = (1..300).flat_map(|i| [(i - 1, i), (i, i - 1)]).collect();
     links.extend([(300, 0), (0, 300), (301, 299), (299, 301)]);
     same_paths(&network(&hosts, &links), 9);
+}
+
+/// A host with links to two switches is as near to what is behind the second one as a switch between them.
+#[test]
+fn no_path_leads_through_a_host() {
+    const HOSTS: [bool; 6] = [true, false, true, false, false, true];
+    let cables = [(0, 1), (1, 2), (2, 4), (1, 3), (3, 4), (4, 5)];
+    let links: Vec<_> = cables.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]).collect();
+    let network = network(&HOSTS, &links);
+    let mut routes = Routes::new(&network);
+    for hash in 0..64 {
+        let path = routes.path(0, 5, mix(hash, 0)).unwrap();
+        let nodes: Vec<NodeId> = path.iter().map(|link| network.links[*link as usize].to).collect();
+        assert_eq!(nodes, [1, 3, 4, 5]);
+    }
+    // Its own packets leave by either link, and reach it by either.
+    let ways = |routes: &mut Routes, from, to| {
+        let all = (0..64).map(|hash| routes.path(from, to, mix(hash, 9)).unwrap().len());
+        all.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(ways(&mut routes, 0, 2), [2].into());
+    assert_eq!(ways(&mut routes, 2, 5), [2].into());
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_queue::time::Time;
+use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowOutcome, MessageRecord, Outcome};
 use knee_run::spec::Run;
 
@@ -17,6 +17,8 @@ pub(super) struct Messages<'a> {
     wanted: BTreeMap<(u32, u32), u64>,
     /// Whether each has a connection of its own.
     have_connections: bool,
+    /// Whether computations that no message waits for are a part of the job.
+    has_computations: bool,
 }
 
 /// Messages of an iteration that arrived.
@@ -24,6 +26,8 @@ struct Iteration {
     count: u64,
     first: Time,
     last: Time,
+    /// The end of its last message or computation.
+    end: Time,
 }
 
 impl<'a> Messages<'a> {
@@ -34,7 +38,7 @@ impl<'a> Messages<'a> {
         outcome: &'a Outcome,
         members: &[usize],
     ) -> Option<Messages<'a>> {
-        if !matches!(kind, Kind::Trace | Kind::Collective) {
+        if !matches!(kind, Kind::Trace | Kind::Collective | Kind::Chakra) {
             return None;
         }
         let group = run.flows[*members.first()?].group;
@@ -50,7 +54,13 @@ impl<'a> Messages<'a> {
             have_connections &= task.connects;
         }
         let done = outcome.messages.iter().filter(|message| is_of_group(message.task)).collect();
-        (!wanted.is_empty()).then_some(Messages { done, wanted, have_connections })
+        let has_computations = kind == Kind::Chakra;
+        (!wanted.is_empty()).then_some(Messages {
+            done,
+            wanted,
+            have_connections,
+            has_computations,
+        })
     }
 
     /// Returns whether each message has a connection of its own.
@@ -75,11 +85,16 @@ impl<'a> Messages<'a> {
         for message in &self.done {
             measured.record(M::Completion, message.done.since(message.start).ns());
             let task = &run.schedule.tasks[message.task as usize];
-            let none = Iteration { count: 0, first: Time::MAX, last: Time::ZERO };
+            let (first, last, end) = (Time::MAX, Time::ZERO, Time::ZERO);
+            let none = Iteration { count: 0, first, last, end };
             let of_task = iterations.entry((task.job, task.round)).or_insert(none);
             of_task.count += 1;
             of_task.first = of_task.first.min(message.start);
             of_task.last = of_task.last.max(message.done);
+            of_task.end = of_task.end.max(message.done);
+        }
+        if self.has_computations {
+            self.add_computations(run, &mut iterations);
         }
         let mut wanted = self.wanted.iter().peekable();
         let mut begin = Time::ZERO;
@@ -93,13 +108,36 @@ impl<'a> Messages<'a> {
                 while wanted.next_if(|((other, _), _)| *other == job).is_some() {}
                 continue;
             };
-            if window.is_none_or(|window| window.holds(done.last)) {
-                measured.record(M::Iteration, done.last.since(begin).ns());
+            if window.is_none_or(|window| window.holds(done.end)) {
+                measured.record(M::Iteration, done.end.since(begin).ns());
                 measured.record(M::Communication, done.last.since(done.first).ns());
             }
-            begin = begin.max(done.last);
+            begin = begin.max(done.end);
             if wanted.peek().is_none_or(|((other, _), _)| *other != job) {
                 measured.record(M::Job, begin.since(scenario.start_of(job)).ns());
+            }
+        }
+    }
+}
+
+impl Messages<'_> {
+    /// Adds the ends of computations, which follow from those of messages. A job may end with them.
+    fn add_computations(&self, run: &Run, iterations: &mut BTreeMap<(u32, u32), Iteration>) {
+        let mut ends: Vec<Option<Time>> = vec![None; run.schedule.tasks.len()];
+        for message in &self.done {
+            ends[message.task as usize] = Some(message.done);
+        }
+        for (index, task) in run.schedule.tasks.iter().enumerate() {
+            if task.flow.is_some() || !self.wanted.contains_key(&(task.job, task.round)) {
+                continue;
+            }
+            let before = task.after.iter().map(|before| ends[*before as usize]);
+            let begin = before.collect::<Option<Vec<Time>>>().map(|all| all.into_iter().max());
+            let gap = Duration::from_ns(task.gap_ns);
+            ends[index] = begin.map(|begin| begin.unwrap_or(Time::ZERO) + gap);
+            let iteration = iterations.get_mut(&(task.job, task.round));
+            if let (Some(end), Some(iteration)) = (ends[index], iteration) {
+                iteration.end = iteration.end.max(end);
             }
         }
     }

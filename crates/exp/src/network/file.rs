@@ -3,7 +3,7 @@
 mod csv;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use knee_file::keys::{Below, Key, Name, Shape, Table, Text, entries};
 use knee_file::{Error, Node, Origin, Reader, Value, keys, one_of};
@@ -63,7 +63,7 @@ pub(super) fn read(
         cables,
         ids: &ids,
         network,
-        joined: HashSet::new(),
+        joined: HashMap::new(),
         recorded_if_used: Vec::new(),
         known: HashMap::new(),
     }
@@ -150,8 +150,8 @@ struct Links<'r, 'a, 'c> {
     cables: &'r Cables<'r, 'a>,
     ids: &'r HashMap<&'c str, NodeId>,
     network: Network,
-    /// Linked pairs, to refuse duplicates.
-    joined: HashSet<(NodeId, NodeId)>,
+    /// Number of links from each node to each other.
+    joined: HashMap<(NodeId, NodeId), u32>,
     recorded_if_used: Vec<usize>,
     /// Cables read so far: a fabric has thousands of few kinds.
     known: HashMap<Wanted<'c>, Known>,
@@ -212,14 +212,6 @@ impl<'c> Links<'_, '_, 'c> {
         (a, b): (NodeId, NodeId),
         kind: usize,
     ) -> Result<(), Error> {
-        if !self.joined.insert((a, b)) {
-            let name = |node: NodeId| &self.network.nodes[node as usize].name;
-            let (a, b) = (name(a), name(b));
-            let message = format!(
-                "links {a} to {b} a second time: of parallel links, write one with all their rate"
-            );
-            return Err(row.error(1, message));
-        }
         if self.network.links.len() as u64 >= MAX_LINKS {
             return Err(row.error(1, format!("must be one of at most {MAX_LINKS} links")));
         }
@@ -230,6 +222,12 @@ impl<'c> Links<'_, '_, 'c> {
         let sampled =
             if says { cable.sampled } else { to_host && !from_host && cable.rate.is_some() };
         let link = self.network.link(a, b, Cable { sampled, ..cable });
+        let parallel = self.joined.entry((a, b)).or_insert(0);
+        *parallel += 1;
+        if *parallel > 1 {
+            let name = &mut self.network.links[link as usize].name;
+            *name = format!("{name}#{parallel}");
+        }
         if !says && sampled {
             self.recorded_if_used.push(link as usize);
         }

@@ -34,11 +34,12 @@ keys! {
 }
 
 /// An operation and its algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     RingAllReduce,
     ReduceScatter,
     AllGather,
+    Broadcast,
     TreeAllReduce,
     AllToAll,
 }
@@ -47,6 +48,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("ring-all-reduce", Operation::RingAllReduce),
     ("ring-reduce-scatter", Operation::ReduceScatter),
     ("ring-all-gather", Operation::AllGather),
+    ("ring-broadcast", Operation::Broadcast),
     ("tree-all-reduce", Operation::TreeAllReduce),
     ("all-to-all", Operation::AllToAll),
 ];
@@ -124,6 +126,37 @@ impl Collective {
         Ok(collective)
     }
 
+    /// Returns an operation of at least one byte in each message. `parts`: largest part of a message, and channels.
+    pub(super) fn of(
+        operation: Operation,
+        ranks: Vec<NodeId>,
+        bytes: u64,
+        (chunk, channels): (u64, usize),
+    ) -> Collective {
+        let (compute, compute_jitter) = (Duration::ZERO, Duration::ZERO);
+        let mut it = Collective {
+            operation,
+            ranks,
+            bytes,
+            iterations: 1,
+            compute,
+            compute_jitter,
+            chunk,
+            channels,
+        };
+        it.bytes = bytes.max(it.least_bytes());
+        it
+    }
+
+    /// Returns the size with which each message has one byte.
+    fn least_bytes(&self) -> u64 {
+        match self.operation {
+            Operation::TreeAllReduce | Operation::Broadcast => self.channels as u64,
+            Operation::AllToAll => self.ranks.len() as u64,
+            _ => self.ranks.len() as u64 * self.channels as u64,
+        }
+    }
+
     fn check(&self, reader: &Reader<'_>) -> Result<(), Error> {
         let is_all_to_all = self.operation == Operation::AllToAll;
         for key in [KEYS.chunk.as_ref(), KEYS.channels.as_ref()] {
@@ -131,11 +164,7 @@ impl Collective {
                 return Err(reader.error(key, "is for rings and trees: leave it out"));
             }
         }
-        let least = match self.operation {
-            Operation::TreeAllReduce => self.channels as u64,
-            Operation::AllToAll => self.ranks.len() as u64,
-            _ => self.ranks.len() as u64 * self.channels as u64,
-        };
+        let least = self.least_bytes();
         if self.bytes < least {
             let message = format!("must be at least {least} B, one byte in each message");
             return Err(reader.error(&KEYS.size, message));
@@ -162,11 +191,13 @@ impl Collective {
         Ok(())
     }
 
-    fn connections(&self) -> u64 {
+    /// Returns the number of connections.
+    pub(super) fn connections(&self) -> u64 {
         let (ranks, channels) = (self.ranks.len() as u64, self.channels as u64);
         match self.operation {
             Operation::TreeAllReduce => channels * 2 * (ranks - 1),
             Operation::AllToAll => ranks * (ranks - 1),
+            Operation::Broadcast => channels * (ranks - 1),
             _ => channels * ranks,
         }
     }
@@ -187,10 +218,11 @@ impl Collective {
         let ranks = self.ranks.len() as u64;
         let messages = match self.operation {
             Operation::AllToAll => ranks * (ranks - 1),
-            Operation::TreeAllReduce => {
+            Operation::TreeAllReduce | Operation::Broadcast => {
                 let chunks =
                     parts(self.bytes, self.channels as u64).map(|part| part.div_ceil(self.chunk));
-                chunks.sum::<u64>().saturating_mul(2 * (ranks - 1))
+                let both = if self.operation == Operation::Broadcast { 1 } else { 2 };
+                chunks.sum::<u64>().saturating_mul(both * (ranks - 1))
             }
             _ => {
                 let blocks =
@@ -221,6 +253,9 @@ impl Collective {
                     })
                 })
                 .collect(),
+            Operation::Broadcast => {
+                (0..self.channels).flat_map(|_| (1..ranks).map(|rank| (rank - 1, rank))).collect()
+            }
             _ => (0..self.channels)
                 .flat_map(|_| (0..ranks).map(|rank| (rank, (rank + 1) % ranks)))
                 .collect(),
@@ -259,7 +294,7 @@ impl Collective {
     }
 
     /// Adds the messages of an iteration. Returns the last messages that each rank waits for.
-    fn add_iteration(
+    pub(super) fn add_iteration(
         &self,
         tasks: &mut Vec<Task>,
         empty: Task,
@@ -274,6 +309,9 @@ impl Collective {
             Operation::TreeAllReduce => shares
                 .enumerate()
                 .for_each(|(channel, share)| self.add_tree(&mut iteration, channel, share)),
+            Operation::Broadcast => shares
+                .enumerate()
+                .for_each(|(channel, share)| self.add_broadcast(&mut iteration, channel, share)),
             _ => shares
                 .enumerate()
                 .for_each(|(channel, share)| self.add_ring(&mut iteration, channel, share)),
@@ -321,6 +359,26 @@ impl Collective {
         }
         for (rank, of_step) in received.into_iter().enumerate() {
             iteration.last[rank].extend(of_step.last());
+        }
+    }
+
+    /// The first rank sends to the second, which passes on what it received, up to the last. The first one is done when the
+    /// second has everything.
+    fn add_broadcast(&self, iteration: &mut Iteration<'_>, channel: usize, share: u64) {
+        let ranks = self.ranks.len();
+        let mut received: Vec<u32> = Vec::new();
+        for rank in 0..ranks - 1 {
+            let mut next = Vec::new();
+            for (chunk, bytes) in self.chunks(share).enumerate() {
+                let mut after: Vec<u32> = received.get(chunk).copied().into_iter().collect();
+                after.push(iteration.computed[rank]);
+                next.push(iteration.message(channel * (ranks - 1) + rank, bytes, after));
+            }
+            if rank == 0 {
+                iteration.last[0].extend(next.last());
+            }
+            iteration.last[rank + 1].extend(next.last());
+            received = next;
         }
     }
 

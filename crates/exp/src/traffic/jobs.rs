@@ -1,4 +1,4 @@
-//! Traffic whose messages wait for each other: traces and collective operations.
+//! Traffic whose messages wait for each other: traces, collective operations and recorded jobs.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use knee_file::{Error, Reader};
 use knee_queue::time::Time;
 use knee_run::spec::{Flow, NodeId, Schedule, Traffic};
 
+use super::chakra::Chakra;
 use super::collective::Collective;
 use super::trace::Trace;
 use crate::metric::Kind;
@@ -15,11 +16,31 @@ use crate::random::Random;
 /// Largest number of messages and computations of a run.
 pub(crate) const MAX_TASKS: u64 = 2_000_000;
 
+/// Whether messages of flows wait for each other.
+pub(crate) fn has_jobs(kind: Kind) -> bool {
+    matches!(kind, Kind::Trace | Kind::Collective | Kind::Chakra)
+}
+
+/// Refuses too many messages and computations, by their numbers in all entries.
+pub(super) fn check_tasks(
+    root: &Reader<'_>,
+    tasks: impl Iterator<Item = u64>,
+) -> Result<(), Error> {
+    let tasks = tasks.fold(0, u64::saturating_add);
+    if tasks <= MAX_TASKS {
+        return Ok(());
+    }
+    let message =
+        format!("must be at most {MAX_TASKS} messages and computations in all, not {tasks}");
+    Err(root.error("traffic", message))
+}
+
 /// The messages of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Jobs {
     Trace(Arc<Trace>),
     Collective(Arc<Collective>),
+    Chakra(Arc<Chakra>),
 }
 
 /// An entry in a run.
@@ -42,6 +63,10 @@ impl Jobs {
             let trace = Trace::read(reader, network)?;
             return Ok((trace.pairs().to_vec(), Jobs::Trace(Arc::new(trace))));
         }
+        if kind == Kind::Chakra {
+            let chakra = Chakra::read(reader, network)?;
+            return Ok((chakra.pairs().to_vec(), Jobs::Chakra(Arc::new(chakra))));
+        }
         let collective = Collective::read(reader, network)?;
         Ok((collective.pairs(), Jobs::Collective(Arc::new(collective))))
     }
@@ -51,6 +76,7 @@ impl Jobs {
         let all = match self {
             Jobs::Trace(trace) => trace.bytes(),
             Jobs::Collective(collective) => collective.bytes(),
+            Jobs::Chakra(chakra) => chakra.bytes(),
         };
         all.into_iter().map(|bytes| Traffic::Bulk { bytes: Some(bytes) }).collect()
     }
@@ -59,7 +85,7 @@ impl Jobs {
     pub(crate) fn sizes(&self) -> Option<(u64, u64)> {
         match self {
             Jobs::Trace(trace) => trace.sizes(),
-            Jobs::Collective(_) => None,
+            Jobs::Collective(_) | Jobs::Chakra(_) => None,
         }
     }
 
@@ -68,6 +94,7 @@ impl Jobs {
         match self {
             Jobs::Trace(trace) => trace.tasks(),
             Jobs::Collective(collective) => collective.tasks(),
+            Jobs::Chakra(chakra) => chakra.tasks(),
         }
     }
 
@@ -82,6 +109,7 @@ impl Jobs {
         match self {
             Jobs::Trace(trace) => trace.arrange(flows, job, schedule),
             Jobs::Collective(collective) => collective.arrange(job, random, schedule),
+            Jobs::Chakra(chakra) => chakra.arrange(job, schedule),
         }
     }
 }

@@ -1,23 +1,22 @@
 //! Transfers from a CSV file, which may wait for each other.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use knee_file::keys::{Choice, Key, List, Text};
-use knee_file::{Error, Origin, Reader, did_you_mean, keys, shown, unmarked};
+use knee_file::{Error, Origin, Reader, did_you_mean, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Flow, NodeId, Schedule, Task};
 
 use super::MAX_FLOWS;
 use super::jobs::{Job, MAX_TASKS};
+use crate::inputs;
 use crate::network::NetworkSpec;
 
 /// Largest file, bytes.
 const MAX_BYTES: u64 = 64 << 20;
 /// Largest number of rows that all rows together wait for.
 const MAX_EDGES: u64 = 2 * MAX_TASKS;
-/// Number of columns that a file can have.
-const MAX_COLUMNS: usize = 7;
 /// Longest time in a file, ns: eleven days.
 const MAX_NS: f64 = 1e15;
 
@@ -64,7 +63,6 @@ impl Trace {
     /// Reads the keys of `kind = "trace"`, and the file.
     pub(crate) fn read(reader: &Reader<'_>, network: &NetworkSpec) -> Result<Trace, Error> {
         let name = reader.need_text(&KEYS.file)?;
-        let path = reader.file().parent().unwrap_or(Path::new("")).join(name);
         let numbered = match reader.texts(&KEYS.hosts)? {
             None => None,
             Some(hosts) => {
@@ -72,8 +70,8 @@ impl Trace {
             }
         };
         let is_kept = reader.choose(&KEYS.connections)?;
-        let text = knee_files::read_text(&path, MAX_BYTES, "trace")
-            .map_err(|why| reader.error(&KEYS.file, why.to_string()))?;
+        let inputs::Text { path, text } =
+            inputs::read_text(reader, &KEYS.file, name, MAX_BYTES, "trace")?;
         let source = Source { path, network, numbered, is_kept };
         source.parse(&text)
     }
@@ -181,7 +179,7 @@ impl Source<'_> {
     }
 
     fn parse(&self, text: &str) -> Result<Trace, Error> {
-        let lines = unmarked(text).lines().zip(1u32..).map(|(line, number)| (line.trim(), number));
+        let lines = text.lines().zip(1u32..).map(|(line, number)| (line.trim(), number));
         let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         let Some((header, number)) = lines.next() else {
             return Err(self
@@ -194,13 +192,13 @@ impl Source<'_> {
         let mut ids: HashMap<String, u32> = HashMap::new();
         let mut waits: Vec<(u32, &str)> = Vec::new();
         let most = if self.is_kept { MAX_TASKS } else { MAX_FLOWS };
+        let mut cells = Vec::new();
         for (line, number) in lines {
             let index = rows.len() as u32;
             if u64::from(index) >= most {
                 return Err(self.error(number, format!("has more than {most} rows: take a part")));
             }
-            // One more than there should be shows that there are too many.
-            let cells: Vec<&str> = line.split(',').map(str::trim).take(columns.count + 1).collect();
+            inputs::split(line, &mut cells).map_err(|why| self.error(number, why))?;
             let (row, pair) =
                 self.row(&cells, &columns, number).map_err(|why| self.error(number, why))?;
             let id = columns.id.map_or_else(|| (index + 1).to_string(), |at| cells[at].to_owned());
@@ -235,7 +233,8 @@ impl Source<'_> {
             let mut after = Vec::new();
             for id in cell.split([' ', ';']).filter(|id| !id.is_empty()) {
                 let Some(before) = ids.get(id) else {
-                    let message = format!("after: there is no row with the id \"{}\"", shown(id));
+                    let message =
+                        format!("after: there is no row with the id {}", inputs::shown(id));
                     return Err(self.error(line, message));
                 };
                 after.push(*before);
@@ -278,8 +277,8 @@ impl Source<'_> {
         let bytes = match bytes.parse::<u64>() {
             Ok(bytes) if (1..=1 << 50).contains(&bytes) => bytes,
             _ => {
-                let bytes = shown(bytes);
-                return Err(format!("\"{bytes}\" bytes: must be a whole number from 1 to 2^50"));
+                let bytes = inputs::shown(bytes);
+                return Err(format!("{bytes} bytes: must be a whole number from 1 to 2^50"));
             }
         };
         let start = time("start", cells[columns.start.0], columns.start.1)?;
@@ -307,7 +306,7 @@ impl Source<'_> {
                 match self.network.hosts_of(&[cell]).map_err(|why| format!("{column}: {why}"))?[..]
                 {
                     [host] => Ok(host),
-                    _ => Err(format!("{column} = \"{}\": must be one host", shown(cell))),
+                    _ => Err(format!("{column} = {}: must be one host", inputs::shown(cell))),
                 }
             }
         }
@@ -344,17 +343,17 @@ impl Source<'_> {
 
 impl Columns {
     fn read(header: &str) -> Result<Columns, String> {
-        // Each column may be there once, so more of them are wrong somewhere.
-        let names: Vec<&str> = header.split(',').map(str::trim).take(MAX_COLUMNS + 1).collect();
+        let mut names = Vec::new();
+        inputs::split(header, &mut names)?;
         let known = ["id", "from", "to", "bytes", "after"];
         for (at, name) in names.iter().enumerate() {
             let is_time = |what: &str| unit_of(name, what).is_some();
             if !known.contains(name) && !is_time("start") && !is_time("gap") {
                 let hint = did_you_mean(name, known);
                 return Err(format!(
-                    "\"{}\" is no column: they are id, start_UNIT, from, to, bytes, after and gap_UNIT, where UNIT is s, \
+                    "{} is no column: they are id, start_UNIT, from, to, bytes, after and gap_UNIT, where UNIT is s, \
                      ms, us or ns{hint}",
-                    shown(name)
+                    inputs::shown(name)
                 ));
             }
             if names[..at].contains(name) {
@@ -400,6 +399,6 @@ fn time(what: &str, cell: &str, unit_ns: f64) -> Result<Duration, String> {
     }
     match cell.parse::<f64>().map(|number| (number * unit_ns).round()) {
         Ok(ns) if (0.0..=MAX_NS).contains(&ns) => Ok(Duration::from_ns(ns as u64)),
-        _ => Err(format!("{what} = \"{}\": must be a number from 0 to 11 days", shown(cell))),
+        _ => Err(format!("{what} = {}: must be a number from 0 to 11 days", inputs::shown(cell))),
     }
 }

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use knee_file::keys::{Key, Text};
-use knee_file::{Error, Origin, Reader, one_of, unmarked};
+use knee_file::{Error, Origin, Reader, one_of};
+
+use crate::inputs;
 
 /// Largest file, bytes: 400,000 cables of 80 bytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;
-/// Largest number of cells in a line: some more than there can be columns.
-const MAX_CELLS: usize = 100;
-/// Longest value in a message, characters.
-const SHOWN_CHARS: usize = 40;
 
 /// A file, read whole.
 pub(super) struct Csv {
@@ -22,15 +20,9 @@ impl Csv {
     /// Reads the file that a key names, relative to the experiment's file.
     pub(super) fn open(reader: &Reader<'_>, key: &Key<Text>) -> Result<Csv, Error> {
         let name = reader.need_text(key)?;
-        let path = reader.file().parent().unwrap_or(Path::new("")).join(name);
-        let text = knee_files::read_text(&path, MAX_FILE_BYTES, "CSV file");
-        match text {
-            Ok(text) => Ok(Csv { path, text }),
-            Err(knee_files::Unreadable::NotText { line }) => {
-                Err(Error::new(&path, Origin::Line(line), "", "is not text in UTF-8"))
-            }
-            Err(why) => Err(reader.error(key, format!("{}: {why}", path.display()))),
-        }
+        let inputs::Text { path, text } =
+            inputs::read_text(reader, key, name, MAX_FILE_BYTES, "CSV file")?;
+        Ok(Csv { path, text })
     }
 
     /// An error about the whole file.
@@ -46,7 +38,7 @@ impl Csv {
     ) -> Result<Rows<'c>, Error> {
         let mut rows = Rows {
             csv: self,
-            lines: unmarked(&self.text).lines(),
+            lines: self.text.lines(),
             line: 0,
             known,
             places: vec![None; known.len()],
@@ -61,7 +53,7 @@ impl Csv {
         for (place, name) in rows.cells.iter().enumerate() {
             let Some(column) = known.iter().position(|known| known == name) else {
                 let message = one_of(name, known.iter().copied());
-                return wrong(format!("the column \"{}\" {message}", shown(name)));
+                return wrong(format!("the column {} {message}", inputs::shown(name)));
             };
             if rows.places[column].replace(place).is_some() {
                 return wrong(format!("has the column {name} twice"));
@@ -108,21 +100,8 @@ impl<'c> Rows<'c> {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            self.cells.clear();
-            for cell in line.split(',') {
-                if self.cells.len() == MAX_CELLS {
-                    let message = format!("has more than {MAX_CELLS} cells");
-                    return Err(Error::new(&self.csv.path, Origin::Line(self.line), "", message));
-                }
-                let cell = cell.trim();
-                let inner = cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-                let inner = inner.unwrap_or(cell);
-                if inner.contains('"') {
-                    let message = "has a quote within a cell: names and values have neither quotes nor commas";
-                    return Err(Error::new(&self.csv.path, Origin::Line(self.line), "", message));
-                }
-                self.cells.push(inner.trim());
-            }
+            inputs::split(line, &mut self.cells)
+                .map_err(|why| Error::new(&self.csv.path, Origin::Line(self.line), "", why))?;
             return Ok(true);
         }
     }
@@ -149,12 +128,7 @@ impl<'c> Row<'c, '_> {
 
     /// An error about a cell.
     pub(super) fn error(&self, column: usize, message: impl Into<String>) -> Error {
-        let value = shown(self.cell(column));
         Error::new(self.path(), self.origin(), self.rows.known[column], message)
-            .with_value(format!("{value:?}"))
+            .with_value(inputs::shown(self.cell(column)))
     }
-}
-
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS).collect()
 }
