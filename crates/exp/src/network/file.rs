@@ -143,7 +143,7 @@ fn is_name(text: &str) -> bool {
 type Known = (Cable, bool);
 
 /// A kind of cable, its sending end, and the values that a row changes.
-type Wanted<'c> = (usize, End, [&'c str; LINK_COLUMNS.len() - FIRST_CHANGE]);
+type CableKey<'c> = (usize, End, [&'c str; LINK_COLUMNS.len() - FIRST_CHANGE]);
 
 struct Links<'r, 'a, 'c> {
     kinds: Vec<CableKind<'a>>,
@@ -154,7 +154,7 @@ struct Links<'r, 'a, 'c> {
     joined: HashMap<(NodeId, NodeId), u32>,
     recorded_if_used: Vec<usize>,
     /// Cables read so far: a fabric has thousands of few kinds.
-    known: HashMap<Wanted<'c>, Known>,
+    known: HashMap<CableKey<'c>, Known>,
 }
 
 impl<'c> Links<'_, '_, 'c> {
