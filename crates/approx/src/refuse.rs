@@ -47,6 +47,9 @@ pub(crate) fn check(run: &Run) -> Result<(), Error> {
             "--approximate links knows no shared buffer, which joins the links of a switch",
         );
     }
+    if !network.changes.links.is_empty() {
+        return refuse("--approximate links knows no links that change during a run");
+    }
     if network.flow_control.is_some() {
         return refuse(
             "--approximate links knows no flow control, which stops one link for another",

@@ -10,8 +10,8 @@ use knee_queue::{
 };
 use knee_run::outcome::Outcome;
 use knee_run::spec::{
-    Cc, Flow, HostConfig, LinuxVersion, Network, Ping, Run, Sampling, Schedule, Serialisation,
-    Traffic,
+    Cc, Flow, HostConfig, LinkChange, LinuxVersion, Network, NewState, Ping, Run, Sampling,
+    Schedule, Serialisation, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, Star};
 use knee_run::{BackEnd, RunOptions};
@@ -217,6 +217,11 @@ fn what_it_does_not_know_is_refused_in_a_sentence() {
         })
         .contains("pings")
     );
+    let change = |run: &mut Run| {
+        let change = LinkChange { at: Time::ZERO, link: 0, to: NewState::Down };
+        run.network.changes.links.push(change);
+    };
+    assert!(refused(change).contains("change during a run"));
     let captures =
         RunOptions { captures: Some(std::path::Path::new("x")), ..RunOptions::outcome(&stop) };
     let run = run(1, fabric(2, 2, 2), vec![flow(0, 3, Time::ZERO, 1000)]);

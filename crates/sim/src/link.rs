@@ -4,12 +4,15 @@
 //! the packet to the far end, and the backlog is the number of packets that have not left yet. The
 //! link asks other disciplines, which decide at departure, each time it is free.
 
+mod changes;
+
 use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
 use crate::net::PATH_END;
 use crate::packet::{Packet, Packets, Tos, flags};
 use crate::pause::{LeftHost, LinkControl, Ticket};
 use crate::random::Random;
+use crate::vary::{Sending, Varying};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Part,
@@ -192,6 +195,14 @@ struct Wire {
 /// The far end of a link is in the same domain.
 const HERE: u32 = u32::MAX;
 
+/// The loss of a link that is down: above all that is drawn, and nothing is drawn.
+const ALL: u64 = u64::MAX;
+
+/// Returns the bound below which a 32-bit random number means a loss.
+fn loss_of(share: f64) -> u64 {
+    (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
+}
+
 impl Wire {
     /// Schedules the arrival of a packet that begins to leave at `begun`, and whose last bit leaves at
     /// `sent`.
@@ -202,7 +213,24 @@ impl Wire {
         (index, packet): (u32, u32),
         events: &mut Events,
     ) {
-        let arrives = sent + self.delay + jitter(self.jitter, &mut self.random);
+        let arrives = self.arrival(sent);
+        self.carry_to(arrives, begun, (index, packet), events);
+    }
+
+    /// Draws when a packet arrives whose last bit leaves at `sent`.
+    #[inline]
+    fn arrival(&mut self, sent: Time) -> Time {
+        sent + self.delay + jitter(self.jitter, &mut self.random)
+    }
+
+    #[inline]
+    fn carry_to(
+        &mut self,
+        arrives: Time,
+        begun: Time,
+        (index, packet): (u32, u32),
+        events: &mut Events,
+    ) {
         let event = Event::Arrive { link: index, number: self.left_pkts, packet };
         self.left_pkts = self.left_pkts.wrapping_add(1);
         if self.far_domain == HERE {
@@ -241,6 +269,8 @@ pub(crate) struct LinkState {
     control: Option<Box<LinkControl>>,
     /// Segments that left the queue; `None` if the host's sockets do not ask for them.
     left: Option<Vec<LeftHost>>,
+    /// What changes during the run.
+    varying: Option<Box<Varying>>,
 }
 
 /// The effect of offering a packet to a link.
@@ -288,7 +318,7 @@ impl LinkState {
                 left_pkts: 0,
                 far_domain: HERE,
             },
-            loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
+            loss: loss_of(link.loss),
             lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
             counts: QueueOutcome {
@@ -303,6 +333,7 @@ impl LinkState {
             share: None,
             control: None,
             left: None,
+            varying: None,
         }
     }
 
@@ -323,6 +354,9 @@ impl LinkState {
 
     /// Starts events that repeat by themselves (the periodic update of an AQM).
     pub(crate) fn start(&mut self, index: u32, events: &mut Events) {
+        for at in self.varying.iter().flat_map(|varying| varying.times()) {
+            events.push(at, Event::LinkChange { link: index });
+        }
         self.schedule_service(index, Time::ZERO, events);
     }
 
@@ -376,7 +410,7 @@ impl LinkState {
             Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
                 let mut queued = Queued::new(id, packet, paths, &self.dropped);
-                if self.share.is_some() || self.control.is_some() {
+                if self.share.is_some() || self.control.is_some() || self.varying.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, events);
                 }
@@ -399,6 +433,9 @@ impl LinkState {
 
     /// Draws a loss for each packet, or for the first packet of each burst.
     fn loses(&mut self, packet: &Packet) -> bool {
+        if self.loss == ALL {
+            return true;
+        }
         let Some(lost_bursts) = &mut self.lost_bursts else {
             return u64::from(self.wire.random.u32()) < self.loss;
         };
@@ -445,6 +482,9 @@ impl LinkState {
         events: &mut Events,
     ) {
         loop {
+            if self.varying.is_some() {
+                self.finish_sending(index, packets, now, events);
+            }
             let (taken, serialisation) = match &mut self.queue {
                 Queue::Shaped(shaped) => {
                     shaped.tick(now);
@@ -478,7 +518,11 @@ impl LinkState {
             if let Some(left) = &mut self.left {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
-            self.wire.carry((now, now + serialisation), (index, queued.packet), events);
+            let (packet, ends) = (queued.packet, now + serialisation);
+            match &mut self.varying {
+                None => self.wire.carry((now, ends), (index, packet), events),
+                Some(varying) => varying.sending = Some(Sending { packet, begun: now, ends }),
+            }
         }
         self.free_dropped(packets, None);
         self.settle_share();
@@ -564,13 +608,16 @@ impl LinkState {
     }
 
     /// Sends a control frame, after the packet in transmission and before all others. Returns its
-    /// arrival time.
-    pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Time {
+    /// arrival time; `None` if the link is down.
+    pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Option<Time> {
+        if self.varying.as_ref().is_some_and(|varying| varying.is_down) {
+            return None;
+        }
         let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
-            return now + self.wire.delay;
+            return Some(now + self.wire.delay);
         };
         *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes + self.overhead_bytes);
-        *busy_until + self.wire.delay
+        Some(*busy_until + self.wire.delay)
     }
 
     /// Handles a scheduled service.
@@ -596,7 +643,9 @@ impl LinkState {
                     Some(control) => control.gates.opens(qdisc),
                 };
                 let free = opens.map(|opens| opens.max(*busy_until));
-                [qdisc.next_event(now), free].into_iter().flatten().min()
+                let sending = self.varying.as_ref().and_then(|varying| varying.sending);
+                let sent = sending.map(|sending| sending.ends);
+                [qdisc.next_event(now), free, sent].into_iter().flatten().min()
             }
             Queue::Wire | Queue::Fifo(_) => None,
         };
@@ -624,7 +673,8 @@ impl LinkState {
             }
             Queue::Wire => return counts,
         };
-        counts.with(stats)
+        let counts = counts.with(stats);
+        self.without_flushed(0, counts)
     }
 
     /// Returns the figures of the queue so far, then those of its parts.
@@ -632,7 +682,7 @@ impl LinkState {
         let link = self.counts.link;
         let parts = self.parts().into_iter().zip(0..).map(|(part, index)| {
             let pause = |at: &LinkControl| at.gates.class_figures(index as usize, now);
-            QueueOutcome {
+            let outcome = QueueOutcome {
                 link,
                 part: Some(index),
                 offered_pkts: part.stats.dequeued_pkts
@@ -640,8 +690,8 @@ impl LinkState {
                     + u64::from(part.backlog.pkts),
                 pause: self.control.as_deref().and_then(pause),
                 ..QueueOutcome::default()
-            }
-            .with(&part.stats)
+            };
+            self.without_flushed(index as usize + 1, outcome.with(&part.stats))
         });
         let parts: Vec<_> = parts.collect();
         std::iter::once(self.outcome(now)).chain(parts)
