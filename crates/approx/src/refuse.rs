@@ -40,10 +40,11 @@ fn first(unknown: &[(bool, &'static str)]) -> Option<&'static str> {
 }
 
 fn of_network(network: &Network) -> Option<&'static str> {
-    let Network { nodes: _, links: _, buffers, flow_control, ports } = network;
+    let Network { nodes: _, links: _, buffers, flow_control, ports, changes } = network;
     first(&[
         (!buffers.is_empty(), "shared buffer, which joins the links of a switch"),
         (flow_control.is_some(), "flow control, which stops one link for another"),
+        (!changes.links.is_empty(), "links that change during a run"),
         (!ports.is_empty(), "software routers, whose ports coalesce interrupts"),
     ])
 }

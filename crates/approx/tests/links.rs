@@ -11,9 +11,9 @@ use knee_queue::{
 };
 use knee_run::outcome::Outcome;
 use knee_run::spec::{
-    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinuxVersion, MeasuredWindow,
-    Network, Ping, Run, Sampling, Schedule, Serialisation, Series, SharedBuffer, Stops, Task,
-    Thresholds, Traffic,
+    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinkChange, LinuxVersion,
+    MeasuredWindow, Network, NewState, Ping, Run, Sampling, Schedule, Serialisation, Series,
+    SharedBuffer, Stops, Task, Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, Star};
 use knee_run::{BackEnd, RunOptions};
@@ -194,7 +194,7 @@ proptest! {
 /// A change to a run, and a part of the sentence by which it is refused then.
 type Refused = (&'static str, fn(&mut Run));
 
-const REFUSED: [Refused; 17] = [
+const REFUSED: [Refused; 18] = [
     ("no transfers without end", |run| run.flows[0].traffic = Traffic::Bulk { bytes: None }),
     ("no requests and answers", |run| {
         let (request_bytes, response_bytes, count) = (1, 1, Some(1));
@@ -231,6 +231,10 @@ const REFUSED: [Refused; 17] = [
     }),
     ("no software routers", |run| {
         run.network.ports.push(CoalescingPort { link: 0, coalesce: COALESCE });
+    }),
+    ("that change during", |run| {
+        let change = LinkChange { at: Time::ZERO, link: 0, to: NewState::Down };
+        run.network.changes.links.push(change);
     }),
     ("no coalescing", |run| host_of(run).coalesce = Some(COALESCE)),
     ("no IPv6", |run| host_of(run).ipv6 = true),

@@ -54,6 +54,7 @@ pub mod built_in;
 pub mod cases;
 pub mod catalogue;
 mod cc;
+mod changes;
 pub mod chart;
 pub mod claim;
 mod classes;

@@ -6,7 +6,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Setting, Threshold, Visit};
-use knee_run::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run, Sampling};
+use knee_run::spec::{Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run, Sampling};
 
 /// The scale 1, in millionths.
 const UNIT: u32 = 1_000_000;
@@ -101,6 +101,7 @@ impl Scale {
             self.set(&mut flow_control.reaction);
         }
         run.network.ports.iter_mut().for_each(|port| self.coalesce(&mut port.coalesce));
+        self.changes(&mut run.network.changes);
         run.network
             .nodes
             .iter_mut()
@@ -131,6 +132,18 @@ impl Scale {
         self.set(&mut link.jitter);
         let mut slower = self;
         link.queue.each_mut(&mut |queue| queue.settings_mut().fields(&mut slower));
+    }
+
+    fn changes(self, changes: &mut Changes) {
+        for change in &mut changes.links {
+            self.set_moment(&mut change.at);
+            match &mut change.to {
+                NewState::Rate(rate) => *rate = self.rate(*rate),
+                NewState::Delay(delay) => self.set(delay),
+                NewState::Down | NewState::Up | NewState::Loss(_) => {}
+            }
+        }
+        changes.routes.iter_mut().for_each(|change| self.set_moment(&mut change.at));
     }
 
     fn host(self, host: &mut HostConfig) {

@@ -1,5 +1,5 @@
 //! `[network.buffer]`, `[[network.buffers]]`, `[network.flow_control]` and `[network.coalesce]`: features of switches
-//! besides the queues of their ports.
+//! besides the queues of their ports, and changes of links.
 
 use std::collections::HashMap;
 
@@ -13,6 +13,7 @@ use knee_run::spec::{
     Thresholds,
 };
 
+use crate::changes;
 use crate::names::expand_all;
 use crate::names::few;
 use crate::receiving::{self, read_coalesce};
@@ -32,6 +33,8 @@ keys! {
         flow_control: Below = table(&FLOW_CONTROL_TABLE).usually("none").only_on("sim"),
         /// Makes switches software routers with interrupt coalescing.
         coalesce: Below = table(&COALESCE_TABLE).usually("no coalescing").only_on("sim, lab"),
+        /// Links that fail, slow down or lose packets during the run.
+        change: Below = list(&changes::TABLE).only_on("sim"),
     }
 }
 
@@ -183,7 +186,7 @@ pub(crate) fn read(
     if let Some(reader) = network_reader.child(&KEYS.coalesce)? {
         network.ports = read_ports(&reader, network, &switches)?;
     }
-    Ok(())
+    changes::read(&network_reader.children(&KEYS.change)?, network)
 }
 
 fn switches(network: &Network) -> Vec<(NodeId, String)> {
@@ -344,6 +347,7 @@ pub(crate) fn words(network: &Network) -> Vec<String> {
             ),
         }
     }
+    words.extend(changes::words(network));
     let Some(CoalescingPort { coalesce, .. }) = network.ports.first() else { return words };
     let mut routers: Vec<NodeId> = Vec::new();
     let mut neighbours = Vec::new();

@@ -79,6 +79,16 @@ impl TokenBucket {
         self.released_at_ns = now.ns();
     }
 
+    /// Fills at another rate from now on. Tokens that are there stay, in bytes.
+    pub fn set_rate(&mut self, rate: Rate, now: Time) {
+        let tokens_ns = u128::from(self.tokens_ns_at(now)) * u128::from(self.rate.bps());
+        let tokens_ns = u64::try_from(tokens_ns / u128::from(rate.bps())).unwrap_or(u64::MAX);
+        self.rate = rate;
+        self.depth_ns = self.cost_ns(self.burst_bytes);
+        self.tokens_ns = tokens_ns.min(self.depth_ns);
+        self.released_at_ns = now.ns();
+    }
+
     const fn cost_ns(&self, len_bytes: u32) -> u64 {
         self.rate.time_of(len_bytes.saturating_add(self.overhead_bytes)).ns()
     }
@@ -112,6 +122,17 @@ impl<P: Packet, Q: Qdisc<P>> Shaped<Q, P> {
     /// The discipline below.
     pub fn child(&self) -> &Q {
         &self.child
+    }
+
+    /// Changes the rate of the bucket.
+    pub fn set_rate(&mut self, rate: Rate, now: Time) {
+        self.bucket.set_rate(rate, now);
+    }
+
+    /// Takes the next packet out without tokens: it does not go over the link.
+    pub fn dequeue_free(&mut self, now: Time) -> Option<P> {
+        self.head_len_bytes = None;
+        self.child.dequeue(now)
     }
 
     /// Makes the child let its next packet go if it has not yet, and gives that packet's length.

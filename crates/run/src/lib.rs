@@ -107,6 +107,7 @@
 
 pub mod addresses;
 pub mod back_end;
+mod changes;
 pub mod error;
 pub mod flow_control;
 mod headroom;

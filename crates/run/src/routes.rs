@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::spec::{LinkId, Network, NodeId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Ends a path in a list of them: the packet has reached its host.
 pub const PATH_END: LinkId = LinkId::MAX;
@@ -30,20 +30,26 @@ pub struct Routes {
 impl Routes {
     /// Prepares the routes of a network.
     pub fn new(network: &Network) -> Routes {
+        Routes::without(network, &HashSet::new())
+    }
+
+    /// Prepares the routes of a network that avoid these links.
+    fn without(network: &Network, avoided: &HashSet<LinkId>) -> Routes {
         let nodes = &network.nodes;
+        let is_used = |id: &LinkId| avoided.is_empty() || !avoided.contains(id);
         let ends: Vec<_> = network.links.iter().map(|link| (link.from, link.to)).collect();
         let by = |node: fn(&(NodeId, NodeId)) -> NodeId| {
-            let items = ends.iter().zip(0..).map(move |(ends, id)| (node(ends), id));
-            Lists::new(nodes.len(), items)
+            let items = ends.iter().zip(0..).filter(|(_, id)| is_used(id));
+            Lists::new(nodes.len(), items.map(move |(ends, id)| (node(ends), id)))
         };
         let (out, into) = (by(|ends| ends.0), by(|ends| ends.1));
         // Hosts do not forward: only the last link of a path leads to one.
-        let leading =
-            ends.iter().zip(0..).filter(|((_, to), _)| nodes[*to as usize].host.is_none());
+        let is_host = |node: NodeId| nodes[node as usize].host.is_some();
+        let leading = ends.iter().zip(0..).filter(|((_, to), id)| !is_host(*to) && is_used(id));
         let forward = Lists::new(nodes.len(), leading.map(|(ends, id)| (ends.0, id)));
         Routes {
             names: nodes.iter().map(|node| node.name.clone()).collect(),
-            switches: Switches::new(network),
+            switches: Switches::new(network, is_used),
             ends,
             out,
             into,
@@ -139,6 +145,17 @@ impl Routes {
         let ((from, _), (_, to)) = (ends(*first), ends(*last));
         // There was a way when the run began.
         let Ok(links) = self.path(from, to, hash) else { return path };
+        self.place(paths, links)
+    }
+
+    /// Avoids these links from now on, and no others.
+    pub fn avoid(&mut self, network: &Network, avoided: &HashSet<LinkId>) {
+        let known = std::mem::take(&mut self.known);
+        *self = Routes { known, ..Routes::without(network, avoided) };
+    }
+
+    /// Where a path begins in the list of paths. It is added if it was not found before.
+    pub fn place(&mut self, paths: &mut Vec<u32>, links: Vec<LinkId>) -> u32 {
         if let Some(known) = self.known.get(&links) {
             return *known;
         }
@@ -231,7 +248,7 @@ struct Switches {
 }
 
 impl Switches {
-    fn new(network: &Network) -> Switches {
+    fn new(network: &Network, is_used: impl Fn(&LinkId) -> bool) -> Switches {
         let mut nodes = Vec::new();
         let mut indices = vec![NO_SWITCH; network.nodes.len()];
         for (node, id) in network.nodes.iter().zip(0..) {
@@ -240,7 +257,8 @@ impl Switches {
                 nodes.push(id);
             }
         }
-        let ends = network.links.iter().map(|link| (link.from, link.to));
+        let links = network.links.iter().zip(0..).filter(|(_, id)| is_used(id));
+        let ends = links.map(|(link, _)| (link.from, link.to));
         let ends = ends.map(|(a, b)| (indices[a as usize], indices[b as usize]));
         let pairs = ends.filter(|(a, b)| *a != NO_SWITCH && *b != NO_SWITCH);
         let before = Lists::new(nodes.len(), pairs.clone().map(|(a, b)| (b, a)));

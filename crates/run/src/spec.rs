@@ -46,6 +46,46 @@ pub struct Network {
     pub flow_control: Option<FlowControl>,
     /// Ports of switches whose interrupts wait; those that are not here forward each packet at once.
     pub ports: Vec<CoalescingPort>,
+    /// What happens to links during the run.
+    pub changes: Changes,
+}
+
+/// Links that fail, recover, slow down or lose packets at given times. Both lists are in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    pub links: Vec<LinkChange>,
+    pub routes: Vec<RouteChange>,
+}
+
+/// A change of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkChange {
+    pub at: Time,
+    pub link: LinkId,
+    pub to: NewState,
+}
+
+/// What a link becomes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NewState {
+    /// It loses all packets: those that wait, those on the wire and those that come.
+    Down,
+    /// It is as it was before it went down.
+    Up,
+    /// Its rate. Only for a link that has one.
+    Rate(Rate),
+    /// Its propagation delay, for packets that leave from now on.
+    Delay(Duration),
+    /// Its random loss, 0 to 1.
+    Loss(f64),
+}
+
+/// From this time on routes avoid a link, or use it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteChange {
+    pub at: Time,
+    pub link: LinkId,
+    pub avoids: bool,
 }
 
 /// A port of a software router.

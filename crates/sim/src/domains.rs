@@ -18,7 +18,7 @@ const WINDOW_MIN: Duration = Duration::from_ns(200);
 
 /// Returns the times at which a run can end early: the multiples of this.
 pub(crate) fn grid(network: &Network) -> Duration {
-    let delays = network.links.iter().map(|link| link.delay).filter(|it| *it > Duration::ZERO);
+    let delays = network.least_delays().into_iter().filter(|it| *it > Duration::ZERO);
     delays.min().map_or(Duration::from_ps(1), |least| least.min(GRID_MAX))
 }
 
@@ -48,10 +48,11 @@ impl Division {
         let sites = sites(network);
         let domain_of = assign(run, &sites, most);
         let domains = domain_of.iter().max().map_or(0, |last| *last as usize + 1);
-        let is_cut = |link: &&knee_run::spec::Link| {
+        let is_cut = |link: &knee_run::spec::Link| {
             domain_of[link.from as usize] != domain_of[link.to as usize]
         };
-        let least = network.links.iter().filter(is_cut).map(|link| link.delay).min()?;
+        let links = network.links.iter().zip(network.least_delays());
+        let least = links.filter(|(link, _)| is_cut(link)).map(|(_, delay)| delay).min()?;
         let window = if run.until_done { least.min(grid(network)) } else { least };
         (domains > 1 && window >= WINDOW_MIN).then_some(Division { domain_of, domains, window })
     }
@@ -85,11 +86,11 @@ fn sites(network: &Network) -> Vec<u32> {
     let mut sites = Sites((0..network.nodes.len() as u32).collect());
     let is_host = |node: NodeId| network.nodes[node as usize].host.is_some();
     let mut has_switch = vec![false; network.nodes.len()];
-    for link in &network.links {
+    for (link, least_delay) in network.links.iter().zip(network.least_delays()) {
         let first_switch = |host: NodeId, other: NodeId, has_switch: &[bool]| {
             is_host(host) && !is_host(other) && !has_switch[host as usize]
         };
-        if link.delay == Duration::ZERO {
+        if least_delay == Duration::ZERO {
             sites.join(link.from, link.to);
         }
         for (host, other) in [(link.from, link.to), (link.to, link.from)] {

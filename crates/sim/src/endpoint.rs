@@ -140,6 +140,8 @@ impl EndPoint {
             work: Work::default(),
             flow_control: None,
             ports: None,
+            varies: false,
+            reroutes: None,
             tap: None,
         };
         let host =

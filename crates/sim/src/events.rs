@@ -83,6 +83,12 @@ pub(crate) enum Event {
     SampleLinks,
     /// The measured window begins or ends.
     Window,
+    /// A link goes down or up, or its rate, delay or loss changes.
+    LinkChange {
+        link: u32,
+    },
+    /// Routes avoid other links from now on.
+    Reroute,
 }
 
 /// This bit is set in the time of scheduling of all events except departure timers.
@@ -144,6 +150,8 @@ impl Code {
             Event::SampleGoodput => kind(12, 0, 0),
             Event::SampleLinks => kind(13, 0, 0),
             Event::Window => kind(14, 0, 0),
+            Event::LinkChange { link } => kind(15, link, 0),
+            Event::Reroute => kind(16, 0, 0),
         }
     }
 
@@ -170,7 +178,9 @@ impl Code {
             11 => Event::SampleQueues,
             12 => Event::SampleGoodput,
             13 => Event::SampleLinks,
-            _ => Event::Window,
+            14 => Event::Window,
+            15 => Event::LinkChange { link: one },
+            _ => Event::Reroute,
         }
     }
 }

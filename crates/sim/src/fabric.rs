@@ -96,6 +96,7 @@ pub fn supports(network: &Network) -> Result<(), Error> {
             buffer.name
         )));
     }
+    network.without_changes("the lab's switch")?;
     if network.flow_control.is_some() {
         return Err(Error::Refused(
             "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"

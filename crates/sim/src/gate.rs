@@ -102,6 +102,15 @@ impl Gates {
         }
     }
 
+    /// Makes the queue hold nothing, until gates are applied again.
+    pub(crate) fn let_go<P: Packet>(&mut self, queue: &mut AnyQdisc<P>) {
+        let (Gates::Classes(gates), Some(classes)) = (self, queue.classes_mut()) else { return };
+        for at in gates {
+            classes.hold(at.class, false);
+            at.is_held = false;
+        }
+    }
+
     /// Returns the time from which these gates let a waiting packet leave; `None` if no packet
     /// waits.
     pub(crate) fn opens<P: Packet>(&self, queue: &AnyQdisc<P>) -> Option<Time> {

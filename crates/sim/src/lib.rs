@@ -87,10 +87,12 @@ mod pings;
 mod ports;
 mod random;
 mod recording;
+mod reroute;
 mod samples;
 mod sim;
 pub mod tap;
 mod tcp;
+mod vary;
 
 /// What the barrier uses of the standard library.
 mod sync {

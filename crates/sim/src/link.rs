@@ -4,12 +4,15 @@
 //! the packet to the far end, and the backlog is the number of packets that have not left yet. The
 //! link asks other disciplines, which decide at departure, each time it is free.
 
+mod changes;
+
 use crate::buffer::{self, BufferShare};
 use crate::events::{self, Event, Events};
 use crate::net::PATH_END;
 use crate::packet::{Packet, Packets, Tos, flags};
 use crate::pause::{LeftHost, LinkControl, Ticket};
 use crate::random::Random;
+use crate::vary::{Sending, Varying};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Part,
@@ -210,23 +213,21 @@ struct Chance {
 }
 
 impl Chance {
-    fn of(link: &Link, seed: u64) -> Option<Box<Chance>> {
-        let loss = (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64;
-        let exists = loss != 0 || link.jitter != Duration::ZERO;
-        exists.then(|| {
-            Box::new(Chance {
-                loss,
-                jitter: link.jitter,
-                random: Random::new(seed),
-                lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
-            })
+    fn new(link: &Link, seed: u64) -> Box<Chance> {
+        Box::new(Chance {
+            loss: loss_of(link.loss),
+            jitter: link.jitter,
+            random: Random::new(seed),
+            lost_bursts: link.loses_bursts.then(HashMap::new),
         })
     }
 
     /// Draws a loss for each packet, or for the first packet of each burst.
     fn loses(&mut self, packet: &Packet) -> bool {
-        if self.loss == 0 {
-            return false;
+        match self.loss {
+            0 => return false,
+            ALL => return true,
+            _ => {}
         }
         let Some(lost_bursts) = &mut self.lost_bursts else {
             return u64::from(self.random.u32()) < self.loss;
@@ -252,6 +253,14 @@ impl Chance {
 /// The far end of a link is in the same domain.
 const HERE: u32 = u32::MAX;
 
+/// The loss of a link that is down: above all that is drawn, and nothing is drawn.
+const ALL: u64 = u64::MAX;
+
+/// Returns the bound below which a 32-bit random number means a loss.
+fn loss_of(share: f64) -> u64 {
+    (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
+}
+
 impl Wire {
     /// Schedules the arrival of a packet that begins to leave at `begun`, and whose last bit leaves at
     /// `sent`.
@@ -263,10 +272,35 @@ impl Wire {
         leads_to: u32,
         events: &mut Events,
     ) {
+        let arrives = self.arrival(sent);
+        self.carry_to((begun, arrives), (index, packet), leads_to, events);
+    }
+
+    /// Changes the loss of a link that draws; see [`Chance::loss`].
+    fn lose(&mut self, loss: u64) {
+        if let Some(chance) = &mut self.chance {
+            chance.loss = loss;
+        }
+    }
+
+    /// Draws when a packet arrives whose last bit leaves at `sent`.
+    #[inline]
+    fn arrival(&mut self, sent: Time) -> Time {
         let mut arrives = sent + self.delay;
         if let Some(chance) = &mut self.chance {
             arrives += chance.jitter();
         }
+        arrives
+    }
+
+    #[inline]
+    fn carry_to(
+        &mut self,
+        (begun, arrives): (Time, Time),
+        (index, packet): (u32, u32),
+        leads_to: u32,
+        events: &mut Events,
+    ) {
         let event = Event::Arrive { link: index, number: self.left_pkts as u32, packet };
         self.left_pkts += 1;
         if self.far_domain == HERE {
@@ -290,6 +324,8 @@ pub(crate) struct LinkState {
     rate: Option<Rate>,
     /// Extra bytes per frame that take time on the link.
     overhead_bytes: u32,
+    /// Of what the link draws.
+    seed: u64,
     pub(crate) sampled: bool,
     dropped: Dropped,
     /// Whether the caller takes the dropped packets and frees them.
@@ -304,6 +340,8 @@ pub(crate) struct LinkState {
     control: Option<Box<LinkControl>>,
     /// Segments that left the queue; `None` if the host's sockets do not ask for them.
     left: Option<Vec<LeftHost>>,
+    /// What changes during the run.
+    varying: Option<Box<Varying>>,
 }
 
 /// The effect of offering a packet to a link.
@@ -340,18 +378,20 @@ impl LinkState {
             }),
             _ => Queue::with_departures(link),
         };
+        let draws = link.loss > 0.0 || link.jitter != Duration::ZERO;
         LinkState {
             queue,
             rate: link.rate,
             overhead_bytes: link.overhead_bytes,
             wire: Wire {
-                chance: Chance::of(link, seed),
+                chance: draws.then(|| Chance::new(link, seed)),
                 delay: link.delay,
                 left_pkts: 0,
                 far_domain: HERE,
             },
             sent_bytes: 0,
             marked_pkts: 0,
+            seed,
             sampled: link.sampled,
             counts: QueueOutcome {
                 link: index,
@@ -365,6 +405,7 @@ impl LinkState {
             share: None,
             control: None,
             left: None,
+            varying: None,
         }
     }
 
@@ -401,6 +442,9 @@ impl LinkState {
 
     /// Starts events that repeat by themselves (the periodic update of an AQM).
     pub(crate) fn start(&mut self, index: u32, events: &mut Events) {
+        for at in self.varying.iter().flat_map(|varying| varying.times()) {
+            events.push(at, Event::LinkChange { link: index });
+        }
         self.schedule_service(index, Time::ZERO, events);
     }
 
@@ -455,7 +499,7 @@ impl LinkState {
             Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
                 let mut queued = Queued::new(id, packet, paths, &self.dropped);
-                if self.share.is_some() || self.control.is_some() {
+                if self.share.is_some() || self.control.is_some() || self.varying.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, events);
                 }
@@ -509,6 +553,9 @@ impl LinkState {
         events: &mut Events,
     ) {
         loop {
+            if self.varying.is_some() {
+                self.finish_sending(index, packets, now, events);
+            }
             let (taken, serialisation) = match &mut self.queue {
                 Queue::Shaped(shaped) => {
                     shaped.tick(now);
@@ -544,7 +591,13 @@ impl LinkState {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
             let times = (now, now + serialisation);
-            self.wire.carry(times, (index, queued.packet), leads_to, events);
+            match &mut self.varying {
+                None => self.wire.carry(times, (index, queued.packet), leads_to, events),
+                Some(varying) => {
+                    let (packet, (begun, ends)) = (queued.packet, times);
+                    varying.sending = Some(Sending { packet, begun, ends, leads_to });
+                }
+            }
         }
         self.free_dropped(packets, None);
         self.settle_share();
@@ -630,13 +683,16 @@ impl LinkState {
     }
 
     /// Sends a control frame, after the packet in transmission and before all others. Returns its
-    /// arrival time.
-    pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Time {
+    /// arrival time; `None` if the link is down.
+    pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Option<Time> {
+        if self.varying.as_ref().is_some_and(|varying| varying.is_down) {
+            return None;
+        }
         let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
-            return now + self.wire.delay;
+            return Some(now + self.wire.delay);
         };
         *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes + self.overhead_bytes);
-        *busy_until + self.wire.delay
+        Some(*busy_until + self.wire.delay)
     }
 
     /// Handles a scheduled service.
@@ -662,7 +718,9 @@ impl LinkState {
                     Some(control) => control.gates.opens(qdisc),
                 };
                 let free = opens.map(|opens| opens.max(*busy_until));
-                [qdisc.next_event(now), free].into_iter().flatten().min()
+                let sending = self.varying.as_ref().and_then(|varying| varying.sending);
+                let sent = sending.map(|sending| sending.ends);
+                [qdisc.next_event(now), free, sent].into_iter().flatten().min()
             }
             Queue::Wire | Queue::Fifo(_) => None,
         };
@@ -692,7 +750,8 @@ impl LinkState {
             }
             Queue::Wire => return counts,
         };
-        counts.with(stats)
+        let counts = counts.with(stats);
+        self.without_flushed(0, counts)
     }
 
     /// Returns the figures of the queue so far, then those of its parts.
@@ -700,7 +759,7 @@ impl LinkState {
         let link = self.counts.link;
         let parts = self.parts().into_iter().zip(0..).map(|(part, index)| {
             let pause = |at: &LinkControl| at.gates.class_figures(index as usize, now);
-            QueueOutcome {
+            let outcome = QueueOutcome {
                 link,
                 part: Some(index),
                 offered_pkts: part.stats.dequeued_pkts
@@ -708,8 +767,8 @@ impl LinkState {
                     + u64::from(part.backlog.pkts),
                 pause: self.control.as_deref().and_then(pause),
                 ..QueueOutcome::default()
-            }
-            .with(&part.stats)
+            };
+            self.without_flushed(index as usize + 1, outcome.with(&part.stats))
         });
         let parts: Vec<_> = parts.collect();
         std::iter::once(self.outcome(now)).chain(parts)

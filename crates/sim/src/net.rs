@@ -7,6 +7,7 @@ use crate::packet::{Packet, Packets};
 use crate::pause::ControlHandle;
 use crate::ports::Ports;
 use crate::random::{self, Random};
+use crate::reroute::Reroutes;
 use crate::tap::Tap;
 use knee_algo::Host as CcHost;
 use knee_queue::time::Time;
@@ -31,6 +32,10 @@ pub(crate) struct Net {
     pub(crate) flow_control: Option<ControlHandle>,
     /// Ports of switches that coalesce interrupts; `None` if there are none.
     pub(crate) ports: Option<Box<Ports>>,
+    /// Links change during the run.
+    pub(crate) varies: bool,
+    /// Routes that change; `None` if they do not.
+    pub(crate) reroutes: Option<Box<Reroutes>>,
     /// Observes packets, if the caller asked for it.
     pub(crate) tap: Option<Box<dyn Tap>>,
 }
@@ -63,7 +68,11 @@ impl Net {
     #[cold]
     pub(crate) fn another_path(&mut self, path: u32, sock: u32) -> u32 {
         let hash = Random::new(self.seed_of(sock)).u64();
-        self.routes.another(&mut self.paths, path, hash)
+        let another = self.routes.another(&mut self.paths, path, hash);
+        if let Some(reroutes) = &mut self.reroutes {
+            reroutes.note_hash(sock, hash, another);
+        }
+        another
     }
 
     /// Reports whether the packet is at the end of its path.

@@ -196,7 +196,9 @@ impl Control {
         let quanta = if pauses { self.quanta } else { 0 };
         let (link, priority) = (at.link, at.priority);
         let arrives = links[at.back as usize].send_control_frame(now, CONTROL_FRAME_BYTES);
-        events.push(arrives + self.reaction, Event::Pause { link, quanta, priority });
+        if let Some(arrives) = arrives {
+            events.push(arrives + self.reaction, Event::Pause { link, quanta, priority });
+        }
         if pauses {
             events.push(at.refresh_at, Event::PauseRefresh { link, priority });
         }

@@ -15,9 +15,11 @@ use crate::packet::{Packet, Packets, flags};
 use crate::pause;
 use crate::ports::Ports;
 use crate::random::Random;
+use crate::reroute::Reroutes;
 use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
+use crate::vary;
 use knee_algo::Host as CcHost;
 use knee_algo::module::carry_out;
 use knee_flight::{Record, observer};
@@ -192,8 +194,10 @@ impl<'a> Simulation<'a> {
             apps.push(App::new(flow));
         }
         let mut ping_paths = Vec::new();
+        let mut ping_hashes = Vec::new();
         for ping in &run.pings {
             let hash = random.u64();
+            ping_hashes.push(hash);
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
         }
         routes.forget_distances();
@@ -211,6 +215,14 @@ impl<'a> Simulation<'a> {
         }
         let buffers = buffer::build(&run.network, &mut links);
         let flow_control = pause::build(&run.network, &mut links);
+        let is_host = |node: u32| run.network.nodes[node as usize].host.is_some();
+        for (link, varying) in vary::build(&run.network.changes) {
+            let spec = &run.network.links[link as usize];
+            links[link as usize].vary(varying, spec, is_host(spec.from));
+        }
+        let sock_paths = socks.iter().map(Sock::path);
+        let all_hashes = [hashes.as_slice(), &ping_hashes].concat();
+        let reroutes = Reroutes::new(run, &all_hashes, sock_paths, &ping_paths);
         let cc = CcHost::new(1000, 0);
         let net = Net {
             now: Time::ZERO,
@@ -224,6 +236,8 @@ impl<'a> Simulation<'a> {
             work: Work::default(),
             flow_control,
             ports: Ports::new(&run.network),
+            varies: !run.network.changes.links.is_empty(),
+            reroutes,
             tap: None,
         };
         Ok(Simulation {
@@ -305,6 +319,9 @@ impl<'a> Simulation<'a> {
             if self.domain.has_node(spec.from) {
                 link.start(index, &mut self.net.events);
             }
+        }
+        for at in self.net.reroutes.iter().flat_map(|reroutes| reroutes.times()) {
+            self.net.events.push(at, Event::Reroute);
         }
         for (index, flow) in self.run.flows.iter().enumerate() {
             if self.domain.has_node(flow.to) {
@@ -452,7 +469,7 @@ impl<'a> Simulation<'a> {
                 if net.tap.is_some() {
                     net.tell_departures(link);
                 }
-                if net.flow_control.is_some() {
+                if net.flow_control.is_some() || net.varies {
                     self.after_departures(link);
                 }
             }
@@ -499,6 +516,14 @@ impl<'a> Simulation<'a> {
                 self.link_counts.look(self.run, &mut self.net, &mut self.outcome);
                 self.net.events.taken -= u64::from(!self.domain.is_first());
             }
+            Event::LinkChange { link } => {
+                let net = &mut self.net;
+                let (packets, events) = (&mut net.packets, &mut net.events);
+                net.links[link as usize].change(link, packets, net.now, events);
+                net.tell_departures(link);
+                self.after_departures(link);
+            }
+            Event::Reroute => self.reroute(),
             Event::Window => {
                 self.count_window();
                 self.net.events.taken -= u64::from(!self.domain.is_first());
@@ -512,6 +537,21 @@ impl<'a> Simulation<'a> {
         if let Some(period) = period {
             self.net.events.push(self.net.now + period, event);
         }
+    }
+
+    /// Routes avoid other links from now on.
+    #[cold]
+    fn reroute(&mut self) {
+        // Every domain does it; the first one counts the event.
+        self.net.events.taken -= u64::from(!self.domain.is_first());
+        let Net { reroutes, routes, paths, now, .. } = &mut self.net;
+        let Some(reroutes) = reroutes else { return };
+        reroutes.take_due(*now, self.run, routes);
+        for (sock, path) in self.socks.iter_mut().zip(reroutes.sock_paths(paths, routes)) {
+            sock.set_path(path);
+        }
+        self.ping_paths = reroutes.ping_paths(paths, routes);
+        routes.forget_distances();
     }
 
     // ---- packets reach a switch ----

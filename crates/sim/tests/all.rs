@@ -4,6 +4,7 @@ mod barrier;
 mod bbr;
 mod bbr3;
 mod buffers;
+mod changes;
 mod classes;
 mod common;
 mod defects;

@@ -4,7 +4,10 @@ use crate::common::*;
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{CodelConfig, Limit, NotEctAbove, PieConfig, QueueConfig};
 use knee_run::Outcome;
-use knee_run::spec::{Cc, Flow, MeasuredWindow, Network, Ping, Run, Sampling, Schedule, Traffic};
+use knee_run::spec::{
+    Cc, Changes, Flow, LinkChange, MeasuredWindow, Network, NewState, Ping, RouteChange, Run,
+    Sampling, Schedule, Traffic,
+};
 use knee_run::topology::{Cable, FatTree, LeafSpine};
 use proptest::prelude::*;
 
@@ -48,6 +51,34 @@ fn network(chance: &mut Chance) -> Network {
     }
 }
 
+/// Changes of some links, as drawn.
+fn changes(chance: &mut Chance, network: &Network) -> Changes {
+    let mut changes = Changes::default();
+    let count = [0, 0, 3, 8][chance.below(4) as usize];
+    let mut links: Vec<u32> = (0..network.links.len() as u32).collect();
+    for _ in 0..count {
+        let link = links.swap_remove(chance.below(links.len() as u64) as usize);
+        let spec = &network.links[link as usize];
+        let at = at_us(300 + chance.below(2000));
+        let (to, back) = match chance.below(4) {
+            0 => (NewState::Rate(mbps(200)), NewState::Rate(spec.rate.expect("all have one"))),
+            1 => (NewState::Delay(us(3)), NewState::Delay(spec.delay)),
+            2 => (NewState::Loss(0.3), NewState::Loss(spec.loss)),
+            _ => (NewState::Down, NewState::Up),
+        };
+        for (at, to) in [(at, to), (at + us(700), back)] {
+            changes.links.push(LinkChange { at, link, to });
+            if matches!(to, NewState::Down | NewState::Up) && link % 2 == 0 {
+                let (at, avoids) = (at + us(100), to == NewState::Down);
+                changes.routes.push(RouteChange { at, link, avoids });
+            }
+        }
+    }
+    changes.links.sort_by_key(|change| change.at);
+    changes.routes.sort_by_key(|change| change.at);
+    changes
+}
+
 fn traffic(chance: &mut Chance) -> Traffic {
     match chance.below(4) {
         0 => Traffic::Bulk { bytes: None },
@@ -64,7 +95,8 @@ fn traffic(chance: &mut Chance) -> Traffic {
 /// A fabric with all that a division must keep.
 fn run(seed: u64) -> Run {
     let mut chance = Chance(seed);
-    let network = network(&mut chance);
+    let mut network = network(&mut chance);
+    network.changes = changes(&mut chance, &network);
     let hosts: Vec<u32> = (0..network.nodes.len() as u32)
         .filter(|i| network.nodes[*i as usize].host.is_some())
         .collect();

@@ -55,6 +55,7 @@ impl<'a> Roles<'a> {
         check(run)?;
         knee_run::without_tasks(run)?;
         check_order(run)?;
+        run.network.without_changes("a network of real machines")?;
         check_framing(run)?;
         for cc in
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()

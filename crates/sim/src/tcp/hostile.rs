@@ -103,6 +103,8 @@ fn net() -> Net {
         work: Work::default(),
         flow_control: None,
         ports: None,
+        varies: false,
+        reroutes: None,
         tap: None,
     }
 }

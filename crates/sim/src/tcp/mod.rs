@@ -457,6 +457,11 @@ impl Sock {
         self.tp.snd_una.wrapping_add(self.tp.snd_wnd)
     }
 
+    /// Sets the start of the path of the socket's packets.
+    pub(crate) fn set_path(&mut self, path: u32) {
+        self.path = path;
+    }
+
     /// Returns the start of the path of the socket's packets.
     pub(crate) fn path(&self) -> u32 {
         self.path

@@ -81,6 +81,7 @@ impl Plan {
                 memory.name
             )));
         }
+        network.without_changes("a guest's kernel")?;
         if network.flow_control.is_some() {
             return Err(Error::Refused(
                 "network.flow_control: devices of the guest's kernel do not pause; leave it out, or use --on sim".to_owned(),

@@ -6,8 +6,8 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
-    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinuxVersion, Network, Ping,
-    Sampling, Schedule, Serialisation, Stops, Thresholds, Traffic,
+    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinkChange, LinuxVersion, Network,
+    NewState, Ping, Sampling, Schedule, Serialisation, Stops, Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
@@ -307,6 +307,10 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
                 quanta: 65_535,
                 lossless: false,
             });
+        }),
+        ("network.change", |run| {
+            let change = LinkChange { at: Time::ZERO, link: 0, to: NewState::Down };
+            run.network.changes.links.push(change);
         }),
         ("network.coalesce", |run| {
             let coalesce = Coalesce { frames: None, time: Duration::from_us(140), adaptive: None };
