@@ -18,11 +18,9 @@ pub struct Routes {
     out: Lists,
     /// Links that enter each node.
     into: Lists,
-    /// Links of `out` whose end may be nearer to some destination.
+    /// Links of `out` that lead to switches: hosts do not forward.
     forward: Lists,
     switches: Switches,
-    /// Whether `forward` leads to hosts: those with links to several nodes, or to a host.
-    has_hosts_between: bool,
     /// Distances to the hosts of these switches, by indices of switches in ascending order.
     distances: HashMap<Vec<u32>, Distances>,
     /// Where the paths that were found while the run went on begin in the list of paths.
@@ -40,16 +38,8 @@ impl Routes {
         };
         let (out, into) = (by(|ends| ends.0), by(|ends| ends.1));
         let is_host = |node: NodeId| nodes[node as usize].host.is_some();
-        // A host that is linked to one switch is farther from everything than that switch.
-        let is_between = |from: NodeId, host: NodeId| {
-            out.of(host).iter().any(|link| ends[*link as usize].1 != from)
-        };
-        let may_lead = |(from, to): &(NodeId, NodeId)| {
-            is_host(*from) || !is_host(*to) || is_between(*from, *to)
-        };
-        let leading = || ends.iter().zip(0..).filter(|(ends, _)| may_lead(ends));
-        let has_hosts_between = leading().any(|((_, to), _)| is_host(*to));
-        let forward = Lists::new(nodes.len(), leading().map(|(ends, id)| (ends.0, id)));
+        let leading = ends.iter().zip(0..).filter(|(ends, _)| !is_host(ends.1));
+        let forward = Lists::new(nodes.len(), leading.map(|(ends, id)| (ends.0, id)));
         Routes {
             names: nodes.iter().map(|node| node.name.clone()).collect(),
             switches: Switches::new(network),
@@ -57,7 +47,6 @@ impl Routes {
             out,
             into,
             forward,
-            has_hosts_between,
             distances: HashMap::new(),
             known: HashMap::new(),
         }
@@ -83,9 +72,7 @@ impl Routes {
             let link = match (left, key.as_slice()) {
                 (0, _) => self.choose_to(to, node, hash),
                 // A spine has many more links than a leaf.
-                (1, &[only]) if !self.has_hosts_between => {
-                    self.choose_to(self.switches.nodes[only as usize], node, hash)
-                }
+                (1, &[only]) => self.choose_to(self.switches.nodes[only as usize], node, hash),
                 _ => choose(self.forward.of(node), mix(hash, node), |link| {
                     self.distance(self.ends[link as usize].1, to, distances) == left
                 }),
