@@ -47,6 +47,11 @@ pub(crate) fn check(run: &Run) -> Result<(), Error> {
             "--approximate links knows no shared buffer, which joins the links of a switch",
         );
     }
+    if !network.balance.is_empty() {
+        return refuse(
+            "--approximate links knows no network.balance, with which the links of a flow are not known before",
+        );
+    }
     if network.flow_control.is_some() {
         return refuse(
             "--approximate links knows no flow control, which stops one link for another",

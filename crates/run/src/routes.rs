@@ -124,6 +124,29 @@ impl Routes {
         after.min().unwrap_or(u32::MAX)
     }
 
+    /// The switches with a link to a host, by their indices: hosts of the same ones have the same ways up to there.
+    pub(crate) fn place(&mut self, host: NodeId) -> Vec<u32> {
+        self.find_distances(host)
+    }
+
+    /// Appends the links from a switch to the switches that are next on the shortest ways to a place. Returns
+    /// the switch's distance to the hosts there, in links; `u32::MAX`: no way.
+    pub(crate) fn next_switches(
+        &self,
+        switch: NodeId,
+        place: &[u32],
+        links: &mut Vec<LinkId>,
+    ) -> u32 {
+        let Some(distances) = self.distances.get(place) else { return u32::MAX };
+        let of = |node| self.switches.index(node).map_or(u32::MAX, |index| distances.of(index));
+        let distance = of(switch);
+        if distance > 1 && distance != u32::MAX {
+            let all = self.forward.of(switch).iter().copied();
+            links.extend(all.filter(|link| of(self.ends[*link as usize].1) == distance - 1));
+        }
+        distance
+    }
+
     /// Gives back the memory that finding the first paths took; it is found again where it is needed.
     pub fn forget_distances(&mut self) {
         self.distances = HashMap::new();
@@ -146,6 +169,12 @@ impl Routes {
         paths.push(PATH_END);
         self.known.insert(links, start);
         start
+    }
+
+    /// The first link to a host for another hash, from the node that `link` leaves; `None`: there is no way.
+    pub fn another_first(&mut self, link: LinkId, to: NodeId, hash: u64) -> Option<LinkId> {
+        let from = self.ends[link as usize].0;
+        self.path(from, to, hash).ok()?.first().copied()
     }
 }
 

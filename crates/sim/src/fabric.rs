@@ -96,6 +96,12 @@ pub fn supports(network: &Network) -> Result<(), Error> {
             buffer.name
         )));
     }
+    if let Some(first) = network.balance.first() {
+        let name = network.nodes.get(first.switch as usize).map_or("", |node| &node.name);
+        return Err(Error::Refused(format!(
+            "network.balance: the lab's switch gives each flow one path, but {name} chooses otherwise: leave it out, or use --on sim"
+        )));
+    }
     if network.flow_control.is_some() {
         return Err(Error::Refused(
             "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
@@ -279,7 +285,8 @@ impl Fabric {
 
     fn forward(&mut self, id: u32, report: &mut Report<'_>) {
         let packet = self.packets.get_mut(id);
-        let link = self.paths[packet.hop as usize];
+        let at = packet.hop as usize;
+        let link = self.paths[at];
         packet.hop += 1;
         let packet = *packet;
         let sent = self.links[link as usize].send(
@@ -287,7 +294,7 @@ impl Fabric {
             id,
             &mut self.packets,
             self.now,
-            (&mut self.events, &self.paths),
+            (&mut self.events, &self.paths[..at]),
         );
         let taken = matches!(sent, Sent::Leaves(_));
         let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();

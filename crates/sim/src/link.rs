@@ -49,16 +49,15 @@ impl Drop for Queued {
 }
 
 impl Queued {
-    /// Creates the entry of a packet, whose `hop` is the position in `paths` after this link.
-    fn new(id: u32, packet: &Packet, paths: &[u32], dropped: &Dropped) -> Queued {
-        let behind = packet.hop.checked_sub(2).map(|hop| paths[hop as usize]);
+    /// Creates the entry of a packet that has come by the last link of `behind`, if it ends with one.
+    fn new(id: u32, packet: &Packet, behind: &[u32], dropped: &Dropped) -> Queued {
         Queued {
             packet: id,
             len_bytes: packet.wire_bytes,
             tos: packet.tos,
             flow_hash: packet.flow_hash(),
             is_pure_ack: packet.is_pure_ack(),
-            input: behind.filter(|link| *link != PATH_END),
+            input: behind.last().copied().filter(|link| *link != PATH_END),
             dropped: Some(Rc::clone(dropped)),
             _ticket: None,
         }
@@ -326,7 +325,8 @@ impl LinkState {
         self.schedule_service(index, Time::ZERO, events);
     }
 
-    /// Offers a packet. The link schedules its arrival once the departure is known.
+    /// Offers a packet that has come by the last link of `behind`. The link schedules its arrival once the
+    /// departure is known.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -334,7 +334,7 @@ impl LinkState {
         id: u32,
         packets: &mut Packets,
         now: Time,
-        (events, paths): (&mut Events, &[u32]),
+        (events, behind): (&mut Events, &[u32]),
     ) -> Sent {
         if self.loss != 0 && self.loses(packets.get(id)) {
             self.counts.lost_pkts += 1;
@@ -375,7 +375,7 @@ impl LinkState {
             }
             Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
-                let mut queued = Queued::new(id, packet, paths, &self.dropped);
+                let mut queued = Queued::new(id, packet, behind, &self.dropped);
                 if self.share.is_some() || self.control.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, events);

@@ -1,6 +1,7 @@
 //! A run: builds everything, then handles the earliest event until none is left.
 
 use crate::app::App;
+use crate::balance::{self, Balancer};
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::domains::{self, Domain};
@@ -148,10 +149,14 @@ impl<'a> Simulation<'a> {
             })
             .collect();
         let mut routes = Routes::new(&run.network);
-        let mut paths = Vec::new();
+        let is_balanced = !run.network.balance.is_empty();
+        let mut paths = if is_balanced { balance::paths(run) } else { Vec::new() };
         let mut path = |from, to, salt| -> Result<u32, Error> {
-            let start = paths.len() as u32;
-            paths.extend(routes.path(from, to, salt)?);
+            let (start, links) = (paths.len() as u32, routes.path(from, to, salt)?);
+            if let (true, Some(first)) = (is_balanced, links.first()) {
+                return Ok(balance::path_by(*first));
+            }
+            paths.extend(links);
             paths.push(PATH_END);
             Ok(start)
         };
@@ -189,7 +194,9 @@ impl<'a> Simulation<'a> {
         for ping in &run.pings {
             let hash = random.u64();
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
+            hashes.push(hash);
         }
+        let balancer = Balancer::new(run, &mut routes, &hashes, run.seed);
         routes.forget_distances();
         let mut links: Vec<_> = run
             .network
@@ -217,6 +224,7 @@ impl<'a> Simulation<'a> {
             cc,
             work: Work::default(),
             flow_control,
+            balancer,
             ports: Ports::new(&run.network),
             tap: None,
         };

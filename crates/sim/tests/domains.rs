@@ -4,7 +4,10 @@ use crate::common::*;
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{CodelConfig, Limit, NotEctAbove, PieConfig, QueueConfig};
 use knee_run::Outcome;
-use knee_run::spec::{Cc, Flow, MeasuredWindow, Network, Ping, Run, Sampling, Schedule, Traffic};
+use knee_run::spec::{
+    Balance, Cc, Flow, MeasuredWindow, Network, Order, Ping, Run, Sampling, Schedule,
+    SwitchBalance, Traffic, Weights,
+};
 use knee_run::topology::{Cable, FatTree, LeafSpine};
 use proptest::prelude::*;
 
@@ -48,6 +51,28 @@ fn network(chance: &mut Chance) -> Network {
     }
 }
 
+/// Choices of switches: none, the same of all, or another of each.
+fn balance(chance: &mut Chance, network: &mut Network) {
+    let kind = chance.below(4);
+    let draw = |chance: &mut Chance| match chance.below(6) {
+        0 => Balance::Weighted(Weights::Capacity),
+        1 => Balance::Weighted(Weights::Rate),
+        2 => Balance::Spray(Order::Random),
+        3 => Balance::Spray(Order::RoundRobin),
+        _ => Balance::Flowlet { gap: us(1 + chance.below(60)), entries: 1 << chance.below(8) },
+    };
+    let of_all = draw(chance);
+    let switches = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_none());
+    for (_, switch) in switches {
+        let balance = match kind {
+            0 => return,
+            1 | 2 => Some(of_all.clone()),
+            _ => Some(draw(chance)).filter(|_| chance.below(3) > 0),
+        };
+        network.balance.extend(balance.map(|balance| SwitchBalance { switch, balance }));
+    }
+}
+
 fn traffic(chance: &mut Chance) -> Traffic {
     match chance.below(4) {
         0 => Traffic::Bulk { bytes: None },
@@ -64,7 +89,8 @@ fn traffic(chance: &mut Chance) -> Traffic {
 /// A fabric with all that a division must keep.
 fn run(seed: u64) -> Run {
     let mut chance = Chance(seed);
-    let network = network(&mut chance);
+    let mut network = network(&mut chance);
+    balance(&mut chance, &mut network);
     let hosts: Vec<u32> = (0..network.nodes.len() as u32)
         .filter(|i| network.nodes[*i as usize].host.is_some())
         .collect();
