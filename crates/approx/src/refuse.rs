@@ -40,10 +40,14 @@ fn first(unknown: &[(bool, &'static str)]) -> Option<&'static str> {
 }
 
 fn of_network(network: &Network) -> Option<&'static str> {
-    let Network { nodes: _, links: _, buffers, flow_control, ports, changes } = network;
+    let Network { nodes: _, links: _, buffers, flow_control, ports, changes, balance } = network;
     first(&[
         (!buffers.is_empty(), "shared buffer, which joins the links of a switch"),
         (flow_control.is_some(), "flow control, which stops one link for another"),
+        (
+            !balance.is_empty(),
+            "network.balance, with which the links of a flow are not known before",
+        ),
         (!changes.links.is_empty(), "links that change during a run"),
         (!ports.is_empty(), "software routers, whose ports coalesce interrupts"),
     ])

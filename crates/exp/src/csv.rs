@@ -225,6 +225,8 @@ impl Writer<'_> {
                 fast_recoveries: c.fast_recoveries.into(),
                 undos: c.undos.into(),
                 spurious_timeouts: c.spurious_timeouts.into(),
+                reorderings: c.reorderings.into(),
+                dsack_segs: c.dsack_segs.into(),
                 cwr_reductions: c.cwr_reductions.into(),
                 timeout_rehashes: c.timeout_rehashes.into(),
                 duplicate_rehashes: c.duplicate_rehashes.into(),

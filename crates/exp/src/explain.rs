@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::memory::MOST_BYTES;
 use crate::names::few;
-use crate::switches;
 use crate::table::{Align, Grid, Scale, wrapped};
+use crate::{balance, switches};
 
 /// Describes the experiment. `blessed` returns the golden verdict of a claim in the quick set, by its name, if there
 /// is one.
@@ -110,7 +110,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         out.push_str(&wrapped(&format!("{}: {kind}", few(&names)), "    "));
     }
     let first = experiment.run(experiment.run_id(0))?.network;
-    for words in switches::words(&first) {
+    for words in switches::words(&first).into_iter().chain(balance::words(&first)) {
         out.push_str(&wrapped(&words, "    "));
     }
     let resolved = experiment.resolved()?;

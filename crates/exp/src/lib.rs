@@ -49,6 +49,7 @@ mod about;
 mod approximation;
 pub mod approximation_error;
 mod arrivals;
+mod balance;
 pub mod beside;
 pub mod built_in;
 pub mod cases;

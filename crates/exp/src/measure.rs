@@ -173,6 +173,9 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
         (M::TailLossProbes, |counters| counters.tail_loss_probes),
         (M::Retransmits, |counters| counters.retransmitted_segs),
         (M::Recoveries, |counters| counters.fast_recoveries),
+        (M::Undos, |counters| counters.undos),
+        (M::Reorderings, |counters| counters.reorderings),
+        (M::DsackSegs, |counters| counters.dsack_segs),
         (M::EcnReductions, |counters| counters.cwr_reductions),
         (M::PlbRehashes, |counters| counters.plb_rehashes),
     ];

@@ -19,6 +19,7 @@ use knee_run::spec::{
 };
 use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
+use crate::balance;
 use crate::classes::find_inputs;
 use crate::inputs;
 use crate::names::{MAX_HOSTS, expand, expand_all};
@@ -137,7 +138,7 @@ keys! {
 }
 
 /// Keys of `[network]`, in the order of messages.
-fn keys_of(topology: Topology) -> [&'static dyn Keys; 3] {
+fn keys_of(topology: Topology) -> [&'static dyn Keys; 4] {
     let own: &dyn Keys = match topology {
         Topology::ManyToOne => &MANY_TO_ONE,
         Topology::Star => &STAR,
@@ -148,7 +149,7 @@ fn keys_of(topology: Topology) -> [&'static dyn Keys; 3] {
         Topology::Graph => &graph::KEYS,
         Topology::File => &file::KEYS,
     };
-    [&ANY, own, &switches::KEYS]
+    [&ANY, own, &switches::KEYS, &balance::KEYS]
 }
 
 /// A network that can be built for any number of runs.
@@ -213,6 +214,7 @@ impl NetworkSpec {
             Topology::File => file::read(&reader, &cables, &hosts)?,
         };
         switches::read(&reader, &mut network, frame)?;
+        balance::read(&reader, &mut network)?;
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
         let mut spec = NetworkSpec {

@@ -6,7 +6,9 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Setting, Threshold, Visit};
-use knee_run::spec::{Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run, Sampling};
+use knee_run::spec::{
+    Balance, Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run, Sampling,
+};
 
 /// The scale 1, in millionths.
 const UNIT: u32 = 1_000_000;
@@ -99,6 +101,11 @@ impl Scale {
         run.network.links.iter_mut().for_each(|link| self.link(link));
         if let Some(flow_control) = &mut run.network.flow_control {
             self.set(&mut flow_control.reaction);
+        }
+        for at in &mut run.network.balance {
+            if let Balance::Flowlet { gap, .. } = &mut at.balance {
+                self.set(gap);
+            }
         }
         run.network.ports.iter_mut().for_each(|port| self.coalesce(&mut port.coalesce));
         self.changes(&mut run.network.changes);

@@ -54,7 +54,7 @@ keys! {
 
 keys! {
     /// Switches of a table.
-    static SWITCHES: SwitchesKeys = "some-switches" {
+    pub(crate) static SWITCHES: SwitchesKeys = "some-switches" {
         /// Names, or ranges as `leaf0..leaf3`.
         switches: Key<List<Text>> = needed("leaf0..leaf3"),
     }
@@ -189,7 +189,8 @@ pub(crate) fn read(
     changes::read(&network_reader.children(&KEYS.change)?, network)
 }
 
-fn switches(network: &Network) -> Vec<(NodeId, String)> {
+/// Returns the switches of a network with their names.
+pub(crate) fn switches(network: &Network) -> Vec<(NodeId, String)> {
     let nodes = network.nodes.iter().zip(0..);
     nodes
         .filter(|(node, _)| node.host.is_none())
@@ -198,7 +199,10 @@ fn switches(network: &Network) -> Vec<(NodeId, String)> {
 }
 
 /// Returns the indices of the switches that the key `switches` names, if it is present.
-fn named(reader: &Reader<'_>, switches: &[(NodeId, String)]) -> Result<Option<Vec<usize>>, Error> {
+pub(crate) fn named(
+    reader: &Reader<'_>,
+    switches: &[(NodeId, String)],
+) -> Result<Option<Vec<usize>>, Error> {
     let Some(texts) = reader.texts(&SWITCHES.switches)? else { return Ok(None) };
     let wrong = || reader.error(&SWITCHES.switches, which(switches));
     let places: HashMap<&str, usize> =

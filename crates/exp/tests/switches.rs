@@ -7,7 +7,9 @@ use std::sync::Arc;
 use knee_exp::explain::explain;
 use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Duration;
-use knee_run::spec::{Adaptive, Coalesce, Run, Stops, Thresholds};
+use knee_run::spec::{
+    Adaptive, Balance, Coalesce, Order, Run, Stops, SwitchBalance, Thresholds, Weights,
+};
 
 use crate::common::*;
 
@@ -281,4 +283,76 @@ fn flows_lose_more_at_a_router_that_forwards_in_bursts() {
         at_once > 0.05 && in_bursts > 1.1 * at_once,
         "{at_once} at once, {in_bursts} in bursts"
     );
+}
+
+/// The choice of each switch that has one, by name.
+fn balances(run: &Run) -> Vec<(&str, Balance)> {
+    let named = |SwitchBalance { switch, balance }: &SwitchBalance| {
+        (run.network.nodes[*switch as usize].name.as_str(), balance.clone())
+    };
+    run.network.balance.iter().map(named).collect()
+}
+
+#[test]
+fn every_switch_has_the_choice_and_some_have_one_of_their_own() {
+    assert!(balances(&run("")).is_empty());
+    assert!(
+        balances(&run("balance = { kind = \"ecmp\" }")).is_empty(),
+        "the default costs nothing"
+    );
+    let own = "[[network.balances]]\nkind = \"ecmp\"\nswitches = \"leaf1\"\n\
+               [[network.balances]]\nkind = \"spray\"\norder = \"round-robin\"\nswitches = [\"spine0\"]";
+    let run = run(&format!("balance = {{ kind = \"flowlet\", gap = \"100 us\" }}\n{own}"));
+    let flowlet = Balance::Flowlet { gap: Duration::from_us(100), entries: 65_536 };
+    let in_turn = Balance::Spray(Order::RoundRobin);
+    assert_eq!(balances(&run), [("leaf0", flowlet), ("spine0", in_turn)]);
+    let text = FABRIC.replace("BUFFERS", "balance = { kind = \"spray\" }");
+    let experiment = Experiment::parse(Path::new("f.toml"), &text, &Overrides::default()).unwrap();
+    let said = explain(&experiment, "knee run", &|_| None).unwrap();
+    assert!(said.contains("paths of every switch: packets sprayed at random"), "{said}");
+}
+
+#[test]
+fn weights_go_by_capacity_rate_or_links() {
+    let weights = |keys: &str| match balances(&run(&format!("balance = {{ {keys} }}"))).remove(0) {
+        ("leaf0", Balance::Weighted(weights)) => weights,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(weights("kind = \"weighted\""), Weights::Capacity);
+    assert_eq!(weights("kind = \"weighted\", by = \"rate\""), Weights::Rate);
+    let weight = "weight = [{ from = \"leaf0..leaf1\", to = \"spine0\", weight = 3 }]";
+    let Weights::Given(given) = weights(&format!("kind = \"weighted\", {weight}")) else {
+        panic!("weights are given")
+    };
+    let run = run("");
+    let named = |(link, weight): &(u32, u32)| {
+        (run.network.links[*link as usize].name.as_str().to_owned(), *weight)
+    };
+    assert_eq!(given.iter().map(named).collect::<Vec<_>>(), [("leaf0-spine0".to_owned(), 3)]);
+}
+
+#[test]
+fn mistakes_of_choices_are_named_with_their_key() {
+    let said = |keys: &str| error(&format!("balance = {{ {keys} }}"));
+    assert!(said("kind = \"hash\"").contains("ecmp"));
+    assert!(said("gap = \"1 us\"").contains("kind: missing"));
+    assert!(said("kind = \"flowlet\"").contains("gap: missing"));
+    assert!(said("kind = \"flowlet\", gap = \"0 us\"").contains("must be above 0"));
+    assert!(said("kind = \"flowlet\", gap = \"1 us\", entries = 0").contains("1048576"));
+    assert!(said("kind = \"flowlet\", gap = \"1 us\", entries = 9999999").contains("1048576"));
+    assert!(said("kind = \"spray\", gap = \"1 us\"").contains("gap"));
+    assert!(said("kind = \"spray\", order = \"sorted\"").contains("round-robin"));
+    let weight = |ends: &str| said(&format!("kind = \"weighted\", weight = [{{ {ends} }}]"));
+    assert!(weight("from = \"leaf0\", to = \"spine0\", weight = 0").contains("65535"));
+    assert!(
+        weight("from = \"leaf9\", to = \"spine0\", weight = 1")
+            .contains("\"leaf9\" does not exist")
+    );
+    assert!(weight("from = \"h0.0\", to = \"leaf0\", weight = 1").contains("h0.0 is not one"));
+    assert!(weight("from = \"leaf0\", to = \"leaf1\", weight = 1").contains("has no link between"));
+    let both = "kind = \"weighted\", by = \"rate\", weight = []";
+    assert!(said(both).contains("conflicts with weight"));
+    let some = error("[[network.balances]]\nkind = \"spray\"\nswitches = \"h0.0\"");
+    assert!(some.contains("must name switches"), "{some}");
+    assert!(error("[[network.balances]]\nkind = \"spray\"").contains("switches: missing"));
 }

@@ -66,6 +66,8 @@ fn counters(info: TcpInfo<'_>, peer: TcpInfo<'_>, is_rpc: bool) -> FlowCounters 
     FlowCounters {
         timeouts: both(|info| info.total_rto().map(u64::from)),
         retransmitted_segs: both(|info| info.total_retrans().map(u64::from)),
+        reorderings: both(|info| info.reord_seen().map(u64::from)),
+        dsack_segs: both(|info| info.dsack_dups().map(u64::from)),
         data_segs_sent: info.data_segs_out().map(u64::from),
         acks_sent: peer
             .segs_out()

@@ -174,7 +174,7 @@ tables! {
     Flow "flows.csv" RunAndCase [
         flow traffic from to size_bytes algorithm algorithm_at_end ecn start_s connected_at_s established_at_s done_at_s stopped_at_s
         completion_s received_bytes timeouts syn_timeouts retransmitted_segs tail_loss_probes fast_recoveries undos spurious_timeouts
-        cwr_reductions timeout_rehashes duplicate_rehashes plb_rehashes data_segs_sent acks_sent ce_segs_received delivered_pkts
+        reorderings dsack_segs cwr_reductions timeout_rehashes duplicate_rehashes plb_rehashes data_segs_sent acks_sent ce_segs_received delivered_pkts
         delivered_ce_pkts srtt_s min_rtt_s cwnd_pkts inits_left_out
     ]
     /// A completed exchange.

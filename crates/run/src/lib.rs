@@ -5,7 +5,7 @@
 //! | [`spec`] | a [`Run`], plain data that says everything |
 //! | [`topology`] | networks of the usual shapes |
 //! | [`validate`](fn@validate) | refuses runs that contradict themselves |
-//! | [`routes`], [`addresses`], [`turns`], [`flow_control`] | what follows from a run: paths, addresses and ports, who waits for whom, what is stopped |
+//! | [`routes`], [`balance`], [`addresses`], [`turns`], [`flow_control`] | what follows from a run: paths and their choice, addresses and ports, who waits for whom, what is stopped |
 //! | [`Ideal`] | the least time that a transfer can take |
 //! | [`outcome`] | the records of a run |
 //! | [`BackEnd`] | what carries runs out: the simulator, the lab, real machines, a kernel in virtual time |
@@ -107,6 +107,7 @@
 
 pub mod addresses;
 pub mod back_end;
+pub mod balance;
 mod changes;
 pub mod error;
 pub mod flow_control;

@@ -260,6 +260,10 @@ counters! {
     undos,
     /// Timeouts that F-RTO found spurious.
     spurious_timeouts,
+    /// ACKs and SACKs from which the sender saw that packets had overtaken each other (Linux `tcpi_reord_seen`).
+    reorderings,
+    /// Segments that the receiver said it had twice (DSACK; Linux `tcpi_dsack_dups`).
+    dsack_segs,
     /// Reductions for ECE.
     cwr_reductions,
     /// Changes of the transmit hash at timeouts, both sides' (Linux `TcpTimeoutRehash`).

@@ -18,7 +18,7 @@ pub struct Routes {
     out: Lists,
     /// Links that enter each node.
     into: Lists,
-    /// Links of `out` that lead to switches.
+    /// Links of `out` that lead to switches: hosts do not forward.
     forward: Lists,
     switches: Switches,
     /// Distances to the hosts of these switches, by indices of switches in ascending order.
@@ -43,7 +43,6 @@ impl Routes {
             Lists::new(nodes.len(), items.map(move |(ends, id)| (node(ends), id)))
         };
         let (out, into) = (by(|ends| ends.0), by(|ends| ends.1));
-        // Hosts do not forward: only the last link of a path leads to one.
         let is_host = |node: NodeId| nodes[node as usize].host.is_some();
         let leading = ends.iter().zip(0..).filter(|((_, to), id)| !is_host(*to) && is_used(id));
         let forward = Lists::new(nodes.len(), leading.map(|(ends, id)| (ends.0, id)));
@@ -131,6 +130,29 @@ impl Routes {
         after.min().unwrap_or(u32::MAX)
     }
 
+    /// The switches with a link to a host, by their indices: hosts of the same ones have the same ways up to there.
+    pub(crate) fn place(&mut self, host: NodeId) -> Vec<u32> {
+        self.find_distances(host)
+    }
+
+    /// Appends the links from a switch to the switches that are next on the shortest ways to a place. Returns
+    /// the switch's distance to the hosts there, in links; `u32::MAX`: no way.
+    pub(crate) fn next_switches(
+        &self,
+        switch: NodeId,
+        place: &[u32],
+        links: &mut Vec<LinkId>,
+    ) -> u32 {
+        let Some(distances) = self.distances.get(place) else { return u32::MAX };
+        let of = |node| self.switches.index(node).map_or(u32::MAX, |index| distances.of(index));
+        let distance = of(switch);
+        if distance > 1 && distance != u32::MAX {
+            let all = self.forward.of(switch).iter().copied();
+            links.extend(all.filter(|link| of(self.ends[*link as usize].1) == distance - 1));
+        }
+        distance
+    }
+
     /// Gives back the memory that finding the first paths took; it is found again where it is needed.
     pub fn forget_distances(&mut self) {
         self.distances = HashMap::new();
@@ -164,6 +186,12 @@ impl Routes {
         paths.push(PATH_END);
         self.known.insert(links, start);
         start
+    }
+
+    /// The first link to a host for another hash, from the node that `link` leaves; `None`: there is no way.
+    pub fn another_first(&mut self, link: LinkId, to: NodeId, hash: u64) -> Option<LinkId> {
+        let from = self.ends[link as usize].0;
+        self.path(from, to, hash).ok()?.first().copied()
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Network {
     pub ports: Vec<CoalescingPort>,
     /// What happens to links during the run.
     pub changes: Changes,
+    /// Switches that choose among equally short ways otherwise than by a flow's hash (ECMP); each once at most.
+    pub balance: Vec<SwitchBalance>,
 }
 
 /// Links that fail, recover, slow down or lose packets at given times. Both lists are in the order of time.
@@ -151,6 +153,56 @@ pub struct SharedBuffer {
     pub links: Vec<LinkId>,
     /// Whether it is sampled and its figures are reported, numbered after the links.
     pub sampled: bool,
+}
+
+/// Most entries of a table of flowlets.
+pub const MAX_FLOWLETS: u32 = 1 << 20;
+/// Largest weight of a link that is given.
+pub const MAX_WEIGHT: u32 = 65_535;
+
+/// A switch that does not choose by the hash of a flow alone (ECMP).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchBalance {
+    /// The switch.
+    pub switch: NodeId,
+    /// Its choice.
+    pub balance: Balance,
+}
+
+/// A choice among equally short ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// The hash of a flow picks a link in proportion to weights (WCMP).
+    Weighted(Weights),
+    /// A flow that was quiet for longer than the gap draws a link anew (LetFlow).
+    Flowlet {
+        /// Above 0.
+        gap: Duration,
+        /// Size of the table: flows whose hash picks the same entry share it.
+        entries: u32,
+    },
+    /// Every packet chooses anew.
+    Spray(Order),
+}
+
+/// Weights of the links of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// What a link can carry to the destination's switch: its rate, or that of all that follows it if it is less.
+    Capacity,
+    /// The rate of the link.
+    Rate,
+    /// These, in the order of links; links that are not here have 1.
+    Given(Vec<(LinkId, u32)>),
+}
+
+/// Order in which packets are sprayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Uniform at random.
+    Random,
+    /// In turn, over all packets for the same next links.
+    RoundRobin,
 }
 
 /// A host or a switch.

@@ -2,7 +2,7 @@
 
 use crate::error::refuse;
 use crate::spec::{Coalesce, HostConfig, Network, Run, Sampling, Serialisation, Traffic};
-use crate::{Error, changes, headroom};
+use crate::{Error, balance, changes, headroom};
 use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::Duration;
 
@@ -75,6 +75,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
     }
     ports(&run.network)?;
     changes::check(&run.network)?;
+    balance::check(&run.network)?;
     check_buffers(&run.network, largest_frame)?;
     headroom::check(run, largest_frame)?;
     let is_host =

@@ -56,7 +56,7 @@ fn distances(network: &Network, to: NodeId) -> Vec<u32> {
     distances
 }
 
-/// At each node the hash picks one of the links to nodes that are nearer.
+/// At each node the hash picks one of the links to nodes that are nearer, and that forward.
 fn plain_path(network: &Network, from: NodeId, to: NodeId, hash: u64) -> Option<Vec<LinkId>> {
     let distances = distances(network, to);
     let mut path = Vec::new();
@@ -64,9 +64,9 @@ fn plain_path(network: &Network, from: NodeId, to: NodeId, hash: u64) -> Option<
     while node != to {
         let next = distances[node as usize].checked_sub(1).filter(|next| *next < u32::MAX - 1)?;
         let links = network.links.iter().zip(0..);
-        let passes = |at: NodeId| at == to || network.nodes[at as usize].host.is_none();
+        let forwards = |node: NodeId| node == to || network.nodes[node as usize].host.is_none();
         let nearer = links.filter(|(link, _)| {
-            link.from == node && distances[link.to as usize] == next && passes(link.to)
+            link.from == node && distances[link.to as usize] == next && forwards(link.to)
         });
         let nearer: Vec<LinkId> = nearer.map(|(_, id)| id).collect();
         path.push(nearer[(mix(hash, node) % nearer.len() as u64) as usize]);
@@ -157,6 +157,21 @@ fn regular_fabrics_have_the_paths_of_a_search_per_host() {
     };
     same_paths(&leaf_spine.build(), 7);
     same_paths(&fat_tree.build(), 8);
+}
+
+#[test]
+fn a_host_with_two_links_does_not_forward() {
+    // Leaves 0 and 1, spine 2; host 3 has links to both leaves, as long a way as over the spine.
+    let joined = [(0, 2), (1, 2), (3, 0), (3, 1), (4, 0), (5, 1)];
+    let links: Vec<_> = joined.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();
+    let network = network(&[false, false, false, true, true, true], &links);
+    let mut routes = Routes::new(&network);
+    for hash in 0..32 {
+        let path = routes.path(4, 5, mix(hash, 1)).expect("there is a way");
+        let nodes: Vec<_> = path.iter().map(|link| network.links[*link as usize].to).collect();
+        assert_eq!(nodes, [0, 2, 1, 5]);
+    }
+    same_paths(&network, 5);
 }
 
 #[test]

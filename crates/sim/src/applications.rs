@@ -180,7 +180,7 @@ impl Simulation<'_> {
         let is_complete = flow.traffic.is_rpc() || ender == server_of(index);
         self.ended += usize::from(flow.traffic.ends() && is_complete);
         self.socks[ender].end(&mut self.net);
-        let learns_at = self.net.now + self.least_delay(self.socks[ender].path());
+        let learns_at = self.net.now + self.least_delay(ender);
         let peer = Event::End { sock: ender as u32 ^ 1 };
         let peers_node = if ender == client_of(index) { flow.to } else { flow.from };
         match self.domain.beyond(peers_node) {
@@ -216,8 +216,12 @@ impl Simulation<'_> {
         }
     }
 
-    /// Returns the time that an empty packet would take on a path without queues.
-    fn least_delay(&self, path: u32) -> Duration {
+    /// Returns the time that an empty packet of a socket would take without queues.
+    fn least_delay(&self, sock: usize) -> Duration {
+        let path = self.socks[sock].path();
+        if let Some(balancer) = &self.net.balancer {
+            return balancer.least_delay(self.run, self.net.paths[path as usize], sock as u32);
+        }
         let links = self.net.paths[path as usize..].iter().take_while(|link| **link != PATH_END);
         let delays = links.map(|link| self.run.network.links[*link as usize].delay);
         delays.fold(Duration::ZERO, |sum, delay| sum + delay)

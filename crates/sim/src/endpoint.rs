@@ -139,6 +139,7 @@ impl EndPoint {
             seed: random.u64(),
             work: Work::default(),
             flow_control: None,
+            balancer: None,
             ports: None,
             varies: false,
             reroutes: None,

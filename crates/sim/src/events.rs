@@ -8,6 +8,7 @@
 //! times ahead, so adding and taking an event has constant cost. The width of a bucket follows the
 //! network's rate of events; the order of events does not depend on it.
 
+use crate::balance::CHOOSE;
 use crate::packet::Packet;
 use knee_queue::time::{PS_PER_S, Time};
 use knee_run::routes::PATH_END;
@@ -202,12 +203,16 @@ pub(crate) struct Entry {
 const TO_SOCK: u32 = 1 << 31;
 const DATA: u32 = 1 << 30;
 
-/// Where a packet's arrival leads: the next link of its path, or the socket at the end of it.
+/// Where a packet's arrival leads: the next link of its path, or the socket at the end of it. [`NONE`] if
+/// a switch will choose.
 #[inline]
-pub(crate) fn leads_to(packet: &Packet, paths: &[u32]) -> u32 {
-    let next = paths[packet.hop as usize];
+pub(crate) fn leads_to(packet: &Packet, next: u32) -> u32 {
     let data = if packet.sequence_len() > 0 { DATA } else { 0 };
-    if next == PATH_END { packet.to | TO_SOCK | data } else { next }
+    match next {
+        PATH_END => packet.to | TO_SOCK | data,
+        CHOOSE => NONE,
+        link => link,
+    }
 }
 
 /// What is to be read for an event that comes soon.

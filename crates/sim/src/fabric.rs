@@ -97,6 +97,12 @@ pub fn supports(network: &Network) -> Result<(), Error> {
         )));
     }
     network.without_changes("the lab's switch")?;
+    if let Some(first) = network.balance.first() {
+        let name = network.nodes.get(first.switch as usize).map_or("", |node| &node.name);
+        return Err(Error::Refused(format!(
+            "network.balance: the lab's switch gives each flow one path, but {name} chooses otherwise: leave it out, or use --on sim"
+        )));
+    }
     if network.flow_control.is_some() {
         return Err(Error::Refused(
             "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
@@ -280,15 +286,18 @@ impl Fabric {
 
     fn forward(&mut self, id: u32, report: &mut Report<'_>) {
         let packet = self.packets.get_mut(id);
-        let link = self.paths[packet.hop as usize];
+        let at = packet.hop as usize;
+        let link = self.paths[at];
         packet.hop += 1;
         let packet = *packet;
+        let ahead = self.paths[packet.hop as usize];
         let sent = self.links[link as usize].send(
             link,
             id,
             &mut self.packets,
             self.now,
-            (&mut self.events, &self.paths),
+            &mut self.events,
+            (&self.paths[..at], ahead),
         );
         let taken = matches!(sent, Sent::Leaves(_));
         let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();

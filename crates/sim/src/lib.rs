@@ -63,6 +63,7 @@
 mod app;
 mod applications;
 mod back_end;
+mod balance;
 mod barrier;
 mod buffer;
 pub mod captures;

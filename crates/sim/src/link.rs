@@ -54,17 +54,21 @@ impl Drop for Queued {
 }
 
 impl Queued {
-    /// Creates the entry of a packet, whose `hop` is the position in `paths` after this link.
-    fn new(id: u32, packet: &Packet, paths: &[u32], dropped: &Dropped) -> Queued {
-        let behind = packet.hop.checked_sub(2).map(|hop| paths[hop as usize]);
+    /// Creates the entry of a packet that has come by the last link of `behind`, if it ends with one.
+    fn new(
+        id: u32,
+        (packet, leads_to): (&Packet, u32),
+        behind: &[u32],
+        dropped: &Dropped,
+    ) -> Queued {
         Queued {
             packet: id,
             len_bytes: packet.wire_bytes,
             tos: packet.tos,
             flow_hash: packet.flow_hash(),
             is_pure_ack: packet.is_pure_ack(),
-            input: behind.filter(|link| *link != PATH_END),
-            leads_to: events::leads_to(packet, paths),
+            input: behind.last().copied().filter(|link| *link != PATH_END),
+            leads_to,
             dropped: Some(Rc::clone(dropped)),
             _ticket: None,
         }
@@ -448,7 +452,8 @@ impl LinkState {
         self.schedule_service(index, Time::ZERO, events);
     }
 
-    /// Offers a packet. The link schedules its arrival once the departure is known.
+    /// Offers a packet that has come by the last link of `behind`. The link schedules its arrival once the
+    /// departure is known.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -456,7 +461,8 @@ impl LinkState {
         id: u32,
         packets: &mut Packets,
         now: Time,
-        (events, paths): (&mut Events, &[u32]),
+        events: &mut Events,
+        (behind, ahead): (&[u32], u32),
     ) -> Sent {
         if let Some(chance) = &mut self.wire.chance {
             if chance.loses(packets.get(id)) {
@@ -467,7 +473,7 @@ impl LinkState {
         }
         let packet = packets.get_mut(id);
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
-        let leads_to = events::leads_to(packet, paths);
+        let leads_to = events::leads_to(packet, ahead);
         match &mut self.queue {
             Queue::Wire => {
                 self.wire.carry((now, now), (index, id), leads_to, events);
@@ -498,7 +504,7 @@ impl LinkState {
             }
             Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
-                let mut queued = Queued::new(id, packet, paths, &self.dropped);
+                let mut queued = Queued::new(id, (packet, leads_to), behind, &self.dropped);
                 if self.share.is_some() || self.control.is_some() || self.varying.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, events);

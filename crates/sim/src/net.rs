@@ -1,5 +1,6 @@
 //! State that all end points share: clock, events, packets and links.
 
+use crate::balance::{self, Balancer};
 use crate::events::{Event, Events, Timer};
 use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
@@ -30,6 +31,8 @@ pub(crate) struct Net {
     pub(crate) work: Work,
     /// Stops links when a switch holds too many of their packets.
     pub(crate) flow_control: Option<ControlHandle>,
+    /// Choices of switches; `None` if all paths are known when the run begins.
+    pub(crate) balancer: Option<Box<Balancer>>,
     /// Ports of switches that coalesce interrupts; `None` if there are none.
     pub(crate) ports: Option<Box<Ports>>,
     /// Links change during the run.
@@ -68,6 +71,13 @@ impl Net {
     #[cold]
     pub(crate) fn another_path(&mut self, path: u32, sock: u32) -> u32 {
         let hash = Random::new(self.seed_of(sock)).u64();
+        if let Some(balancer) = &mut self.balancer {
+            balancer.set_hash(sock, hash);
+            return self
+                .routes
+                .another_first(self.paths[path as usize], balancer.to(sock), hash)
+                .map_or(path, balance::path_by);
+        }
         let another = self.routes.another(&mut self.paths, path, hash);
         if let Some(reroutes) = &mut self.reroutes {
             reroutes.note_hash(sock, hash, another);
@@ -85,15 +95,37 @@ impl Net {
     #[inline]
     pub(crate) fn forward(&mut self, id: u32) -> Sent {
         let packet = self.packets.get_mut(id);
-        let link = self.paths[packet.hop as usize];
+        let at = packet.hop as usize;
+        let link = self.paths[at];
         packet.hop += 1;
         self.work.pkt_hops += 1;
+        if link == balance::CHOOSE {
+            return self.forward_by_choice(id, at);
+        }
+        self.offer(link, id, at)
+    }
+
+    /// Offers a packet to the link that the switch at this position of its path chooses.
+    #[inline(never)]
+    fn forward_by_choice(&mut self, id: u32, at: usize) -> Sent {
+        let (packet, behind) = (self.packets.get_mut(id), self.paths[at - 1]);
+        let Some(balancer) = &mut self.balancer else { return Sent::Lost };
+        let link = balancer.choose(packet, behind, self.now);
+        packet.hop = balance::path_by(link) + 1;
+        self.offer(link, id, at)
+    }
+
+    /// Offers a packet to a link, which has come to position `at` of the paths.
+    #[inline]
+    fn offer(&mut self, link: u32, id: u32, at: usize) -> Sent {
+        let ahead = self.paths[self.packets.get(id).hop as usize];
         let sent = self.links[link as usize].send(
             link,
             id,
             &mut self.packets,
             self.now,
-            (&mut self.events, &self.paths),
+            &mut self.events,
+            (&self.paths[..at], ahead),
         );
         if self.flow_control.is_some() {
             self.settle_flow_control();

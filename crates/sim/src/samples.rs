@@ -123,6 +123,8 @@ impl Simulation<'_> {
         if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
             counters.retransmitted_segs += server.counters.retransmitted_segs;
             counters.tail_loss_probes += server.counters.tail_loss_probes;
+            counters.reorderings += server.counters.reorderings;
+            counters.dsack_segs += server.counters.dsack_segs;
         }
         FlowOutcome {
             connected_at: app.connected_at,

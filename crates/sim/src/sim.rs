@@ -1,6 +1,7 @@
 //! A run: builds everything, then handles the earliest event until none is left.
 
 use crate::app::App;
+use crate::balance::{self, Balancer};
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::domains::{self, Domain};
@@ -156,10 +157,14 @@ impl<'a> Simulation<'a> {
             })
             .collect();
         let mut routes = Routes::new(&run.network);
-        let mut paths = Vec::new();
+        let is_balanced = !run.network.balance.is_empty();
+        let mut paths = if is_balanced { balance::paths(run) } else { Vec::new() };
         let mut path = |from, to, salt| -> Result<u32, Error> {
-            let start = paths.len() as u32;
-            paths.extend(routes.path(from, to, salt)?);
+            let (start, links) = (paths.len() as u32, routes.path(from, to, salt)?);
+            if let (true, Some(first)) = (is_balanced, links.first()) {
+                return Ok(balance::path_by(*first));
+            }
+            paths.extend(links);
             paths.push(PATH_END);
             Ok(start)
         };
@@ -199,7 +204,9 @@ impl<'a> Simulation<'a> {
             let hash = random.u64();
             ping_hashes.push(hash);
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
+            hashes.push(hash);
         }
+        let balancer = Balancer::new(run, &mut routes, &hashes, run.seed);
         routes.forget_distances();
         let mut links: Vec<_> = run
             .network
@@ -235,6 +242,7 @@ impl<'a> Simulation<'a> {
             cc,
             work: Work::default(),
             flow_control,
+            balancer,
             ports: Ports::new(&run.network),
             varies: !run.network.changes.links.is_empty(),
             reroutes,

@@ -1,5 +1,6 @@
 //! The simulator: whole networks, and of TCP what no script can say. One program, so that one is linked and its tests share the cores.
 
+mod balance;
 mod barrier;
 mod bbr;
 mod bbr3;

@@ -5,8 +5,8 @@ use knee_queue::time::{Duration, Rate};
 use knee_queue::{CodelConfig, Limit, NotEctAbove, PieConfig, QueueConfig};
 use knee_run::Outcome;
 use knee_run::spec::{
-    Cc, Changes, Flow, LinkChange, MeasuredWindow, Network, NewState, Ping, RouteChange, Run,
-    Sampling, Schedule, Traffic,
+    Balance, Cc, Changes, Flow, LinkChange, MeasuredWindow, Network, NewState, Order, Ping,
+    RouteChange, Run, Sampling, Schedule, SwitchBalance, Traffic, Weights,
 };
 use knee_run::topology::{Cable, FatTree, LeafSpine};
 use proptest::prelude::*;
@@ -79,6 +79,28 @@ fn changes(chance: &mut Chance, network: &Network) -> Changes {
     changes
 }
 
+/// Choices of switches: none, the same of all, or another of each.
+fn balance(chance: &mut Chance, network: &mut Network) {
+    let kind = chance.below(4);
+    let draw = |chance: &mut Chance| match chance.below(6) {
+        0 => Balance::Weighted(Weights::Capacity),
+        1 => Balance::Weighted(Weights::Rate),
+        2 => Balance::Spray(Order::Random),
+        3 => Balance::Spray(Order::RoundRobin),
+        _ => Balance::Flowlet { gap: us(1 + chance.below(60)), entries: 1 << chance.below(8) },
+    };
+    let of_all = draw(chance);
+    let switches = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_none());
+    for (_, switch) in switches {
+        let balance = match kind {
+            0 => return,
+            1 | 2 => Some(of_all.clone()),
+            _ => Some(draw(chance)).filter(|_| chance.below(3) > 0),
+        };
+        network.balance.extend(balance.map(|balance| SwitchBalance { switch, balance }));
+    }
+}
+
 fn traffic(chance: &mut Chance) -> Traffic {
     match chance.below(4) {
         0 => Traffic::Bulk { bytes: None },
@@ -97,6 +119,10 @@ fn run(seed: u64) -> Run {
     let mut chance = Chance(seed);
     let mut network = network(&mut chance);
     network.changes = changes(&mut chance, &network);
+    balance(&mut chance, &mut network);
+    if !network.balance.is_empty() {
+        network.changes.routes.clear();
+    }
     let hosts: Vec<u32> = (0..network.nodes.len() as u32)
         .filter(|i| network.nodes[*i as usize].host.is_some())
         .collect();

@@ -12,7 +12,7 @@ use knee_run::outcome::{
     FlowOutcome, FlowSample, FlowWindow, GoodputSample, LinkSample, PingRecord, QueueOutcome,
     QueueSample, RpcRecord,
 };
-use knee_run::spec::{Flow, HEADER_BYTES, Link, Network, NodeId, Traffic};
+use knee_run::spec::{Balance, Flow, HEADER_BYTES, Link, Network, NodeId, Traffic};
 
 use super::Scenario;
 use crate::memory::{MOST_LISTED_LINKS, Memory, shown};
@@ -47,7 +47,7 @@ const HOPS: u64 = 8;
 /// Memory of a metric without values, bytes.
 const METRIC: u64 = 128;
 /// Number of metrics of a subject, and of those that may have many values.
-const METRICS: u64 = 30;
+const METRICS: u64 = 33;
 const WITH_VALUES: u64 = 7;
 /// Bytes of a run's mean in a growing list.
 const MEAN: u64 = 16;
@@ -56,6 +56,9 @@ const ONE_BY_ONE: u64 = 4096;
 const HISTOGRAM: u64 = 256 << 10;
 /// Bytes of a sketch with its rows: a thousand buckets, some fifteen powers of two.
 const SKETCH: u64 = 128 << 10;
+/// Bytes of a flowlet, and of those that are allocated together.
+const FLOWLET: u64 = 16;
+const FLOWLET_PAGE: u64 = 64 * FLOWLET;
 /// Number of host pairs for which the duration of exchanges is computed. Only the links bound the others.
 const MOST_PAIRS: usize = 200;
 
@@ -321,7 +324,9 @@ impl<'a> Amounts<'a> {
             key: "topology",
             things: links.len() as u64,
             of: ("links and their queues", "fewer of them, or fewer flows of fq-codel"),
-            bytes: empty.saturating_add(links.len() as u64 * (size_of::<Link>() + 1024) as u64),
+            bytes: empty
+                .saturating_add(links.len() as u64 * (size_of::<Link>() + 1024) as u64)
+                .saturating_add(self.balance_bytes()),
         };
         let MaxInFlight { packets, segments, acks } = self.max_in_flight();
         let packets = Part {
@@ -335,6 +340,22 @@ impl<'a> Amounts<'a> {
                 .saturating_add(segments.saturating_mul(SEGMENT)),
         };
         Ok([lists, packets])
+    }
+
+    /// Next links of each switch to each place, and tables of flowlets, of which flows use a page in each direction.
+    fn balance_bytes(&self) -> u64 {
+        let balance = &self.network.balance;
+        let nodes = &self.network.nodes;
+        let switches = nodes.iter().filter(|node| node.host.is_none()).count() as u64;
+        let tables = balance.iter().map(|at| match at.balance {
+            Balance::Flowlet { entries, .. } => {
+                let pages = self.flows.saturating_mul(2 * FLOWLET_PAGE);
+                pages.min(u64::from(entries) * FLOWLET) + u64::from(entries) / 8
+            }
+            _ => 0,
+        });
+        let places = if balance.is_empty() { 0 } else { switches };
+        tables.fold(places * switches * 4, u64::saturating_add)
     }
 
     /// Likely largest number of packets in flight. Slow start fills each port to a receiver up to its limit, or up to

@@ -400,8 +400,8 @@ impl Sock {
         } else if self.tp.tlp_high_seq != 0 && self.tp.tlp_high_seq == end {
             progress.dsack_tlp = true;
         }
-        self.dsack_dups += u64::from(segments);
-        if self.dsack_dups > self.counters.retransmitted_segs {
+        self.counters.dsack_segs += u64::from(segments);
+        if self.counters.dsack_segs > self.counters.retransmitted_segs {
             return false;
         }
         if self.reord_seen && !progress.dsack_tlp {

@@ -102,6 +102,7 @@ fn net() -> Net {
         cc: knee_algo::Host::new(1000, 0),
         work: Work::default(),
         flow_control: None,
+        balancer: None,
         ports: None,
         varies: false,
         reroutes: None,

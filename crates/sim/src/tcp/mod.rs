@@ -223,7 +223,6 @@ pub(crate) struct Sock {
     sack_cache: [(u32, u32); 4],
     /// Tick of 1 ms at the first retransmission of this episode.
     retrans_stamp: u32,
-    dsack_dups: u64,
 
     // The host's own queue and pacing.
     tx_completion: LazyTimer,
@@ -320,7 +319,6 @@ impl Sock {
             prr: Prr::default(),
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             reord_seen: false,
-            dsack_dups: 0,
             tlp_retrans: false,
             rtt: RttEstimator::new(&host),
             min_rtt: MinRtt::default(),

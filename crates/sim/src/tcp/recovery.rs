@@ -396,6 +396,7 @@ impl Sock {
             self.tp.reordering = distance.div_ceil(mss).min(most);
         }
         self.reord_seen = true;
+        self.counters.reorderings += 1;
     }
 
     pub(super) fn highest_sack_seq(&self) -> u32 {
@@ -710,6 +711,7 @@ impl Sock {
         let max_reordering = self.host.config.sysctls.max_reordering;
         self.tp.reordering = (self.tp.packets_out + acked).min(max_reordering);
         self.reord_seen = true;
+        self.counters.reorderings += 1;
     }
 
     #[inline]

@@ -82,6 +82,11 @@ impl Plan {
             )));
         }
         network.without_changes("a guest's kernel")?;
+        if !network.balance.is_empty() {
+            return Err(Error::Refused(
+                "network.balance: a guest's switches give each flow one path; leave it out, or use --on sim".to_owned(),
+            ));
+        }
         if network.flow_control.is_some() {
             return Err(Error::Refused(
                 "network.flow_control: devices of the guest's kernel do not pause; leave it out, or use --on sim".to_owned(),

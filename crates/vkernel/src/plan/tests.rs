@@ -6,8 +6,9 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
-    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinkChange, LinuxVersion, Network,
-    NewState, Ping, Sampling, Schedule, Serialisation, Stops, Thresholds, Traffic,
+    Balance, Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinkChange, LinuxVersion,
+    Network, NewState, Order, Ping, Sampling, Schedule, Serialisation, Stops, SwitchBalance,
+    Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
@@ -311,6 +312,11 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         ("network.change", |run| {
             let change = LinkChange { at: Time::ZERO, link: 0, to: NewState::Down };
             run.network.changes.links.push(change);
+        }),
+        ("network.balance", |run| {
+            let balance = Balance::Spray(Order::Random);
+            let switch = run.network.links[0].to;
+            run.network.balance.push(SwitchBalance { switch, balance });
         }),
         ("network.coalesce", |run| {
             let coalesce = Coalesce { frames: None, time: Duration::from_us(140), adaptive: None };
