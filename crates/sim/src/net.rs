@@ -85,6 +85,12 @@ impl Net {
         another
     }
 
+    /// Returns the first link of a path.
+    #[inline]
+    pub(crate) fn first_link(&self, path: u32) -> Option<&LinkState> {
+        self.links.get(*self.paths.get(path as usize)? as usize)
+    }
+
     /// Reports whether the packet is at the end of its path.
     #[inline]
     pub(crate) fn at_end(&self, id: u32) -> bool {

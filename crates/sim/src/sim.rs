@@ -423,6 +423,10 @@ impl<'a> Simulation<'a> {
                 Ahead::Segment { sock, is_data, .. } => {
                     if let Some(sock) = self.socks.get(sock as usize) {
                         sock.fetch_behind(is_data);
+                        // Most segments make the socket send one.
+                        if let Some(link) = net.first_link(sock.path()) {
+                            link.fetch();
+                        }
                     }
                 }
                 Ahead::Timer { .. } => {}

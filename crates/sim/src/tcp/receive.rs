@@ -84,7 +84,7 @@ pub(crate) struct Receiver {
     pub(super) ts_ecr: u32,
     last_ts_ecr: u32,
     rcv_rtt_us: u32,
-    /// The window for which the RTT is measured: its end, and its start time, us (0: none).
+    /// The window for which the RTT is measured: its end, and below its start time, us (0: none).
     rcv_rtt_seq: u32,
 
     // Delayed ACKs.
@@ -102,10 +102,10 @@ pub(crate) struct Receiver {
     dup_acks: u32,
     pub(super) delayed_ack: LazyTimer,
     pub(super) received_bytes: u64,
+    rcv_rtt_since_us: u64,
     /// Data that arrived beyond a gap.
     pub(super) out_of_order: OutOfOrder,
 
-    rcv_rtt_since_us: u64,
     // Receive buffer tuning: bytes read per round trip.
     space_bytes: u32,
     space_seq: u32,
