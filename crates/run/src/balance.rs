@@ -38,8 +38,7 @@ pub(crate) fn check(network: &Network) -> Result<(), Error> {
     if !network.balance.is_empty() && !network.changes.routes.is_empty() {
         return refuse(
             "balance: switches that choose packet by packet do not learn of links that routes avoid: \
-             leave reroute or balance out"
-                .to_owned(),
+             leave reroute or balance out",
         );
     }
     Ok(())
@@ -156,7 +155,7 @@ impl NextHops {
             if std::mem::replace(&mut is_known[host as usize], true) {
                 continue;
             }
-            let place = routes.place(host);
+            let place = routes.switches_of(host);
             let next = places.len() as u32;
             let number = *places.entry(place.clone()).or_insert(next);
             hops.place_of[host as usize] = number;

@@ -131,7 +131,7 @@ impl Routes {
     }
 
     /// The switches with a link to a host, by their indices: hosts of the same ones have the same ways up to there.
-    pub(crate) fn place(&mut self, host: NodeId) -> Vec<u32> {
+    pub(crate) fn switches_of(&mut self, host: NodeId) -> Vec<u32> {
         self.find_distances(host)
     }
 

@@ -452,8 +452,8 @@ impl LinkState {
         self.schedule_service(index, Time::ZERO, events);
     }
 
-    /// Offers a packet that has come by the last link of `behind`. The link schedules its arrival once the
-    /// departure is known.
+    /// Offers a packet that has come by the last link of `behind`, and takes `ahead` after this link. The
+    /// link schedules its arrival once the departure is known.
     #[inline]
     pub(crate) fn send(
         &mut self,
