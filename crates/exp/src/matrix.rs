@@ -115,7 +115,6 @@ fn parse<'a>(
     hosts: &'a Hosts<'a>,
     (from, to): &(HashSet<NodeId>, HashSet<NodeId>),
 ) -> Result<Matrix, (u32, String)> {
-    let mut columns = (Column::new("from", from), Column::new("to", to));
     let lines = text.lines().map(str::trim).zip(1u32..);
     let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
     let mut cells = Vec::new();
