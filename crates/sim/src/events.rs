@@ -15,10 +15,10 @@ use knee_run::routes::PATH_END;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Target number of events per bucket: few enough to sort, enough that few buckets are empty.
-const EVENTS_PER_BUCKET: u64 = 4;
-/// Bounds of a bucket's width, as the exponent of 2 in ps: 4 ns to 17 us.
-const BUCKET_SHIFT_MIN: u32 = 12;
+/// Target number of buckets per event: hardly anything to sort, and not many buckets are empty.
+const BUCKETS_PER_EVENT: u64 = 2;
+/// Bounds of a bucket's width, as the exponent of 2 in ps: 8 ns to 17 us.
+const BUCKET_SHIFT_MIN: u32 = 13;
 const BUCKET_SHIFT_MAX: u32 = 24;
 /// Number of buckets: a power of two and a multiple of 64.
 const BUCKETS: usize = 8192;
@@ -306,9 +306,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Creates an event list for a network with at most this many events per second.
+    /// Creates an event list for about this many events per second.
     pub(crate) fn new(events_per_sec: u64) -> Events {
-        let width_ps = EVENTS_PER_BUCKET * PS_PER_S / events_per_sec.max(1);
+        let width_ps = PS_PER_S / events_per_sec.saturating_mul(BUCKETS_PER_EVENT).max(1);
         Events {
             bucket_shift: width_ps.max(1).ilog2().clamp(BUCKET_SHIFT_MIN, BUCKET_SHIFT_MAX),
             near: Wheel::new(),

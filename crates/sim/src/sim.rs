@@ -233,7 +233,7 @@ impl<'a> Simulation<'a> {
         let cc = CcHost::new(1000, 0);
         let net = Net {
             now: Time::ZERO,
-            events: Events::new(events_per_sec(run)),
+            events: Events::new(events_per_sec(run, &paths, &socks)),
             packets: Packets::default(),
             links,
             paths,
@@ -673,8 +673,22 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Returns the most events that the links can have per second, with full packets back to back.
-fn events_per_sec(run: &Run) -> u64 {
-    let rates = run.network.links.iter().filter_map(|link| link.rate);
-    rates.map(|rate| rate.bps() / (8 * 1514)).fold(0, u64::saturating_add)
+/// Returns about how many events a run has per second while all its flows send: full packets both
+/// ways, at each flow's share of the links on its path.
+fn events_per_sec(run: &Run, paths: &[u32], socks: &[Sock]) -> u64 {
+    let links_of =
+        |sock: &Sock| paths[sock.path() as usize..].iter().take_while(|link| **link != PATH_END);
+    let mut ends_of_link = vec![0u64; run.network.links.len()];
+    for link in socks.iter().flat_map(links_of) {
+        ends_of_link[*link as usize] += 1;
+    }
+    let of_sock = |sock: &Sock| {
+        let rate = |link: &u32| {
+            let rate = run.network.links[*link as usize].rate;
+            rate.map(|rate| rate.bps() / ends_of_link[*link as usize])
+        };
+        let share = links_of(sock).filter_map(rate).min().unwrap_or(0);
+        (share / (8 * 1514)).saturating_mul(links_of(sock).count() as u64)
+    };
+    socks.iter().map(of_sock).fold(0, u64::saturating_add)
 }
