@@ -145,7 +145,7 @@ fn find_overlap(taken: &mut [Taken]) -> Option<Taken> {
     let overlaps = |pair: &&[Taken]| {
         let (one, other) = (pair[0], pair[1]);
         (one.link, one.kind) == (other.link, other.kind)
-            && one.until.map_or(true, |until| until > other.at)
+            && one.until.is_none_or(|until| until > other.at)
     };
     taken.windows(2).find(overlaps).map(|pair| pair[1])
 }

@@ -13,6 +13,7 @@ mod each;
 mod extremes;
 mod jobs;
 mod kinds;
+mod link_changes;
 mod module_kinds;
 mod modules;
 mod network_files;

@@ -65,8 +65,8 @@ impl Varying {
 
     /// Reports whether the link goes down before a packet on it arrives at this time.
     pub(crate) fn fails_by(&self, arrives: Time) -> bool {
-        let to_come = self.steps[self.next..].iter().take_while(|(at, _)| *at <= arrives);
-        self.is_down || to_come.into_iter().any(|(_, to)| *to == NewState::Down)
+        let mut to_come = self.steps[self.next..].iter().take_while(|(at, _)| *at <= arrives);
+        self.is_down || to_come.any(|(_, to)| *to == NewState::Down)
     }
 
     /// Takes the packet whose last bit has left.
