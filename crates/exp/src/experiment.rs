@@ -133,6 +133,8 @@ pub struct Overrides {
     pub quick: bool,
     /// Memory limit of a run, bytes, instead of [`MOST_BYTES`].
     pub memory_bytes: Option<u64>,
+    /// Whether runs are approximated link by link, which takes less memory.
+    pub approximated: bool,
     /// Compiler options for algorithm files, added to the file's.
     pub modules: module::Options,
 }
@@ -494,6 +496,7 @@ impl Experiment {
             // With the run's number, the repeat's number and commas.
             label_bytes: (case.name.len() + labels + 2 * self.axes.len() + 16) as u64,
             repeat: self.repeat,
+            approximated: self.asked.approximated,
         };
         let mut scenario = Scenario::read(&self.path, &root, cc.as_ref(), asked)?;
         if !self.inputs.is_empty() {
