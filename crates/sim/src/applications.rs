@@ -5,7 +5,6 @@
 //! both ends; each end changes its own fields.
 
 use crate::events::{Event, Timer};
-use crate::net::PATH_END;
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::State;
 use knee_queue::time::{Duration, Time};
@@ -215,8 +214,8 @@ impl Simulation<'_> {
 
     /// Returns the time that an empty packet would take on a path without queues.
     fn least_delay(&self, path: u32) -> Duration {
-        let links = self.net.paths[path as usize..].iter().take_while(|link| **link != PATH_END);
-        let delays = links.map(|link| self.run.network.links[*link as usize].delay);
+        let links = self.net.paths.links(path);
+        let delays = links.map(|link| self.run.network.links[link as usize].delay);
         delays.fold(Duration::ZERO, |sum, delay| sum + delay)
     }
 

@@ -6,8 +6,8 @@
 
 use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
-use crate::net::PATH_END;
 use crate::packet::{Packet, Packets, Tos, flags};
+use crate::paths::Paths;
 use crate::pause::{LeftHost, LinkControl, Ticket};
 use crate::random::Random;
 use knee_queue::time::{Duration, Rate, Time};
@@ -50,15 +50,14 @@ impl Drop for Queued {
 
 impl Queued {
     /// Creates the entry of a packet, whose `hop` is the position in `paths` after this link.
-    fn new(id: u32, packet: &Packet, paths: &[u32], dropped: &Dropped) -> Queued {
-        let behind = packet.hop.checked_sub(2).map(|hop| paths[hop as usize]);
+    fn new(id: u32, packet: &Packet, paths: &Paths, dropped: &Dropped) -> Queued {
         Queued {
             packet: id,
             len_bytes: packet.wire_bytes,
             tos: packet.tos,
             flow_hash: packet.flow_hash(),
             is_pure_ack: packet.is_pure_ack(),
-            input: behind.filter(|link| *link != PATH_END),
+            input: packet.hop.checked_sub(1).and_then(|at| paths.link_before(at)),
             dropped: Some(Rc::clone(dropped)),
             _ticket: None,
         }
@@ -334,7 +333,7 @@ impl LinkState {
         id: u32,
         packets: &mut Packets,
         now: Time,
-        (events, paths): (&mut Events, &[u32]),
+        (events, paths): (&mut Events, &Paths),
     ) -> Sent {
         if self.loss != 0 && self.loses(packets.get(id)) {
             self.counts.lost_pkts += 1;
@@ -561,6 +560,11 @@ impl LinkState {
         let (Some(rate), Some(control)) = (self.rate, &mut self.control) else { return };
         control.gates.close(priority, now, pause_time(quanta, rate));
         self.service(index, packets, now, events);
+    }
+
+    /// Returns the domain of the far end if it is another one.
+    pub(crate) fn leads_to(&self) -> Option<u32> {
+        (self.wire.far_domain != HERE).then_some(self.wire.far_domain)
     }
 
     /// Sends a control frame, after the packet in transmission and before all others. Returns its

@@ -3,7 +3,9 @@
 use crate::events::{Event, Events, Timer};
 use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
+use crate::numbered::Numbered;
 use crate::packet::{Packet, Packets};
+use crate::paths::Paths;
 use crate::pause::ControlHandle;
 use crate::ports::Ports;
 use crate::random::{self, Random};
@@ -18,10 +20,10 @@ pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) events: Events,
     pub(crate) packets: Packets,
-    pub(crate) links: Vec<LinkState>,
-    /// The links of all paths in order; each path ends with [`PATH_END`].
-    pub(crate) paths: Vec<u32>,
-    pub(crate) routes: Routes,
+    pub(crate) links: Numbered<LinkState>,
+    pub(crate) paths: Paths,
+    /// Finds other paths; `None` if no host asks for them.
+    pub(crate) routes: Option<Routes>,
     /// Seed of what sockets draw; see [`Net::seed_of`].
     pub(crate) seed: u64,
     /// The host state that algorithms see.
@@ -63,20 +65,22 @@ impl Net {
     #[cold]
     pub(crate) fn another_path(&mut self, path: u32, sock: u32) -> u32 {
         let hash = Random::new(self.seed_of(sock)).u64();
-        self.routes.another(&mut self.paths, path, hash)
+        let Some(routes) = &mut self.routes else { return path };
+        let links = routes.another(self.paths.links(path), hash);
+        links.map_or(path, |links| self.paths.add(links))
     }
 
     /// Reports whether the packet is at the end of its path.
     #[inline]
     pub(crate) fn at_end(&self, id: u32) -> bool {
-        self.paths[self.packets.get(id).hop as usize] == PATH_END
+        self.paths.link(self.packets.get(id).hop) == PATH_END
     }
 
     /// Offers a packet to the next link of its path.
     #[inline]
     pub(crate) fn forward(&mut self, id: u32) -> Sent {
         let packet = self.packets.get_mut(id);
-        let link = self.paths[packet.hop as usize];
+        let link = self.paths.link(packet.hop);
         packet.hop += 1;
         self.work.pkt_hops += 1;
         let sent = self.links[link as usize].send(
@@ -104,7 +108,7 @@ impl Net {
     /// Tells the tap about a packet that its host has just sent.
     #[cold]
     fn tell_sent(&mut self, id: u32, packet: &Packet, sent: &Sent) {
-        let link = self.paths[packet.hop as usize];
+        let link = self.paths.link(packet.hop);
         if let (Some(tap), Sent::Leaves(_) | Sent::Waits | Sent::Lost) = (&mut self.tap, sent) {
             tap.on_sent(self.now, link, packet);
         }
@@ -148,8 +152,7 @@ impl Net {
 
     /// Returns the link that brought a packet to its present place; `None` at its start.
     pub(crate) fn link_behind(&self, packet: &Packet) -> Option<u32> {
-        let behind = packet.hop.checked_sub(1).map(|hop| self.paths[hop as usize]);
-        behind.filter(|link| *link != PATH_END)
+        self.paths.link_before(packet.hop)
     }
 
     /// Schedules a timer. Timers that release paced segments come before an ACK of the same
