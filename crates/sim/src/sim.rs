@@ -132,7 +132,7 @@ pub fn simulate_captured(
 
 impl<'a> Simulation<'a> {
     /// Builds the whole network of a run.
-    pub(crate) fn whole(run: &'a Run) -> Result<Simulation<'a>, Error> {
+    fn whole(run: &'a Run) -> Result<Simulation<'a>, Error> {
         Simulation::build(run, &Plan::new(run)?, Domain::default())
     }
 
