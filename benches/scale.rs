@@ -3,7 +3,9 @@
 //! `make bench-scale` runs every case in its own process, with the dumbbell right before it, so
 //! that other load slows both. The ratio divides the processor time per data packet by the
 //! dumbbell's. Each result is the median of the rounds. `-- --large` adds 4,096 hosts, `-- NAME...`
-//! selects cases whose names contain one of these, `-- --rounds N` repeats.
+//! selects cases whose names contain one of these, `-- --rounds N` repeats. `-- --threads N NAME...`
+//! compares the wall time with that on N threads, `-- --memory NAME...` the memory, and `-- --balance NAME...`
+//! prints how evenly domains share the work.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod networks;
@@ -15,6 +17,7 @@ use knee_run::spec::{Network, Run};
 use knee_run::topology::{Cable, Dumbbell, FatTree, LeafSpine};
 use networks::{bulk, cable, cpu_seconds, dumbbell, host, run};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Instant;
 
 const DUMBBELL: &str = "dumbbell, 20 flows";
@@ -36,6 +39,15 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(at) = args.iter().position(|arg| arg == "--case") {
         return measure(&args[at + 1]);
+    }
+    if let Some(at) = args.iter().position(|arg| arg == "--peak") {
+        return memory_on_threads(&args[at + 1], args[at + 2].parse().unwrap());
+    }
+    if let Some(at) = args.iter().position(|arg| arg == "--memory") {
+        return memory(&args[at + 1..]);
+    }
+    if let Some(at) = args.iter().position(|arg| arg == "--balance") {
+        return balance(&args[at + 1..]);
     }
     if let Some(at) = args.iter().position(|arg| arg == "--threads") {
         return on_threads(args[at + 1].parse().unwrap(), &args[at + 2..]);
@@ -96,6 +108,119 @@ fn on_threads(threads: usize, names: &[String]) {
         let (one, many) = took[1];
         println!("{case:<30} {one:>10.2} {many:>10.2} {:>8.2}", one / many);
     }
+}
+
+/// Runs cases on 1, 2, 4 and 8 threads, each in its own process, and prints the memory of each.
+fn memory(names: &[String]) {
+    println!("{:<30} {:>8} {:>9} {:>9} {:>9}", "case, MB", "1 thread", "2", "4", "8");
+    for case in CASES.iter().filter(|case| names.iter().any(|name| case.contains(name.as_str()))) {
+        let [one, two, four, eight] = ["1", "2", "4", "8"].map(|threads| {
+            let program = std::env::current_exe().unwrap();
+            let output = Command::new(program).args(["--peak", case, threads]).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.trim().parse::<f64>().unwrap() / 1e6
+        });
+        println!("{case:<30} {one:>8.0} {two:>9.0} {four:>9.0} {eight:>9.0}");
+    }
+}
+
+/// Number of domains for which the balance is printed.
+const DOMAINS: [usize; 5] = [2, 4, 8, 16, 64];
+
+/// Prints how evenly events are spread over domains, what a barrier and mailboxes cost, and the
+/// speedup that follows for so many cores. It is a computation: a domain's thread needs a core of
+/// its own, with the speed that the one thread here has.
+fn balance(names: &[String]) {
+    let wait_ns = barrier_ns();
+    println!("a barrier of two threads: {wait_ns:.0} ns; a mailbox: {:.0} ns", mailbox_ns());
+    println!(
+        "{:<30} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8}",
+        "case", "domains", "us", "events", "of all", "imbalance", "ns/event", "speedup"
+    );
+    for case in CASES.iter().filter(|case| names.iter().any(|name| case.contains(name.as_str()))) {
+        let run = run_of(case);
+        let empty = Run { end: Time::ZERO, ..run.clone() };
+        let (_, setup_s) = timed(&empty);
+        let (work, whole_s) = timed(&run);
+        let event_ns = (whole_s - setup_s) * 1e9 / work.events as f64;
+        for domains in DOMAINS {
+            let Some(loads) = knee_sim::simulate_in_turns(&run, domains).unwrap().1 else {
+                continue;
+            };
+            let count = loads.events.len() as f64;
+            let windows = loads.events[0].len();
+            let of =
+                |window: usize| loads.events.iter().map(move |events| f64::from(events[window]));
+            let all: f64 = (0..windows).map(|window| of(window).sum::<f64>()).sum();
+            let longest: f64 = (0..windows).map(|window| of(window).fold(0.0, f64::max)).sum();
+            let totals =
+                loads.events.iter().map(|events| events.iter().map(|n| f64::from(*n)).sum());
+            let largest = totals.fold(0.0, f64::max);
+            // Each thread adds to one counter, and looks into a mailbox of each other.
+            let wait = wait_ns * count / 2.0 + mailbox_ns() * count;
+            let speedup = all * event_ns / (longest * event_ns + wait * windows as f64);
+            println!(
+                "{case:<30} {:>7} {:>7.2} {:>9.0} {:>9.2} {:>9.2} {event_ns:>9.0} {speedup:>8.1}",
+                loads.events.len(),
+                loads.window.ps() as f64 / 1e6,
+                all / windows as f64,
+                largest * count / all,
+                longest * count / all,
+            );
+        }
+    }
+}
+
+/// The part of the standard library that the barrier uses.
+mod sync {
+    pub(crate) use std::hint::spin_loop;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    pub(crate) use std::thread::yield_now;
+
+    pub(crate) const SPINS: u32 = 200;
+}
+
+#[allow(dead_code, reason = "no thread fails here")]
+#[path = "../crates/sim/src/barrier.rs"]
+mod barrier;
+
+/// Measures a barrier of two threads that do nothing else, ns; the best of many tries, since other
+/// work on either core makes it long.
+fn barrier_ns() -> f64 {
+    const WAITS: u32 = 1000;
+    let barrier = barrier::Barrier::new(2);
+    let tries = |times: &mut Vec<f64>| {
+        for _ in 0..200 {
+            let start = Instant::now();
+            (0..WAITS).for_each(|_| assert!(barrier.wait()));
+            times.push(start.elapsed().as_nanos() as f64 / f64::from(WAITS));
+        }
+    };
+    let mut times = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| tries(&mut Vec::new()));
+        tries(&mut times);
+    });
+    times.into_iter().fold(f64::MAX, f64::min)
+}
+
+/// Measures a look into an empty mailbox, ns.
+fn mailbox_ns() -> f64 {
+    let mailboxes: Vec<Mutex<Vec<u64>>> = (0..64).map(|_| Mutex::default()).collect();
+    let start = Instant::now();
+    for mailbox in mailboxes.iter().cycle().take(64_000) {
+        std::hint::black_box(mailbox.lock().unwrap().drain(..).count());
+    }
+    start.elapsed().as_nanos() as f64 / 64_000.0
+}
+
+/// Prints the bytes that a run takes beyond its specification.
+fn memory_on_threads(case: &str, threads: usize) {
+    let run = run_of(case);
+    let before = peak_bytes();
+    let outcome = knee_sim::simulate_on(&run, threads).unwrap();
+    println!("{}", peak_bytes() - before);
+    drop(outcome);
 }
 
 /// Runs the dumbbell and the case in turn.

@@ -19,6 +19,8 @@ pub struct Memory {
     pub run_bytes: u64,
     /// Memory that a run probably takes, in bytes: queues as full as at the end of slow start.
     pub likely_bytes: u64,
+    /// Memory that each further thread of a run takes, in bytes.
+    pub thread_bytes: u64,
     /// Memory of all runs' values until the last run ends, bytes.
     pub kept_bytes: u64,
     /// Largest part, in words.
@@ -31,12 +33,19 @@ impl Memory {
         self.run_bytes.saturating_add(self.kept_bytes)
     }
 
+    /// Returns the memory that a run on so many threads probably takes, in bytes.
+    pub fn likely_on(&self, threads: usize) -> u64 {
+        let further = (threads as u64).saturating_sub(1).saturating_mul(self.thread_bytes);
+        self.likely_bytes.saturating_add(further)
+    }
+
     /// Returns the maximum of each part, because a run of one row may start while another's values are kept.
     pub(crate) fn with(self, other: &Memory) -> Memory {
         let most = if other.bytes() > self.bytes() { other.most.clone() } else { self.most };
         Memory {
             run_bytes: self.run_bytes.max(other.run_bytes),
             likely_bytes: self.likely_bytes.max(other.likely_bytes),
+            thread_bytes: self.thread_bytes.max(other.thread_bytes),
             kept_bytes: self.kept_bytes.max(other.kept_bytes),
             most,
         }
@@ -94,11 +103,13 @@ mod tests {
         let memory = |run_bytes, kept_bytes, most: &str| Memory {
             run_bytes,
             likely_bytes: run_bytes / 2,
+            thread_bytes: run_bytes / 10,
             kept_bytes,
             most: most.to_owned(),
         };
         let all = memory(1000, 0, "a").with(&memory(100, 1000, "b"));
         assert_eq!(all, memory(1000, 1000, "b"));
+        assert_eq!([1, 2, 4].map(|threads| all.likely_on(threads)), [500, 600, 800]);
     }
 
     #[test]

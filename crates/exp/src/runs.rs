@@ -457,13 +457,13 @@ pub fn threads(
     threads_in(experiment, back_end, asked, machine::available_memory_bytes())
 }
 
-/// Returns the number of threads for each of `at_once` parallel runs. A thread may need as much memory as a run.
+/// Returns the number of threads for each of `at_once` parallel runs.
 fn threads_per_run(experiment: &Experiment, asked: usize, at_once: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = if asked == 0 { cores } else { asked };
+    let wanted = if asked == 0 { cores } else { asked } / at_once.max(1);
     let free = machine::available_memory_bytes();
-    let fitting = free.map_or(usize::MAX, |free| fit(&experiment.memory, free));
-    (wanted.min(fitting) / at_once.max(1)).max(1)
+    let fitting = free.map_or(usize::MAX, |free| fit_in_run(&experiment.memory, free, at_once));
+    wanted.min(fitting).max(1)
 }
 
 /// Returns the number of parallel runs with this free memory, if known.
@@ -515,6 +515,14 @@ fn fit(memory: &Memory, free_bytes: u64) -> usize {
     usize::try_from(of_runs / memory.run_bytes.max(1)).unwrap_or(usize::MAX)
 }
 
+/// Returns the number of threads of each of `at_once` runs that fit into free memory.
+fn fit_in_run(memory: &Memory, free_bytes: u64, at_once: usize) -> usize {
+    let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
+    let of_run = of_runs / (at_once as u64).max(1);
+    let further = of_run.saturating_sub(memory.run_bytes) / memory.thread_bytes.max(1);
+    usize::try_from(further).unwrap_or(usize::MAX).saturating_add(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -528,9 +536,23 @@ mod tests {
     }
 
     #[test]
+    fn a_run_has_as_many_threads_as_fit_beside_other_runs() {
+        let memory = Memory { run_bytes: 1 << 30, thread_bytes: 1 << 28, ..Memory::default() };
+        assert_eq!(fit_in_run(&memory, 4 << 30, 1), 1 + 7);
+        assert_eq!(fit_in_run(&memory, 4 << 30, 2), 1 + 1);
+        assert_eq!(fit_in_run(&memory, 1 << 30, 1), 1);
+    }
+
+    #[test]
     fn a_run_that_does_not_fit_the_machine_is_refused() {
         let most = "5000 links".to_owned();
-        let memory = Memory { run_bytes: 4 << 30, likely_bytes: 2 << 30, kept_bytes: 1000, most };
+        let memory = Memory {
+            run_bytes: 4 << 30,
+            likely_bytes: 2 << 30,
+            kept_bytes: 1000,
+            most,
+            ..Memory::default()
+        };
         assert_eq!(excess(&memory, (2 << 30) + 1000), None);
         assert_eq!(
             excess(&memory, 2 << 30).unwrap_or_default(),

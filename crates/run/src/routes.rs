@@ -23,8 +23,6 @@ pub struct Routes {
     switches: Switches,
     /// Distances to the hosts of these switches, by indices of switches in ascending order.
     distances: HashMap<Vec<u32>, Distances>,
-    /// Where the paths that were found while the run went on begin in the list of paths.
-    known: HashMap<Vec<LinkId>, u32>,
 }
 
 impl Routes {
@@ -54,7 +52,6 @@ impl Routes {
             into,
             forward,
             distances: HashMap::new(),
-            known: HashMap::new(),
         }
     }
 
@@ -158,34 +155,21 @@ impl Routes {
         self.distances = HashMap::new();
     }
 
-    /// Where a path between the same hosts as that at `path` begins, for another hash. Those found
-    /// before are used again: packets may be on any of them, and there are only so many.
-    pub fn another(&mut self, paths: &mut Vec<u32>, path: u32, hash: u64) -> u32 {
-        let links = paths[path as usize..].iter().take_while(|link| **link != PATH_END);
-        let ends = |link: u32| self.ends[link as usize];
-        let (Some(first), Some(last)) = (links.clone().next(), links.last()) else { return path };
-        let ((from, _), (_, to)) = (ends(*first), ends(*last));
+    /// The links of a path between the same hosts as this one, for another hash.
+    pub fn another(
+        &mut self,
+        path: impl Iterator<Item = LinkId> + Clone,
+        hash: u64,
+    ) -> Option<Vec<LinkId>> {
+        let (first, last) = (path.clone().next()?, path.last()?);
+        let (from, to) = (self.ends[first as usize].0, self.ends[last as usize].1);
         // There was a way when the run began.
-        let Ok(links) = self.path(from, to, hash) else { return path };
-        self.place(paths, links)
+        self.path(from, to, hash).ok()
     }
 
     /// Avoids these links from now on, and no others.
     pub fn avoid(&mut self, network: &Network, avoided: &HashSet<LinkId>) {
-        let known = std::mem::take(&mut self.known);
-        *self = Routes { known, ..Routes::without(network, avoided) };
-    }
-
-    /// Where a path begins in the list of paths. It is added if it was not found before.
-    pub fn place(&mut self, paths: &mut Vec<u32>, links: Vec<LinkId>) -> u32 {
-        if let Some(known) = self.known.get(&links) {
-            return *known;
-        }
-        let start = paths.len() as u32;
-        paths.extend(&links);
-        paths.push(PATH_END);
-        self.known.insert(links, start);
-        start
+        *self = Routes::without(network, avoided);
     }
 
     /// The first link to a host for another hash, from the node that `link` leaves; `None`: there is no way.
@@ -387,25 +371,18 @@ mod tests {
         let mut routes = Routes::new(&network);
         let mut draws = 0..;
         let mut draw = || mix(1, draws.next().unwrap());
-        // Something else first: positions are not counted from 0.
-        let mut paths = vec![7, PATH_END];
-        let first = paths.len() as u32;
-        paths.extend(routes.path(0, 2, draw()).unwrap());
-        paths.push(PATH_END);
+        let mut path = routes.path(0, 2, draw()).unwrap();
         routes.forget_distances();
-        let mut path = first;
         let mut taken: HashMap<u32, u32> = HashMap::new();
         for _ in 0..400 {
-            path = routes.another(&mut paths, path, draw());
-            let links = &paths[path as usize..path as usize + 5];
+            path = routes.another(path.iter().copied(), draw()).unwrap();
             let ends = |link: u32| &network.links[link as usize];
-            assert_eq!((ends(links[0]).from, ends(links[3]).to, links[4]), (0, 2, PATH_END));
-            *taken.entry(links[1]).or_default() += 1;
+            assert_eq!((ends(path[0]).from, ends(path[3]).to, path.len()), (0, 2, 4));
+            *taken.entry(path[1]).or_default() += 1;
         }
         let mut counts: Vec<u32> = taken.into_values().collect();
         counts.sort_unstable();
         assert_eq!(counts.len() as u32, SPINES);
         assert!(counts[0] >= 70 && counts[3] <= 130, "{counts:?}");
-        assert_eq!(paths.len() as u32, first + 5 * (1 + SPINES), "each way is kept once");
     }
 }

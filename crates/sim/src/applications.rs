@@ -4,8 +4,7 @@
 //! domains of a network. [`App`](crate::app::App) has the state of
 //! both ends; each end changes its own fields.
 
-use crate::events::{self, Event, Timer};
-use crate::net::PATH_END;
+use crate::events::{Event, Timer};
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::State;
 use knee_queue::time::{Duration, Time};
@@ -220,10 +219,10 @@ impl Simulation<'_> {
     fn least_delay(&self, sock: usize) -> Duration {
         let path = self.socks[sock].path();
         if let Some(balancer) = &self.net.balancer {
-            return balancer.least_delay(self.run, self.net.paths[path as usize], sock as u32);
+            return balancer.least_delay(self.run, self.net.paths.link(path), sock as u32);
         }
-        let links = self.net.paths[path as usize..].iter().take_while(|link| **link != PATH_END);
-        let delays = links.map(|link| self.run.network.links[*link as usize].delay);
+        let links = self.net.paths.links(path);
+        let delays = links.map(|link| self.run.network.links[link as usize].delay);
         delays.fold(Duration::ZERO, |sum, delay| sum + delay)
     }
 

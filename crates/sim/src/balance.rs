@@ -5,14 +5,14 @@
 //! link brought it, and the switch there chooses the next one.
 
 use crate::packet::{Packet, flags};
+use crate::paths::CHOOSE;
+use crate::plan::Plan;
 use crate::random::Random;
 use knee_queue::time::{Duration, Time};
 use knee_run::balance::{Choice, NextHops};
 use knee_run::routes::{PATH_END, Routes, mix};
 use knee_run::spec::{Balance, LinkId, NodeId, Order, Run, SwitchBalance};
-
-/// The switch at this place of a path chooses the next link.
-pub(crate) const CHOOSE: LinkId = LinkId::MAX - 1;
+use std::sync::Arc;
 
 /// Entries of a table of flowlets that are allocated together.
 const PAGE: usize = 64;
@@ -26,7 +26,7 @@ struct Ends {
 
 /// The choices of all switches.
 pub(crate) struct Balancer {
-    hops: NextHops,
+    hops: Arc<NextHops>,
     /// Far end of each link.
     far_end: Vec<NodeId>,
     /// For each sending socket, where its packets go.
@@ -97,24 +97,25 @@ pub(crate) fn path_by(first: LinkId) -> u32 {
     2 * first
 }
 
+/// Iterates over the ends of all flows, then of all ping streams.
+fn ends(run: &Run) -> impl Iterator<Item = (NodeId, NodeId)> {
+    let flows = run.flows.iter().map(|flow| (flow.from, flow.to));
+    flows.chain(run.pings.iter().map(|ping| (ping.from, ping.to)))
+}
+
+/// Returns the next links of each switch to the ends of all flows and pings.
+pub(crate) fn next_hops(run: &Run, routes: &mut Routes) -> NextHops {
+    NextHops::new(&run.network, routes, ends(run).flat_map(|(from, to)| [from, to]))
+}
+
 impl Balancer {
-    /// Creates the choices of a run; `None` if all switches go by hashes alone. `hashes` are those of
-    /// the flows, then those of the pings. `seed` is that of all switches, of which each has its own.
-    pub(crate) fn new(
-        run: &Run,
-        routes: &mut Routes,
-        hashes: &[u64],
-        seed: u64,
-    ) -> Option<Box<Balancer>> {
+    /// Creates the choices of a run; `None` if all switches go by hashes alone.
+    pub(crate) fn new(run: &Run, plan: &Plan) -> Option<Box<Balancer>> {
         let network = &run.network;
-        if network.balance.is_empty() {
-            return None;
-        }
-        let flows = run.flows.iter().map(|flow| (flow.from, flow.to));
-        let all = flows.chain(run.pings.iter().map(|ping| (ping.from, ping.to)));
-        let hops = NextHops::new(network, routes, all.clone().flat_map(|(from, to)| [from, to]));
-        let mut ends =
-            all.zip(hashes).map(|((from, to), &hash)| [Ends { to, hash }, Ends { to: from, hash }]);
+        let hops = Arc::clone(plan.hops.as_ref()?);
+        let both = |((from, to), hash)| [Ends { to, hash }, Ends { to: from, hash }];
+        let hashes = plan.hashes.iter().chain(&plan.ping_hashes).copied();
+        let mut ends = ends(run).zip(hashes).map(both);
         let socks = ends.by_ref().take(run.flows.len()).flatten().collect();
         let pings = ends.collect();
         let mut choosers: Vec<_> = network.nodes.iter().map(|_| None).collect();
@@ -126,7 +127,7 @@ impl Balancer {
                 }
                 Balance::Spray(order) => Kind::Spray(*order),
             };
-            let random = Random::new(mix(seed, *switch));
+            let random = Random::new(mix(run.seed, *switch));
             choosers[*switch as usize] = Some(Box::new(Chooser { kind, random }));
         }
         Some(Box::new(Balancer {

@@ -4,6 +4,7 @@
 //! after every change, so the memory is right for every discipline.
 
 use crate::link::LinkState;
+use crate::numbered::Numbered;
 use knee_queue::time::Time;
 use knee_queue::{DynamicThreshold, Packet, Qdisc, QueueAction};
 use knee_run::outcome::{QueueOutcome, QueueSample};
@@ -32,11 +33,15 @@ pub(crate) struct BufferShare {
     bytes: u64,
 }
 
-/// Creates the shared memories of a network and moves the queues of their links into them.
-pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Vec<BufferHandle> {
+/// Creates the shared memories of a domain and moves the queues of their links into them.
+pub(crate) fn build(network: &Network, links: &mut Numbered<LinkState>) -> Vec<BufferHandle> {
     let first = network.links.len() as u32;
     let mut buffers = Vec::with_capacity(network.buffers.len());
     for (index, spec) in (first..).zip(&network.buffers) {
+        // All links of a memory are in one domain.
+        if !spec.links.iter().all(|link| links.has(*link)) {
+            continue;
+        }
         let buffer = Rc::new(RefCell::new(Buffer {
             law: DynamicThreshold::new(&spec.law, spec.links.len()),
             waiting_pkts: 0,
@@ -87,7 +92,7 @@ impl BufferShare {
 
 impl Buffer {
     /// Returns the sum of the figures of the memory's links.
-    pub(crate) fn outcome(&self, links: &mut [LinkState], now: Time) -> QueueOutcome {
+    pub(crate) fn outcome(&self, links: &mut Numbered<LinkState>, now: Time) -> QueueOutcome {
         let (link, threshold_hits) = (self.number, Some(0));
         let mut all = QueueOutcome { link, threshold_hits, ..QueueOutcome::default() };
         for &link in &self.links {
@@ -97,7 +102,7 @@ impl Buffer {
     }
 
     /// Returns the backlog in the memory.
-    pub(crate) fn sample(&self, links: &mut [LinkState], now: Time) -> QueueSample {
+    pub(crate) fn sample(&self, links: &mut Numbered<LinkState>, now: Time) -> QueueSample {
         let counts = self.outcome(links, now);
         QueueSample {
             part: None,

@@ -4,8 +4,11 @@
 //! between domains to reach another one, so each domain can work off a window of this length by
 //! itself.
 
+use crate::expected;
+use crate::numbered::Numbering;
+use crate::plan::Plan;
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Cc, Flow, Network, NodeId, Run};
+use knee_run::spec::{Cc, Flow, Network, Node, NodeId, Run};
 use std::sync::Arc;
 
 /// A run that ends when all flows are complete ends at a multiple of this time, or of the least delay
@@ -33,6 +36,9 @@ pub(crate) struct Division {
     /// Domain of each node.
     domain_of: Vec<u32>,
     pub(crate) domains: usize,
+    /// Place of each link and of each socket in the list of its domain.
+    link_places: Arc<[u32]>,
+    sock_places: Arc<[u32]>,
     /// Length of a window: no packet reaches another domain sooner.
     pub(crate) window: Duration,
 }
@@ -40,13 +46,13 @@ pub(crate) struct Division {
 impl Division {
     /// Divides the network of a run into up to `most` domains of about equal load. Returns `None` if
     /// it has to stay whole.
-    pub(crate) fn of(run: &Run, most: usize) -> Option<Division> {
+    pub(crate) fn of(run: &Run, plan: &Plan, most: usize) -> Option<Division> {
         if most < 2 || !can_be_divided(run) {
             return None;
         }
         let network = &run.network;
         let sites = sites(network);
-        let domain_of = assign(run, &sites, most);
+        let domain_of = assign(&expected::loads(run, plan), &sites, most);
         let domains = domain_of.iter().max().map_or(0, |last| *last as usize + 1);
         let is_cut = |link: &knee_run::spec::Link| {
             domain_of[link.from as usize] != domain_of[link.to as usize]
@@ -54,8 +60,33 @@ impl Division {
         let links = network.links.iter().zip(network.least_delays());
         let least = links.filter(|(link, _)| is_cut(link)).map(|(_, delay)| delay).min()?;
         let window = if run.until_done { least.min(grid(network)) } else { least };
-        (domains > 1 && window >= WINDOW_MIN).then_some(Division { domain_of, domains, window })
+        if domains < 2 || window < WINDOW_MIN {
+            return None;
+        }
+        let of_node = |node: NodeId| domain_of[node as usize];
+        let link_places = places(domains, network.links.iter().map(|link| of_node(link.from)));
+        let ends = run.flows.iter().flat_map(|flow| [flow.from, flow.to]);
+        let sock_places = places(domains, ends.map(of_node));
+        Some(Division { domain_of, domains, link_places, sock_places, window })
     }
+}
+
+/// Returns the place of each thing in the list of its domain.
+fn places(domains: usize, of: impl Iterator<Item = u32>) -> Arc<[u32]> {
+    let mut next = vec![0; domains];
+    let place = |domain: u32| {
+        let next = &mut next[domain as usize];
+        *next += 1;
+        *next - 1
+    };
+    of.map(place).collect()
+}
+
+/// What a domain has of links, of sockets, and of flows with a socket in it.
+pub(crate) struct Numberings {
+    pub(crate) links: Numbering,
+    pub(crate) socks: Numbering,
+    pub(crate) flows: Numbering,
 }
 
 impl Division {
@@ -67,21 +98,18 @@ impl Division {
 
 /// Reports whether no feature of a run spans its network.
 fn can_be_divided(run: &Run) -> bool {
-    let network = &run.network;
     let is_of_file = |cc: &Cc| cc.algorithm.module().is_some();
     let flow_is_local =
         |flow: &Flow| !is_of_file(&flow.cc) && !flow.peer_cc.as_ref().is_some_and(is_of_file);
-    let mut hosts = network.nodes.iter().filter_map(|node| node.host.as_ref());
-    network.flow_control.is_none()
-        && network.buffers.is_empty()
-        && network.ports.is_empty()
-        && run.schedule.is_empty()
-        && hosts.all(|host| !host.ipv6 && host.coalesce.is_none() && host.cpu.is_none())
-        && run.flows.iter().all(flow_is_local)
+    let is_ipv6 = |node: &Node| node.host.as_ref().is_some_and(|host| host.ipv6);
+    // A new hash of a flow changes the choices of all switches.
+    let switches_learn_hashes =
+        !run.network.balance.is_empty() && run.network.nodes.iter().any(is_ipv6);
+    !switches_learn_hashes && run.schedule.is_empty() && run.flows.iter().all(flow_is_local)
 }
 
 /// Returns the site of each node: nodes of one site are in one domain. A site is a switch with its
-/// hosts, and with all that links without delay join to it.
+/// hosts, and with all that links without delay or shared buffers join to it.
 fn sites(network: &Network) -> Vec<u32> {
     let mut sites = Sites((0..network.nodes.len() as u32).collect());
     let is_host = |node: NodeId| network.nodes[node as usize].host.is_some();
@@ -98,6 +126,12 @@ fn sites(network: &Network) -> Vec<u32> {
                 has_switch[host as usize] = true;
                 sites.join(host, other);
             }
+        }
+    }
+    for buffer in &network.buffers {
+        let mut nodes = buffer.links.iter().map(|link| network.links[*link as usize].from);
+        if let Some(first) = nodes.next() {
+            nodes.for_each(|node| sites.join(first, node));
         }
     }
     (0..network.nodes.len() as u32).map(|node| sites.of(node)).collect()
@@ -124,19 +158,11 @@ impl Sites {
 }
 
 /// Assigns sites to at most `most` domains. The heaviest site comes first, always to the domain with
-/// the least load. The load of a site is the number of its links and of the ends of flows.
-fn assign(run: &Run, sites: &[u32], most: usize) -> Vec<u32> {
+/// the least load. `loads` are those of nodes.
+fn assign(loads: &[f64], sites: &[u32], most: usize) -> Vec<u32> {
     let mut load = vec![0u64; sites.len()];
-    for node in sites {
-        load[*node as usize] += 1;
-    }
-    for link in &run.network.links {
-        load[sites[link.from as usize] as usize] += 1;
-    }
-    for flow in &run.flows {
-        for end in [flow.from, flow.to] {
-            load[sites[end as usize] as usize] += 4;
-        }
+    for (of_node, site) in loads.iter().zip(sites) {
+        load[*site as usize] += *of_node as u64;
     }
     let mut order: Vec<u32> = (0..sites.len() as u32).filter(|it| load[*it as usize] > 0).collect();
     order.sort_by_key(|site| (std::cmp::Reverse(load[*site as usize]), *site));
@@ -171,6 +197,33 @@ impl Domain {
     pub(crate) fn beyond(&self, node: NodeId) -> Option<u32> {
         let domain = self.division.as_ref()?.domain_of[node as usize];
         (domain != self.number).then_some(domain)
+    }
+
+    /// Returns the numbers of what the domain has.
+    pub(crate) fn numbering(&self, run: &Run) -> Numberings {
+        let Some(division) = &self.division else {
+            let all = Numbering::default;
+            return Numberings { links: all(), socks: all(), flows: all() };
+        };
+        let has = |node: &NodeId| self.has_node(*node);
+        let links = (0..).zip(&run.network.links).filter(|(_, link)| has(&link.from));
+        let ends = run.flows.iter().flat_map(|flow| [flow.from, flow.to]);
+        let socks = (0..).zip(ends).filter(|(_, node)| has(node));
+        let flows = (0..).zip(&run.flows).filter(|(_, flow)| has(&flow.from) || has(&flow.to));
+        Numberings {
+            links: Numbering::shared(&division.link_places, links.map(|(number, _)| number)),
+            socks: Numbering::shared(&division.sock_places, socks.map(|(number, _)| number)),
+            flows: Numbering::own(run.flows.len(), flows.map(|(number, _)| number)),
+        }
+    }
+
+    /// Returns the numbers of the links that lead to the domain's nodes.
+    pub(crate) fn links_to(&self, network: &Network) -> Numbering {
+        if self.division.is_none() {
+            return Numbering::default();
+        }
+        let links = (0..).zip(&network.links).filter(|(_, link)| self.has_node(link.to));
+        Numbering::own(network.links.len(), links.map(|(number, _)| number))
     }
 
     /// Reports whether this is the domain that counts what all domains do.

@@ -6,7 +6,9 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::modules;
 use crate::net::{Net, PATH_END};
+use crate::numbered::Numbered;
 use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Packets, Tos, flags};
+use crate::paths::Paths;
 use crate::random::Random;
 use crate::tcp::{HostState, Place, Sock, State};
 use knee_queue::time::{Duration, Time};
@@ -132,9 +134,9 @@ impl EndPoint {
             now: Time::ZERO,
             events: Events::new(1_000_000),
             packets: Packets::default(),
-            links: vec![LinkState::new(&network.links[0], 0, 0)],
-            paths: vec![0, PATH_END],
-            routes: Routes::new(&network),
+            links: Numbered::whole(vec![LinkState::new(&network.links[0], 0, 0)]),
+            paths: Paths::new([0, PATH_END].into()),
+            routes: Some(Routes::new(&network)),
             cc: knee_algo::Host::new(1000, 0),
             seed: random.u64(),
             work: Work::default(),

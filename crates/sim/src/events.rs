@@ -8,8 +8,8 @@
 //! times ahead, so adding and taking an event has constant cost. The width of a bucket follows the
 //! network's rate of events; the order of events does not depend on it.
 
-use crate::balance::CHOOSE;
 use crate::packet::Packet;
+use crate::paths::{CHOOSE, Paths};
 use knee_queue::time::{PS_PER_S, Time};
 use knee_run::routes::PATH_END;
 use std::cmp::{Ordering, Reverse};
@@ -206,9 +206,9 @@ const DATA: u32 = 1 << 30;
 /// Where a packet's arrival leads: the next link of its path, or the socket at the end of it. [`NONE`] if
 /// a switch will choose.
 #[inline]
-pub(crate) fn leads_to(packet: &Packet, next: u32) -> u32 {
+pub(crate) fn leads_to(packet: &Packet, paths: &Paths) -> u32 {
     let data = if packet.sequence_len() > 0 { DATA } else { 0 };
-    match next {
+    match paths.link(packet.hop) {
         PATH_END => packet.to | TO_SOCK | data,
         CHOOSE => NONE,
         link => link,

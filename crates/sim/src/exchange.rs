@@ -9,6 +9,7 @@ use crate::domains::{self, Division, Domain};
 use crate::events::{Entry, Event};
 use crate::merge::{self, Part};
 use crate::packet::Packet;
+use crate::plan::Plan;
 use crate::sim::Simulation;
 use knee_algo::module::carry_out;
 use knee_queue::time::{Duration, Time};
@@ -28,28 +29,88 @@ pub fn simulate(run: &Run) -> Result<Outcome, Error> {
 }
 
 /// Like [`simulate`], on up to `threads` threads. The outcome does not depend on their number. A run
-/// with a feature that spans the network uses one thread: flow control, shared buffers, coalescing
-/// of interrupts, flows that wait for others, IPv6, algorithms from files.
+/// with a feature that spans the network uses one thread: flows that wait for others, algorithms from
+/// files.
 ///
 /// # Errors
 /// The errors of [`simulate`].
 pub fn simulate_on(run: &Run, threads: usize) -> Result<Outcome, Error> {
     validate(run)?;
-    match Division::of(run, threads) {
-        None => Simulation::build(run, Domain::default())?.run(),
-        Some(division) => simulate_domains(run, &Arc::new(division)),
-    }
+    let plan = Plan::new(run)?;
+    let Some(division) = Division::of(run, &plan, threads) else {
+        let simulation = Simulation::build(run, &plan, Domain::default())?;
+        drop(plan);
+        return simulation.run();
+    };
+    let division = Arc::new(division);
+    let parts = simulate_domains(run, &plan, &division)?;
+    drop(plan);
+    Ok(merge::outcome(run, &division, parts))
 }
 
-/// Simulates a run, one thread per domain.
-fn simulate_domains(run: &Run, division: &Arc<Division>) -> Result<Outcome, Error> {
+/// The events of each domain in each window of a run.
+#[derive(Clone, Debug)]
+pub struct Loads {
+    /// Length of a window.
+    pub window: Duration,
+    /// By domain, then by window. Windows in which nothing happens are not there.
+    pub events: Vec<Vec<u32>>,
+}
+
+/// Like [`simulate_on`], but the domains take turns on one thread: for tests, and to measure how evenly
+/// they share the work. The loads are `None` if the run cannot be divided.
+///
+/// # Errors
+/// The errors of [`simulate`].
+pub fn simulate_in_turns(run: &Run, domains: usize) -> Result<(Outcome, Option<Loads>), Error> {
+    validate(run)?;
+    let plan = Plan::new(run)?;
+    let Some(division) = Division::of(run, &plan, domains) else {
+        return Ok((Simulation::build(run, &plan, Domain::default())?.run()?, None));
+    };
+    let division = Arc::new(division);
+    let exchange = Exchange::new(&division);
+    let domains = (0..division.domains as u32).map(|number| {
+        let mut domain = Simulation::build(run, &plan, Domain::new(&division, number))?;
+        domain.start();
+        Ok(domain)
+    });
+    let mut domains = domains.collect::<Result<Vec<_>, Error>>()?;
+    let mut loads = Loads { window: division.window, events: vec![Vec::new(); domains.len()] };
+    let mut steps = Steps::new(&domains[0]);
+    let end = loop {
+        for (number, domain) in domains.iter_mut().enumerate() {
+            domain.hand_over_away(&exchange, steps.set, number);
+        }
+        let (mut next, mut end) = (steps.clone(), None);
+        for (number, domain) in domains.iter_mut().enumerate() {
+            next = steps.clone();
+            let before = domain.net.events.taken;
+            end = domain.next_window(&exchange, number, &mut next);
+            // Samples that another domain counts are taken off.
+            loads.events[number].push(domain.net.events.taken.saturating_sub(before) as u32);
+        }
+        steps = next;
+        if let Some(end) = end {
+            break end;
+        }
+    };
+    let parts = domains.into_iter().map(|mut domain| {
+        domain.net.now = end;
+        domain.finish()
+    });
+    Ok((merge::outcome(run, &division, parts.collect()), Some(loads)))
+}
+
+/// Simulates a run, one thread per domain. Returns the parts in the order of their domains.
+fn simulate_domains(run: &Run, plan: &Plan, division: &Arc<Division>) -> Result<Vec<Part>, Error> {
     let exchange = Exchange::new(division);
     let parts = thread::scope(|scope| {
         let threads: Vec<_> = (0..division.domains)
             .map(|number| {
                 let exchange = &exchange;
                 let domain = Domain::new(division, number as u32);
-                scope.spawn(move || part(run, domain, exchange, number))
+                scope.spawn(move || part((run, plan), domain, exchange, number))
             })
             .collect();
         let joined = threads.into_iter().map(|thread| thread.join());
@@ -57,19 +118,19 @@ fn simulate_domains(run: &Run, division: &Arc<Division>) -> Result<Outcome, Erro
         joined.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     let parts: Result<Vec<Option<Part>>, Error> = parts;
-    Ok(merge::outcome(run, division, parts?.into_iter().flatten().collect()))
+    Ok(parts?.into_iter().flatten().collect())
 }
 
 /// Simulates one domain. Returns `None` if another domain failed.
 fn part(
-    run: &Run,
+    (run, plan): (&Run, &Plan),
     domain: Domain,
     exchange: &Exchange,
     number: usize,
 ) -> Result<Option<Part>, Error> {
     // The others must not wait for a domain that has failed.
     let alarm = Alarm(&exchange.barrier);
-    let simulation = Simulation::build(run, domain)?;
+    let simulation = Simulation::build(run, plan, domain)?;
     let done = carry_out(|| simulation.run_beside(exchange, number));
     let part = done.map_err(|fault| Error::Algorithm(fault.to_string()))?;
     std::mem::forget(alarm);
@@ -89,6 +150,8 @@ impl Drop for Alarm<'_> {
 struct Message {
     entry: Entry,
     packet: Option<Packet>,
+    /// The packet's path and its place there, if the path was found during the run.
+    path: Option<(Vec<u32>, u32)>,
 }
 
 /// A domain's progress at the end of a window.
@@ -129,35 +192,64 @@ impl Exchange {
     }
 }
 
+/// Where a domain is between two windows.
+#[derive(Clone)]
+struct Steps {
+    /// Number of flows whose completion ends the run, if it ends so.
+    flows_to_end: Option<usize>,
+    /// The set of mailboxes in use.
+    set: usize,
+    window_end: Time,
+}
+
+impl Steps {
+    fn new(domain: &Simulation<'_>) -> Steps {
+        Steps { flows_to_end: domain.flows_to_end(), set: 0, window_end: Time::ZERO }
+    }
+}
+
 impl Simulation<'_> {
     /// Simulates this domain beside the others. Returns `None` if another one failed.
     fn run_beside(mut self, exchange: &Exchange, number: usize) -> Option<Part> {
-        let flows_to_end = self.flows_to_end();
+        let mut steps = Steps::new(&self);
         self.start();
-        let mut set = 0;
-        let mut window_end = Time::ZERO;
         let end = loop {
-            self.hand_over_away(exchange, set, number);
+            self.hand_over_away(exchange, steps.set, number);
             if !exchange.barrier.wait() {
                 return None;
             }
-            self.take_mail(exchange, set, number);
-            let progress = &exchange.progress[set];
-            let ended = progress.iter().map(|it| it.ended.load(Ordering::Relaxed)).sum();
-            if flows_to_end == Some(ended) {
-                break window_end.min(self.run.end);
+            if let Some(end) = self.next_window(exchange, number, &mut steps) {
+                break end;
             }
-            let next = progress.iter().map(|it| it.next_ps.load(Ordering::Relaxed)).min();
-            let next = Time::from_ps(next.unwrap_or(u64::MAX));
-            if next > self.run.end {
-                break self.run.end;
-            }
-            window_end = domains::next_on_grid(next, exchange.window);
-            self.work_off_until(self.run.end.min(Time::from_ps(window_end.ps() - 1)), None);
-            set = 1 - set;
         };
         self.net.now = end;
         Some(self.finish())
+    }
+
+    /// Takes what came from other domains, and works off the next window with an event. Returns the
+    /// end of the run if it has come.
+    fn next_window(
+        &mut self,
+        exchange: &Exchange,
+        number: usize,
+        steps: &mut Steps,
+    ) -> Option<Time> {
+        self.take_mail(exchange, steps.set, number);
+        let progress = &exchange.progress[steps.set];
+        let ended = progress.iter().map(|it| it.ended.load(Ordering::Relaxed)).sum();
+        if steps.flows_to_end == Some(ended) {
+            return Some(steps.window_end.min(self.run.end));
+        }
+        let next = progress.iter().map(|it| it.next_ps.load(Ordering::Relaxed)).min();
+        let next = Time::from_ps(next.unwrap_or(u64::MAX));
+        if next > self.run.end {
+            return Some(self.run.end);
+        }
+        steps.window_end = domains::next_on_grid(next, exchange.window);
+        let until = Time::from_ps(steps.window_end.ps() - 1);
+        self.work_off_until(self.run.end.min(until), None);
+        steps.set = 1 - steps.set;
+        None
     }
 
     /// Puts what left for other domains into their mailboxes, and tells how far this domain is.
@@ -166,16 +258,16 @@ impl Simulation<'_> {
         let mut next = self.net.events.next_at(self.run.end).unwrap_or(Time::MAX);
         for (domain, entry) in &away {
             next = next.min(entry.at);
-            let packet = match entry.code.event() {
-                Event::Arrive { packet, .. } => {
-                    self.net.packets.free(packet);
-                    Some(*self.net.packets.get(packet))
-                }
-                _ => None,
-            };
+            let (mut packet, mut path) = (None, None);
+            if let Event::Arrive { packet: id, .. } = entry.code.event() {
+                self.net.packets.free(id);
+                let it = *self.net.packets.get(id);
+                path = self.net.paths.later_path(it.hop);
+                packet = Some(it);
+            }
             let mailbox = exchange.mailbox(set, number, *domain as usize);
             let mut mailbox = mailbox.lock().unwrap_or_else(PoisonError::into_inner);
-            mailbox.push(Message { entry: *entry, packet });
+            mailbox.push(Message { entry: *entry, packet, path });
         }
         self.net.events.give_back(away);
         let progress = &exchange.progress[set][number];
@@ -188,8 +280,11 @@ impl Simulation<'_> {
         for from in 0..exchange.domains {
             let mailbox = exchange.mailbox(set, from, number);
             let mut mailbox = mailbox.lock().unwrap_or_else(PoisonError::into_inner);
-            for Message { mut entry, packet } in mailbox.drain(..) {
-                if let Some(packet) = packet {
+            for Message { mut entry, packet, path } in mailbox.drain(..) {
+                if let Some(mut packet) = packet {
+                    if let Some((links, place)) = path {
+                        packet.hop = self.net.paths.add(links) + place;
+                    }
                     entry.code.set_packet(self.net.packets.insert(packet));
                 }
                 self.net.events.insert(entry);

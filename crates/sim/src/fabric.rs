@@ -9,6 +9,7 @@ use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
+use crate::paths::Paths;
 use crate::ports::Ports;
 use crate::random::Random;
 use knee_queue::Ecn;
@@ -79,7 +80,7 @@ pub struct Fabric {
     events: Events,
     packets: Packets,
     routes: Routes,
-    paths: Vec<u32>,
+    paths: Paths,
     known: HashMap<(NodeId, NodeId, u64), PathId>,
     now: Time,
     log: Option<Vec<Offered>>,
@@ -133,11 +134,11 @@ impl Fabric {
         let states = links.map(|(link, index)| LinkState::new(link, index, random.u64()));
         let mut fabric = Fabric {
             links: states.collect(),
-            ports: Ports::new(network),
+            ports: Ports::new(network, |_| true),
             events: Events::new(EVENTS_PER_SEC * network.links.len() as u64),
             packets: Packets::default(),
             routes: Routes::new(network),
-            paths: Vec::new(),
+            paths: Paths::default(),
             known: HashMap::new(),
             now: Time::ZERO,
             log: None,
@@ -158,9 +159,8 @@ impl Fabric {
         if let Some(known) = self.known.get(&(from, to, hash)) {
             return Ok(*known);
         }
-        let path = PathId { start: self.paths.len() as u32, hash: (hash >> 32 ^ hash) as u32 };
-        self.paths.extend(self.routes.path(from, to, hash)?);
-        self.paths.push(PATH_END);
+        let start = self.paths.add(self.routes.path(from, to, hash)?);
+        let path = PathId { start, hash: (hash >> 32 ^ hash) as u32 };
         self.known.insert((from, to, hash), path);
         Ok(path)
     }
@@ -255,7 +255,7 @@ impl Fabric {
 
     fn on_arrival(&mut self, id: u32, report: &mut Report<'_>) {
         let packet = *self.packets.get(id);
-        if self.paths[packet.hop as usize] == PATH_END {
+        if self.paths.link(packet.hop) == PATH_END {
             self.packets.free(id);
             report(packet.to, self.now, Fate::Arrived(packet.tos.ecn()));
             return;
@@ -263,7 +263,7 @@ impl Fabric {
         let came = match &mut self.ports {
             None => Arrival::Passes,
             Some(ports) => {
-                let link = self.paths[packet.hop as usize - 1];
+                let link = self.paths.link(packet.hop - 1);
                 ports.arrive(link, (id, packet.wire_bytes), self.now, &mut self.events)
             }
         };
@@ -286,18 +286,17 @@ impl Fabric {
 
     fn forward(&mut self, id: u32, report: &mut Report<'_>) {
         let packet = self.packets.get_mut(id);
-        let at = packet.hop as usize;
-        let link = self.paths[at];
+        let at = packet.hop;
+        let link = self.paths.link(at);
         packet.hop += 1;
         let packet = *packet;
-        let ahead = self.paths[packet.hop as usize];
         let sent = self.links[link as usize].send(
             link,
             id,
             &mut self.packets,
             self.now,
             &mut self.events,
-            (&self.paths[..at], ahead),
+            (&self.paths, at),
         );
         let taken = matches!(sent, Sent::Leaves(_));
         let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();

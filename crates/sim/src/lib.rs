@@ -72,6 +72,7 @@ mod domains;
 pub mod endpoint;
 mod events;
 mod exchange;
+mod expected;
 pub mod fabric;
 mod gate;
 mod interrupts;
@@ -82,9 +83,12 @@ mod messages;
 mod modules;
 mod net;
 mod nic;
+mod numbered;
 mod packet;
+mod paths;
 mod pause;
 mod pings;
+mod plan;
 mod ports;
 mod random;
 mod recording;
@@ -106,5 +110,5 @@ mod sync {
 }
 
 pub use back_end::Simulator;
-pub use exchange::{simulate, simulate_on};
+pub use exchange::{Loads, simulate, simulate_in_turns, simulate_on};
 pub use sim::{simulate_captured, simulate_recorded, simulate_tapped};

@@ -8,8 +8,8 @@ mod changes;
 
 use crate::buffer::{self, BufferShare};
 use crate::events::{self, Event, Events};
-use crate::net::PATH_END;
 use crate::packet::{Packet, Packets, Tos, flags};
+use crate::paths::Paths;
 use crate::pause::{LeftHost, LinkControl, Ticket};
 use crate::random::Random;
 use crate::vary::{Sending, Varying};
@@ -54,21 +54,16 @@ impl Drop for Queued {
 }
 
 impl Queued {
-    /// Creates the entry of a packet that has come by the last link of `behind`, if it ends with one.
-    fn new(
-        id: u32,
-        (packet, leads_to): (&Packet, u32),
-        behind: &[u32],
-        dropped: &Dropped,
-    ) -> Queued {
+    /// Creates the entry of a packet that comes from the link before position `at` of the paths.
+    fn new(id: u32, packet: &Packet, (paths, at): (&Paths, u32), dropped: &Dropped) -> Queued {
         Queued {
             packet: id,
             len_bytes: packet.wire_bytes,
             tos: packet.tos,
             flow_hash: packet.flow_hash(),
             is_pure_ack: packet.is_pure_ack(),
-            input: behind.last().copied().filter(|link| *link != PATH_END),
-            leads_to,
+            input: paths.link_before(at),
+            leads_to: events::leads_to(packet, paths),
             dropped: Some(Rc::clone(dropped)),
             _ticket: None,
         }
@@ -452,8 +447,8 @@ impl LinkState {
         self.schedule_service(index, Time::ZERO, events);
     }
 
-    /// Offers a packet that has come by the last link of `behind`, and takes `ahead` after this link. The
-    /// link schedules its arrival once the departure is known.
+    /// Offers a packet that has come to position `at` of the paths. The link schedules its arrival once the
+    /// departure is known.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -462,7 +457,7 @@ impl LinkState {
         packets: &mut Packets,
         now: Time,
         events: &mut Events,
-        (behind, ahead): (&[u32], u32),
+        (paths, at): (&Paths, u32),
     ) -> Sent {
         if let Some(chance) = &mut self.wire.chance {
             if chance.loses(packets.get(id)) {
@@ -473,7 +468,7 @@ impl LinkState {
         }
         let packet = packets.get_mut(id);
         let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
-        let leads_to = events::leads_to(packet, ahead);
+        let leads_to = events::leads_to(packet, paths);
         match &mut self.queue {
             Queue::Wire => {
                 self.wire.carry((now, now), (index, id), leads_to, events);
@@ -504,7 +499,7 @@ impl LinkState {
             }
             Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
-                let mut queued = Queued::new(id, (packet, leads_to), behind, &self.dropped);
+                let mut queued = Queued::new(id, packet, (paths, at), &self.dropped);
                 if self.share.is_some() || self.control.is_some() || self.varying.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, events);
@@ -686,6 +681,11 @@ impl LinkState {
         let (Some(rate), Some(control)) = (self.rate, &mut self.control) else { return };
         control.gates.close(priority, now, pause_time(quanta, rate));
         self.service(index, packets, now, events);
+    }
+
+    /// Returns the domain of the far end if it is another one.
+    pub(crate) fn leads_to(&self) -> Option<u32> {
+        (self.wire.far_domain != HERE).then_some(self.wire.far_domain)
     }
 
     /// Sends a control frame, after the packet in transmission and before all others. Returns its

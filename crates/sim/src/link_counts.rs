@@ -38,7 +38,7 @@ impl LinkCounts {
         }
         self.looked_at = now;
         self.before.resize(net.links.len(), Count::default());
-        for ((link, before), index) in net.links.iter_mut().zip(&mut self.before).zip(0..) {
+        for ((index, link), before) in net.links.numbered_mut().zip(&mut self.before) {
             if !link.has_rate() {
                 continue;
             }

@@ -2,10 +2,13 @@
 
 use crate::domains::Division;
 use knee_queue::time::Time;
-use knee_run::outcome::{FlowOutcome, Outcome, QueueOutcome, RpcRecord, Windowed};
+use knee_run::outcome::{FlowOutcome, FlowWindow, Outcome, RpcRecord};
 use knee_run::spec::Run;
+use std::vec::IntoIter;
 
-/// The outcome of one domain. What the domain does not have is 0 or absent.
+/// The outcome of one domain: its links, and the flows with an end in it. What the domain does not
+/// know of a flow is 0 or absent.
+#[derive(Default)]
 pub(crate) struct Part {
     pub(crate) outcome: Outcome,
     /// For each exchange, the time until which timeouts belong to it.
@@ -16,28 +19,25 @@ pub(crate) struct Part {
 
 /// Merges the parts, which are in the order of their domains.
 pub(crate) fn outcome(run: &Run, division: &Division, parts: Vec<Part>) -> Outcome {
-    let mut parts = parts.into_iter();
-    let Some(mut all) = parts.next() else { return Outcome::default() };
-    for (part, domain) in parts.zip(1..) {
+    let mut all = Part::default();
+    let (mut flows, mut windows) = (Vec::new(), Vec::new());
+    for part in parts {
         all.exchange_ends.extend(part.exchange_ends);
         all.server_timeouts.extend(part.server_timeouts);
         let (into, from) = (&mut all.outcome, part.outcome);
+        into.end = from.end;
         into.rpcs.extend(from.rpcs);
         into.pings.extend(from.pings);
         into.flow_samples.extend(from.flow_samples);
         into.queue_samples.extend(from.queue_samples);
         into.goodput_samples.extend(from.goodput_samples);
         into.link_samples.extend(from.link_samples);
-        for ((into, from), flow) in into.flows.iter_mut().zip(from.flows).zip(&run.flows) {
-            let has_client = division.domain_of(flow.from) == domain;
-            add_flow(into, from, has_client);
-        }
-        let is_here = |queue: &QueueOutcome| {
-            division.domain_of(run.network.links[queue.link as usize].from) == domain
-        };
-        replace_queues(&mut into.queues, from.queues, is_here);
-        if let (Some(into), Some(from)) = (&mut into.window, from.window) {
-            add_window(into, from, is_here);
+        into.host_counts.extend(from.host_counts);
+        into.queues.extend(from.queues);
+        flows.push(from.flows.into_iter());
+        if let Some(from) = from.window {
+            into.window.get_or_insert_default().queues.extend(from.queues);
+            windows.push(from.flows.into_iter());
         }
         into.work.events += from.work.events;
         into.work.data_pkts += from.work.data_pkts;
@@ -48,7 +48,35 @@ pub(crate) fn outcome(run: &Run, division: &Division, parts: Vec<Part>) -> Outco
     outcome.queue_samples.sort_by_key(|sample| (sample.at, sample.link, sample.part));
     outcome.goodput_samples.sort_by_key(|sample| (sample.at, sample.flow));
     outcome.link_samples.sort_by_key(|sample| (sample.at, sample.link));
+    outcome.host_counts.sort_by_key(|host| host.node);
+    outcome.queues.sort_by_key(|queue| (queue.link, queue.part));
+    outcome.flows = both_ends(run, division, &mut flows, add_flow);
+    if let Some(window) = &mut outcome.window {
+        window.queues.sort_by_key(|queue| (queue.link, queue.part));
+        window.flows = both_ends(run, division, &mut windows, |client, server| FlowWindow {
+            received_bytes: client.received_bytes + server.received_bytes,
+            counters: client.counters.plus(&server.counters),
+        });
+    }
     all.finish()
+}
+
+/// Joins what the domains know of each flow. Each has a list of its flows, in their order.
+fn both_ends<T>(
+    run: &Run,
+    division: &Division,
+    domains: &mut [IntoIter<T>],
+    add: impl Fn(T, T) -> T,
+) -> Vec<T> {
+    let flows = run.flows.iter().filter_map(|flow| {
+        let [client, server] = [flow.from, flow.to].map(|node| division.domain_of(node) as usize);
+        let of_client = domains.get_mut(client)?.next()?;
+        if client == server {
+            return Some(of_client);
+        }
+        Some(add(of_client, domains.get_mut(server)?.next()?))
+    });
+    flows.collect()
 }
 
 impl Part {
@@ -71,34 +99,13 @@ impl Part {
     }
 }
 
-/// Adds the counts of a flow in one domain to those in others.
-fn add_flow(into: &mut FlowOutcome, from: FlowOutcome, has_client: bool) {
-    let counters = into.counters.plus(&from.counters);
-    let received_bytes = into.received_bytes + from.received_bytes;
-    let done_at = into.done_at.or(from.done_at);
-    let warnings = into.warnings.drain(..).chain(from.warnings.clone()).collect();
-    if has_client {
-        *into = from;
+/// Joins the outcomes of a flow at its two ends.
+fn add_flow(client: FlowOutcome, server: FlowOutcome) -> FlowOutcome {
+    FlowOutcome {
+        counters: client.counters.plus(&server.counters),
+        received_bytes: server.received_bytes,
+        done_at: client.done_at.or(server.done_at),
+        warnings: client.warnings.into_iter().chain(server.warnings).collect(),
+        ..client
     }
-    *into = FlowOutcome { counters, received_bytes, done_at, warnings, ..std::mem::take(into) };
-}
-
-fn replace_queues(
-    into: &mut [QueueOutcome],
-    from: Vec<QueueOutcome>,
-    is_here: impl Fn(&QueueOutcome) -> bool,
-) {
-    for (into, from) in into.iter_mut().zip(from) {
-        if is_here(&from) {
-            *into = from;
-        }
-    }
-}
-
-fn add_window(into: &mut Windowed, from: Windowed, is_here: impl Fn(&QueueOutcome) -> bool) {
-    for (into, from) in into.flows.iter_mut().zip(from.flows) {
-        into.received_bytes += from.received_bytes;
-        into.counters = into.counters.plus(&from.counters);
-    }
-    replace_queues(&mut into.queues, from.queues, is_here);
 }

@@ -4,7 +4,9 @@ use crate::balance::{self, Balancer};
 use crate::events::{Event, Events, Timer};
 use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
+use crate::numbered::Numbered;
 use crate::packet::{Packet, Packets};
+use crate::paths::{CHOOSE, Paths};
 use crate::pause::ControlHandle;
 use crate::ports::Ports;
 use crate::random::{self, Random};
@@ -20,10 +22,10 @@ pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) events: Events,
     pub(crate) packets: Packets,
-    pub(crate) links: Vec<LinkState>,
-    /// The links of all paths in order; each path ends with [`PATH_END`].
-    pub(crate) paths: Vec<u32>,
-    pub(crate) routes: Routes,
+    pub(crate) links: Numbered<LinkState>,
+    pub(crate) paths: Paths,
+    /// Finds other paths; `None` if no host asks for them.
+    pub(crate) routes: Option<Routes>,
     /// Seed of what sockets draw; see [`Net::seed_of`].
     pub(crate) seed: u64,
     /// The host state that algorithms see.
@@ -73,12 +75,14 @@ impl Net {
         let hash = Random::new(self.seed_of(sock)).u64();
         if let Some(balancer) = &mut self.balancer {
             balancer.set_hash(sock, hash);
-            return self
-                .routes
-                .another_first(self.paths[path as usize], balancer.to(sock), hash)
-                .map_or(path, balance::path_by);
         }
-        let another = self.routes.another(&mut self.paths, path, hash);
+        let Some(routes) = &mut self.routes else { return path };
+        if let Some(balancer) = &self.balancer {
+            let first = routes.another_first(self.paths.link(path), balancer.to(sock), hash);
+            return first.map_or(path, balance::path_by);
+        }
+        let links = routes.another(self.paths.links(path), hash);
+        let another = links.map_or(path, |links| self.paths.add(links));
         if let Some(reroutes) = &mut self.reroutes {
             reroutes.note_hash(sock, hash, another);
         }
@@ -88,24 +92,24 @@ impl Net {
     /// Returns the first link of a path.
     #[inline]
     pub(crate) fn first_link(&self, path: u32) -> Option<&LinkState> {
-        self.links.get(*self.paths.get(path as usize)? as usize)
+        self.links.get(self.paths.link(path) as usize)
     }
 
     /// Reports whether the packet is at the end of its path.
     #[inline]
     pub(crate) fn at_end(&self, id: u32) -> bool {
-        self.paths[self.packets.get(id).hop as usize] == PATH_END
+        self.paths.link(self.packets.get(id).hop) == PATH_END
     }
 
     /// Offers a packet to the next link of its path.
     #[inline]
     pub(crate) fn forward(&mut self, id: u32) -> Sent {
         let packet = self.packets.get_mut(id);
-        let at = packet.hop as usize;
-        let link = self.paths[at];
+        let at = packet.hop;
+        let link = self.paths.link(at);
         packet.hop += 1;
         self.work.pkt_hops += 1;
-        if link == balance::CHOOSE {
+        if link == CHOOSE {
             return self.forward_by_choice(id, at);
         }
         self.offer(link, id, at)
@@ -113,9 +117,12 @@ impl Net {
 
     /// Offers a packet to the link that the switch at this position of its path chooses.
     #[inline(never)]
-    fn forward_by_choice(&mut self, id: u32, at: usize) -> Sent {
-        let (packet, behind) = (self.packets.get_mut(id), self.paths[at - 1]);
-        let Some(balancer) = &mut self.balancer else { return Sent::Lost };
+    fn forward_by_choice(&mut self, id: u32, at: u32) -> Sent {
+        let packet = self.packets.get_mut(id);
+        let behind = self.paths.link_before(at);
+        let (Some(balancer), Some(behind)) = (&mut self.balancer, behind) else {
+            return Sent::Lost;
+        };
         let link = balancer.choose(packet, behind, self.now);
         packet.hop = balance::path_by(link) + 1;
         self.offer(link, id, at)
@@ -123,15 +130,14 @@ impl Net {
 
     /// Offers a packet to a link, which has come to position `at` of the paths.
     #[inline]
-    fn offer(&mut self, link: u32, id: u32, at: usize) -> Sent {
-        let ahead = self.paths[self.packets.get(id).hop as usize];
+    fn offer(&mut self, link: u32, id: u32, at: u32) -> Sent {
         let sent = self.links[link as usize].send(
             link,
             id,
             &mut self.packets,
             self.now,
             &mut self.events,
-            (&self.paths[..at], ahead),
+            (&self.paths, at),
         );
         if self.flow_control.is_some() {
             self.settle_flow_control();
@@ -151,7 +157,7 @@ impl Net {
     /// Tells the tap about a packet that its host has just sent.
     #[cold]
     fn tell_sent(&mut self, id: u32, packet: &Packet, sent: &Sent) {
-        let link = self.paths[packet.hop as usize];
+        let link = self.paths.link(packet.hop);
         if let (Some(tap), Sent::Leaves(_) | Sent::Waits | Sent::Lost) = (&mut self.tap, sent) {
             tap.on_sent(self.now, link, packet);
         }
@@ -195,8 +201,7 @@ impl Net {
 
     /// Returns the link that brought a packet to its present place; `None` at its start.
     pub(crate) fn link_behind(&self, packet: &Packet) -> Option<u32> {
-        let behind = packet.hop.checked_sub(1).map(|hop| self.paths[hop as usize]);
-        behind.filter(|link| *link != PATH_END)
+        self.paths.link_before(packet.hop)
     }
 
     /// Schedules a timer. Timers that release paced segments come before an ACK of the same

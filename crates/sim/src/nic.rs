@@ -5,8 +5,10 @@
 //! hands it over ([`interrupts`](crate::interrupts)). Hosts without any of these features are not
 //! listed here; TCP gets their packets directly.
 
+use crate::domains::Domain;
 use crate::events::{Event, Events};
 use crate::interrupts::{Arrival, Ring};
+use crate::numbered::{Numbered, Numbering};
 use crate::packet::{Packet, flags};
 use crate::tcp::{HostState, Sock};
 use knee_queue::time::{Duration, Time};
@@ -47,11 +49,11 @@ pub(crate) struct Nics {
     hosts: Vec<NicHost>,
     queues: Vec<RxQueue>,
     /// The queue of each socket, and the queues of each ping stream's requests and echoes.
-    of_sock: Vec<u32>,
+    of_sock: Numbered<u32>,
     of_ping: Vec<(u32, u32)>,
     /// For each socket, the last interrupt with a packet for it, and that packet's position among
     /// the interrupt's packets.
-    last: Vec<(u64, u32)>,
+    last: Numbered<(u64, u32)>,
     interrupt: u64,
 }
 
@@ -60,14 +62,19 @@ fn is_counted(config: &HostConfig) -> bool {
 }
 
 impl Nics {
-    /// Creates the NICs; `None` if all hosts receive packet by packet and none counts. `hashes` has
-    /// one hash per flow.
-    pub(crate) fn new(run: &Run, hashes: &[u64]) -> Option<Box<Nics>> {
+    /// Creates the NICs of a domain; `None` if all its hosts receive packet by packet and none counts.
+    /// `hashes` has one hash per flow of the run.
+    pub(crate) fn new(
+        run: &Run,
+        hashes: &[u64],
+        (socks, domain): (&Numbering, &Domain),
+    ) -> Option<Box<Nics>> {
         let mut first_queue = vec![NONE; run.network.nodes.len()];
         let mut receive_queues = vec![1; run.network.nodes.len()];
         let (mut hosts, mut queues) = (Vec::new(), Vec::new());
         for (node, config) in (0..).zip(run.network.nodes.iter().map(|node| node.host.as_ref())) {
-            let Some(config) = config.filter(|config| is_counted(config)) else { continue };
+            let config = config.filter(|config| is_counted(config) && domain.has_node(node));
+            let Some(config) = config else { continue };
             first_queue[node as usize] = queues.len() as u32;
             receive_queues[node as usize] = config.receive_queues;
             queues.extend(
@@ -96,14 +103,16 @@ impl Nics {
             first => first + (mix(hash, node) % u64::from(receive_queues[node as usize])) as u32,
         };
         let of_flow = |(flow, hash): (&knee_run::spec::Flow, &u64)| {
-            [queue_of(flow.from, *hash), queue_of(flow.to, *hash)]
+            let ends = [flow.from, flow.to].into_iter().filter(|node| domain.has_node(*node));
+            ends.map(|node| queue_of(node, *hash)).collect::<Vec<_>>()
         };
         let of_sock: Vec<u32> = run.flows.iter().zip(hashes).flat_map(of_flow).collect();
         let pings = run.pings.iter().zip(0u64..);
         let of_ping = pings
             .map(|(ping, number)| (queue_of(ping.to, number), queue_of(ping.from, number)))
             .collect();
-        let last = vec![(0, 0); of_sock.len()];
+        let last = Numbered::new(vec![(0, 0); of_sock.len()], socks);
+        let of_sock = Numbered::new(of_sock, socks);
         Some(Box::new(Nics { hosts, queues, of_sock, of_ping, last, interrupt: 0 }))
     }
 
@@ -151,7 +160,7 @@ impl Nics {
     }
 
     /// Merges consecutive packets of the same socket if GRO allows it.
-    pub(crate) fn merge(&mut self, number: u32, packets: &mut Vec<Packet>, socks: &[Sock]) {
+    pub(crate) fn merge(&mut self, number: u32, packets: &mut Vec<Packet>, socks: &Numbered<Sock>) {
         self.interrupt += 1;
         let mut kept: usize = 0;
         for at in 0..packets.len() {
@@ -178,16 +187,18 @@ impl Nics {
         self.queues[number as usize].ring.give_back(packets);
     }
 
-    /// Returns the counts of each host. `nodes` has the host of each socket.
+    /// Returns the counts of each host.
     pub(crate) fn counts(
         &self,
         hosts: &[Option<Rc<HostState>>],
-        socks: &[Sock],
+        socks: &Numbered<Sock>,
         run: &Run,
     ) -> Vec<HostCount> {
-        let nodes: Vec<NodeId> = run.flows.iter().flat_map(|flow| [flow.from, flow.to]).collect();
         let mut sent = vec![(0u64, 0u64); hosts.len()];
-        for (sock, node) in socks.iter().zip(nodes) {
+        for (place, sock) in socks.iter().enumerate() {
+            let number = socks.number(place);
+            let flow = &run.flows[number as usize / 2];
+            let node = if number % 2 == 0 { flow.from } else { flow.to };
             let (acks, bursts) = &mut sent[node as usize];
             *acks += sock.counters.acks_sent;
             *bursts += sock.counters.bursts;

@@ -12,10 +12,12 @@
 //! place in the list of these classes. A packet has the priority of the class in which it waits.
 //! With 802.3x all packets have priority 0.
 
-use crate::events::{Event, Events};
+use crate::domains::Domain;
+use crate::events::{Event, Events, NONE};
 use crate::gate::Gates;
 use crate::link::LinkState;
 use crate::net::Net;
+use crate::numbered::{Numbered, Numbering};
 use crate::packet::{Packet, flags};
 use knee_queue::time::{Duration, Time};
 use knee_queue::{AnyQdisc, Packet as QueuePacket};
@@ -42,8 +44,9 @@ struct Input {
 pub(crate) struct Control {
     quanta: u16,
     reaction: Duration,
-    /// The inputs of each link, by priority.
+    /// The inputs of each link into the domain's nodes, by priority.
     inputs: Vec<Option<Input>>,
+    numbering: Numbering,
     /// Number of priorities per link.
     priorities: u32,
     /// Inputs whose count has changed since the last check.
@@ -112,13 +115,21 @@ impl LeftHost {
     }
 }
 
-/// Sets up flow control, if the network has it.
-pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Option<ControlHandle> {
+/// Sets up the flow control of a domain, if the network has it.
+pub(crate) fn build(
+    network: &Network,
+    links: &mut Numbered<LinkState>,
+    domain: &Domain,
+) -> Option<ControlHandle> {
     let spec = network.flow_control.as_ref()?;
     let controlled = controlled(network);
     let thresholds = spec.thresholds();
-    let mut inputs = Vec::with_capacity(network.links.len() * thresholds.len());
+    let numbering = domain.links_to(network);
+    let mut inputs = Vec::new();
     for ((link, back), id) in network.links.iter().zip(&controlled).zip(0..) {
+        if !domain.has_node(link.to) {
+            continue;
+        }
         let stopped = back.zip(link.rate);
         inputs.extend(thresholds.iter().zip(0..).map(|(thresholds, priority)| {
             let (back, rate) = stopped?;
@@ -138,12 +149,14 @@ pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Option<Contro
         quanta: spec.quanta,
         reaction: spec.reaction,
         inputs,
+        numbering,
         priorities: thresholds.len() as u32,
         changed: Vec::new(),
     }));
     let stopping = stopping(network);
     let is_host = |node: u32| network.nodes[node as usize].host.is_some();
-    for ((link, state), back) in network.links.iter().zip(links).zip(&controlled) {
+    for (number, state) in links.numbered_mut() {
+        let (link, back) = (&network.links[number as usize], controlled[number as usize]);
         if back.is_some() || stopping[link.from as usize] {
             let tells_host = back.is_some() && is_host(link.from);
             let part = part_of(spec, &control, link, back.is_some());
@@ -179,7 +192,8 @@ fn part_of(
 
 impl Control {
     fn input_of(&self, link: LinkId, priority: u8) -> u32 {
-        link * self.priorities + u32::from(priority)
+        let place = self.numbering.place(link as usize) as u32;
+        place * self.priorities + u32::from(priority)
     }
 
     fn change(&mut self, input: u32, change: impl FnOnce(u64) -> u64) {
@@ -190,14 +204,24 @@ impl Control {
     }
 
     /// Sends the pause frame that an input needs now, if any.
-    fn tell(&mut self, input: u32, now: Time, links: &mut [LinkState], events: &mut Events) {
+    fn tell(
+        &mut self,
+        input: u32,
+        now: Time,
+        links: &mut Numbered<LinkState>,
+        events: &mut Events,
+    ) {
         let Some(at) = &mut self.inputs[input as usize] else { return };
         let Some(pauses) = at.decide(now) else { return };
         let quanta = if pauses { self.quanta } else { 0 };
         let (link, priority) = (at.link, at.priority);
-        let arrives = links[at.back as usize].send_control_frame(now, CONTROL_FRAME_BYTES);
-        if let Some(arrives) = arrives {
-            events.push(arrives + self.reaction, Event::Pause { link, quanta, priority });
+        let back = &mut links[at.back as usize];
+        let pause = Event::Pause { link, quanta, priority };
+        let arrives = back.send_control_frame(now, CONTROL_FRAME_BYTES);
+        match (arrives.map(|at| at + self.reaction), back.leads_to()) {
+            (Some(arrives), None) => events.push(arrives, pause),
+            (Some(arrives), Some(domain)) => events.push_away(domain, (now, arrives), pause, NONE),
+            (None, _) => {}
         }
         if pauses {
             events.push(at.refresh_at, Event::PauseRefresh { link, priority });

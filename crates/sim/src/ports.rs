@@ -5,7 +5,7 @@
 use crate::events::{Event, Events};
 use crate::interrupts::{Arrival, Ring};
 use knee_queue::time::Time;
-use knee_run::spec::{Coalesce, LinkId, Network};
+use knee_run::spec::{Coalesce, CoalescingPort, LinkId, Network, NodeId};
 
 /// The link's packets are forwarded as they come.
 const NONE: u32 = u32::MAX;
@@ -25,19 +25,22 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Creates the ports; `None` if all switches forward packet by packet.
-    pub(crate) fn new(network: &Network) -> Option<Box<Ports>> {
-        if network.ports.is_empty() {
+    /// Creates the ports of the nodes that `has` accepts; `None` if their switches forward packet by
+    /// packet.
+    pub(crate) fn new(network: &Network, has: impl Fn(NodeId) -> bool) -> Option<Box<Ports>> {
+        let is_here = |at: &&CoalescingPort| {
+            network.links.get(at.link as usize).is_some_and(|link| has(link.to))
+        };
+        let here: Vec<_> = network.ports.iter().filter(is_here).collect();
+        if here.is_empty() {
             return None;
         }
         let mut of_link = vec![NONE; network.links.len()];
-        for (port, number) in network.ports.iter().zip(0..) {
-            if let Some(of_link) = of_link.get_mut(port.link as usize) {
-                *of_link = number;
-            }
+        for (port, number) in here.iter().zip(0..) {
+            of_link[port.link as usize] = number;
         }
         let port = |coalesce| Port { coalesce, ring: Ring::new(Some(coalesce)) };
-        let ports = network.ports.iter().map(|at| port(at.coalesce)).collect();
+        let ports = here.iter().map(|at| port(at.coalesce)).collect();
         Some(Box::new(Ports { of_link, ports }))
     }
 

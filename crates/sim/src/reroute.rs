@@ -1,11 +1,13 @@
 //! Routes that avoid failed links.
 //!
 //! A flow whose path has a link that routes avoid takes another path, the one that its hash picks
-//! among the shortest ones left. All others stay on theirs. Every domain does the same at the same
-//! time with all flows, so positions in the list of paths mean the same everywhere.
+//! among the shortest ones left. All others stay on theirs. Every domain does that at the same time with
+//! its sockets.
 
+use crate::paths::Paths;
+use crate::plan::Plan;
 use knee_queue::time::Time;
-use knee_run::routes::{PATH_END, Routes};
+use knee_run::routes::Routes;
 use knee_run::spec::{LinkId, NodeId, RouteChange, Run};
 use std::collections::HashSet;
 
@@ -32,28 +34,21 @@ pub(crate) struct Reroutes {
 }
 
 impl Reroutes {
-    /// Creates the state; `None` if routes do not change. `hashes` are those of flows, then of pings.
-    pub(crate) fn new(
-        run: &Run,
-        hashes: &[u64],
-        sock_paths: impl Iterator<Item = u32>,
-        ping_paths: &[(u32, u32)],
-    ) -> Option<Box<Reroutes>> {
+    /// Creates the state; `None` if routes do not change.
+    pub(crate) fn new(run: &Run, plan: &Plan) -> Option<Box<Reroutes>> {
         let steps = run.network.changes.routes.clone();
         if steps.is_empty() {
             return None;
         }
-        let (of_flows, of_pings) = hashes.split_at(run.flows.len());
-        let ends = run.flows.iter().zip(of_flows);
-        let ends =
-            ends.flat_map(|(flow, hash)| [(flow.from, flow.to, hash), (flow.to, flow.from, hash)]);
-        let socks = ends.zip(sock_paths);
-        let socks = socks.map(|((from, to, hash), home)| Way { from, to, hash: *hash, home });
-        let pings = run.pings.iter().zip(of_pings).zip(ping_paths);
-        let pings = pings.flat_map(|((ping, hash), (there, back))| {
-            let (from, to, hash) = (ping.from, ping.to, *hash);
-            [Way { from, to, hash, home: *there }, Way { from: to, to: from, hash, home: *back }]
-        });
+        let both = |(from, to), hash, (there, back)| {
+            [Way { from, to, hash, home: there }, Way { from: to, to: from, hash, home: back }]
+        };
+        let socks = run.flows.iter().zip(plan.hashes.iter().zip(&plan.of_flows));
+        let socks =
+            socks.flat_map(|(flow, (hash, starts))| both((flow.from, flow.to), *hash, *starts));
+        let pings = run.pings.iter().zip(plan.ping_hashes.iter().zip(&plan.of_pings));
+        let pings =
+            pings.flat_map(|(ping, (hash, starts))| both((ping.from, ping.to), *hash, *starts));
         Some(Box::new(Reroutes {
             steps,
             next: 0,
@@ -89,25 +84,24 @@ impl Reroutes {
         routes.avoid(&run.network, &self.avoided);
     }
 
-    /// Returns where the paths of all sockets begin now.
-    pub(crate) fn sock_paths(&self, paths: &mut Vec<u32>, routes: &mut Routes) -> Vec<u32> {
-        self.socks.iter().map(|way| self.path_of(*way, paths, routes)).collect()
+    /// Returns where the path of a socket begins now.
+    pub(crate) fn sock_path(&self, sock: u32, paths: &mut Paths, routes: &mut Routes) -> u32 {
+        self.path_of(self.socks[sock as usize], paths, routes)
     }
 
     /// Returns where the paths of all ping streams begin now, there and back.
-    pub(crate) fn ping_paths(&self, paths: &mut Vec<u32>, routes: &mut Routes) -> Vec<(u32, u32)> {
+    pub(crate) fn ping_paths(&self, paths: &mut Paths, routes: &mut Routes) -> Vec<(u32, u32)> {
         let mut path = |way: Way| self.path_of(way, paths, routes);
         self.pings.chunks_exact(2).map(|ways| (path(ways[0]), path(ways[1]))).collect()
     }
 
     /// Returns where the path of a way begins now. Without another path it is the one that fails.
-    fn path_of(&self, way: Way, paths: &mut Vec<u32>, routes: &mut Routes) -> u32 {
-        let mut home = paths[way.home as usize..].iter().take_while(|link| **link != PATH_END);
-        if !home.any(|link| self.avoided.contains(link)) {
+    fn path_of(&self, way: Way, paths: &mut Paths, routes: &mut Routes) -> u32 {
+        if !paths.links(way.home).any(|link| self.avoided.contains(&link)) {
             return way.home;
         }
         match routes.path(way.from, way.to, way.hash) {
-            Ok(links) => routes.place(paths, links),
+            Ok(links) => paths.add(links),
             Err(_) => way.home,
         }
     }

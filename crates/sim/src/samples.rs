@@ -6,14 +6,21 @@ use crate::modules;
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::{Sock, State};
 use knee_queue::time::Duration;
-use knee_run::outcome::{FlowOutcome, FlowWindow, GoodputSample, QueueOutcome, Windowed, Work};
+use knee_run::outcome::{
+    Counters, FlowOutcome, FlowWindow, GoodputSample, QueueOutcome, Windowed, Work,
+};
 use knee_run::spec::Traffic;
 
 impl Simulation<'_> {
     pub(crate) fn sample_flows(&mut self) {
-        for (index, flow) in self.run.flows.iter().enumerate() {
+        for place in 0..self.apps.len() {
+            let index = self.apps.number(place) as usize;
+            let flow = &self.run.flows[index];
+            if !flow.sampled || !self.domain.has_node(flow.from) {
+                continue;
+            }
             let sock = &mut self.socks[client_of(index)];
-            if flow.sampled && self.domain.has_node(flow.from) && sock.state == State::Established {
+            if sock.state == State::Established {
                 self.outcome.flow_samples.push(sock.sample(index as u32, &mut self.net));
             }
         }
@@ -21,9 +28,8 @@ impl Simulation<'_> {
     }
 
     pub(crate) fn sample_queues(&mut self) {
-        let links = self.net.links.iter_mut().zip(&self.run.network.links);
-        for (link, spec) in links {
-            if link.sampled && self.domain.has_node(spec.from) {
+        for link in self.net.links.iter_mut() {
+            if link.sampled {
                 self.outcome.queue_samples.extend(link.samples(self.net.now));
             }
         }
@@ -37,9 +43,10 @@ impl Simulation<'_> {
     }
 
     pub(crate) fn sample_goodput(&mut self) {
-        for (index, flow) in self.run.flows.iter().enumerate() {
+        for place in 0..self.apps.len() {
+            let index = self.apps.number(place) as usize;
             let begin = self.begin_of(index);
-            if begin > self.net.now || !self.domain.has_node(flow.to) {
+            if begin > self.net.now || !self.domain.has_node(self.run.flows[index].to) {
                 continue;
             }
             let received = self.socks[server_of(index)].received_bytes();
@@ -53,9 +60,9 @@ impl Simulation<'_> {
 
     /// Counts at the begin and the end of the measured window.
     pub(crate) fn count_window(&mut self) {
-        let flows = (0..self.apps.len()).map(|index| {
-            let flow = self.flow_outcome(index);
-            FlowWindow { received_bytes: flow.received_bytes, counters: flow.counters }
+        let flows = self.flow_outcomes().map(|flow| FlowWindow {
+            received_bytes: flow.received_bytes,
+            counters: flow.counters,
         });
         let flows = flows.collect();
         let now = Windowed { flows, queues: self.queue_outcomes() };
@@ -85,10 +92,7 @@ impl Simulation<'_> {
         if self.before_window.is_some() {
             self.count_window();
         }
-        for index in 0..self.apps.len() {
-            let outcome = self.flow_outcome(index);
-            self.outcome.flows.push(outcome);
-        }
+        self.outcome.flows = self.flow_outcomes().collect();
         self.outcome.end = self.net.now;
         self.link_counts.look(self.run, &mut self.net, &mut self.outcome);
         if let Some(nics) = &self.nics {
@@ -105,41 +109,56 @@ impl Simulation<'_> {
         }
     }
 
+    /// Returns what the domain knows of each flow with an end in it.
+    fn flow_outcomes(&self) -> impl Iterator<Item = FlowOutcome> {
+        (0..self.apps.len()).map(|place| self.flow_outcome(self.apps.number(place) as usize))
+    }
+
     fn flow_outcome(&self, index: usize) -> FlowOutcome {
         let app = &self.apps[index];
-        let client = &self.socks[client_of(index)];
-        let server = &self.socks[server_of(index)];
-        let mut counters = client.counters;
-        counters.delivered = u64::from(client.tp.delivered);
-        counters.delivered_ce = u64::from(client.tp.delivered_ce);
-        counters.acks_sent = server.counters.acks_sent;
-        counters.ce_segs_received = server.counters.ce_segs_received;
-        // The listening side sent the SYN-ACK and the responses.
-        counters.timeouts += server.counters.timeouts;
-        counters.syn_timeouts += server.counters.syn_timeouts;
-        counters.timeout_rehashes += server.counters.timeout_rehashes;
-        counters.duplicate_rehashes += server.counters.duplicate_rehashes;
-        counters.plb_rehashes += server.counters.plb_rehashes;
-        if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
-            counters.retransmitted_segs += server.counters.retransmitted_segs;
-            counters.tail_loss_probes += server.counters.tail_loss_probes;
-            counters.reorderings += server.counters.reorderings;
-            counters.dsack_segs += server.counters.dsack_segs;
+        let client = self.socks.get(client_of(index));
+        let server = self.socks.get(server_of(index));
+        let mut counters = Counters::default();
+        if let Some(client) = client {
+            counters = client.counters;
+            counters.delivered = u64::from(client.tp.delivered);
+            counters.delivered_ce = u64::from(client.tp.delivered_ce);
+            (counters.acks_sent, counters.ce_segs_received) = (0, 0);
         }
-        FlowOutcome {
+        if let Some(server) = server {
+            counters.acks_sent = server.counters.acks_sent;
+            counters.ce_segs_received = server.counters.ce_segs_received;
+            // The listening side sent the SYN-ACK and the responses.
+            counters.timeouts += server.counters.timeouts;
+            counters.syn_timeouts += server.counters.syn_timeouts;
+            counters.timeout_rehashes += server.counters.timeout_rehashes;
+            counters.duplicate_rehashes += server.counters.duplicate_rehashes;
+            counters.plb_rehashes += server.counters.plb_rehashes;
+            if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
+                counters.retransmitted_segs += server.counters.retransmitted_segs;
+                counters.tail_loss_probes += server.counters.tail_loss_probes;
+                counters.reorderings += server.counters.reorderings;
+                counters.dsack_segs += server.counters.dsack_segs;
+            }
+        }
+        let outcome = FlowOutcome {
             connected_at: app.connected_at,
-            established_at: client.established_at,
             done_at: app.done_at,
             stopped_at: app.stopped_at,
-            received_bytes: server.received_bytes(),
+            received_bytes: server.map_or(0, Sock::received_bytes),
+            counters: counters.into(),
+            warnings: [client, server].into_iter().flatten().flat_map(Sock::warnings).collect(),
+            ..FlowOutcome::default()
+        };
+        let Some(client) = client else { return outcome };
+        FlowOutcome {
+            established_at: client.established_at,
             ecn: client.ecn_negotiated(),
             algorithm: client.algorithm_name(),
-            counters: counters.into(),
             srtt: client.srtt_us().map(|us| Duration::from_us(u64::from(us))),
             min_rtt: client.min_rtt_us().map(|us| Duration::from_us(u64::from(us))),
             cwnd_pkts: client.tp.snd_cwnd,
-            inits_left_out: None,
-            warnings: [client, server].into_iter().flat_map(Sock::warnings).collect(),
+            ..outcome
         }
     }
 }

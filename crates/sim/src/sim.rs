@@ -1,21 +1,22 @@
 //! A run: builds everything, then handles the earliest event until none is left.
 
 use crate::app::App;
-use crate::balance::{self, Balancer};
+use crate::balance::Balancer;
 use crate::buffer::{self, BufferHandle};
-use crate::clock::Jiffies;
 use crate::domains::{self, Domain};
 use crate::events::{Ahead, Event, Events, Timer};
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::link_counts::LinkCounts;
 use crate::modules;
-use crate::net::{Net, PATH_END};
+use crate::net::Net;
 use crate::nic::Nics;
+use crate::numbered::Numbered;
 use crate::packet::{Packet, Packets, flags};
+use crate::paths::Paths;
 use crate::pause;
+use crate::plan::Plan;
 use crate::ports::Ports;
-use crate::random::Random;
 use crate::reroute::Reroutes;
 use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
@@ -24,7 +25,7 @@ use crate::vary;
 use knee_algo::Host as CcHost;
 use knee_algo::module::carry_out;
 use knee_flight::{Record, observer};
-use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Outcome, Windowed, Work};
 use knee_run::routes::Routes;
 use knee_run::spec::{Cc, HostConfig, Run};
@@ -32,6 +33,7 @@ use knee_run::turns::Turns;
 use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Returns the connecting socket of a flow, which has the even number; the listening socket has the
 /// next one.
@@ -51,8 +53,9 @@ pub(crate) struct Simulation<'a> {
     pub(crate) hosts: Vec<Option<Rc<HostState>>>,
     /// NICs that coalesce interrupts or count CPU time; `None` if there are none.
     pub(crate) nics: Option<Box<Nics>>,
-    pub(crate) socks: Vec<Sock>,
-    pub(crate) apps: Vec<App>,
+    pub(crate) socks: Numbered<Sock>,
+    /// For each flow with an end here.
+    pub(crate) apps: Numbered<App>,
     pub(crate) ping_paths: Vec<(u32, u32)>,
     /// Index of the record of each ping sent, by stream.
     pub(crate) ping_records: Vec<Vec<u32>>,
@@ -87,7 +90,7 @@ pub fn simulate_recorded(
     sink: impl FnMut(Record) + 'static,
 ) -> Result<Outcome, Error> {
     validate(run)?;
-    let mut simulation = Simulation::build(run, Domain::default())?;
+    let mut simulation = Simulation::whole(run)?;
     simulation.record(group, Rc::new(RefCell::new(sink)));
     simulation.run()
 }
@@ -110,7 +113,7 @@ pub fn simulate_tapped(
             run.flows.len()
         )));
     }
-    let mut simulation = Simulation::build(run, Domain::default())?;
+    let mut simulation = Simulation::whole(run)?;
     let clock = simulation.tap(at, Box::new(sink));
     Ok((simulation.run()?, clock))
 }
@@ -125,139 +128,126 @@ pub fn simulate_captured(
     sink: impl FnMut(Sighting) + 'static,
 ) -> Result<Outcome, Error> {
     validate(run)?;
-    let mut simulation = Simulation::build(run, Domain::default())?;
+    let mut simulation = Simulation::whole(run)?;
     simulation.capture(Box::new(sink));
     simulation.run()
 }
 
 impl<'a> Simulation<'a> {
-    pub(crate) fn build(run: &'a Run, domain: Domain) -> Result<Simulation<'a>, Error> {
-        let mut random = Random::new(run.seed);
+    /// Builds the whole network of a run.
+    fn whole(run: &'a Run) -> Result<Simulation<'a>, Error> {
+        Simulation::build(run, &Plan::new(run)?, Domain::default())
+    }
+
+    /// Builds what a domain has of a run.
+    pub(crate) fn build(
+        run: &'a Run,
+        plan: &Plan,
+        domain: Domain,
+    ) -> Result<Simulation<'a>, Error> {
+        let network = &run.network;
+        let is_here = |node: u32| domain.has_node(node);
         let mut configs: Vec<Rc<HostConfig>> = Vec::new();
-        let hosts: Vec<_> = run
-            .network
-            .nodes
-            .iter()
-            .map(|node| {
-                let host = node.host.as_ref()?;
+        let hosts: Vec<_> = (0..)
+            .zip(network.nodes.iter().zip(&plan.clocks))
+            .map(|(number, (node, clock))| {
+                let (host, jiffies) = node.host.as_ref().zip(*clock).filter(|_| is_here(number))?;
                 let same = configs.iter().rev().take(8).find(|config| ***config == *host).cloned();
                 let config = same.unwrap_or_else(|| {
                     configs.push(Rc::new(host.clone()));
                     Rc::clone(&configs[configs.len() - 1])
                 });
-                let drawn = random.u64();
-                let tick_ps = PS_PER_S / u64::from(config.hz);
-                let (at_start, phase) = match config.jiffies_at_start {
-                    Some(at_start) => (at_start, Duration::ZERO),
-                    None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
-                };
-                let jiffies = Jiffies::new(config.hz, at_start, phase);
                 let modules = modules::of_host(&config);
                 Some(Rc::new(HostState { config, jiffies, modules, gro: Cell::default() }))
             })
             .collect();
-        let mut routes = Routes::new(&run.network);
-        let is_balanced = !run.network.balance.is_empty();
-        let mut paths = if is_balanced { balance::paths(run) } else { Vec::new() };
-        let mut path = |from, to, salt| -> Result<u32, Error> {
-            let (start, links) = (paths.len() as u32, routes.path(from, to, salt)?);
-            if let (true, Some(first)) = (is_balanced, links.first()) {
-                return Ok(balance::path_by(*first));
-            }
-            paths.extend(links);
-            paths.push(PATH_END);
-            Ok(start)
+        let host = |node: u32, cc: &Cc| {
+            let host = hosts[node as usize]
+                .clone()
+                .ok_or_else(|| Error::Refused(format!("node {node} is a switch and has no TCP")))?;
+            let loaded = host.modules.load(cc.algorithm, &cc.params);
+            loaded.map(|()| host).map_err(|why| Error::Refused(why.to_string()))
         };
-        let mut socks = Vec::with_capacity(2 * run.flows.len());
-        let mut apps = Vec::with_capacity(run.flows.len());
-        let mut hashes = Vec::with_capacity(run.flows.len());
+        let numbering = domain.numbering(run);
+        let mut socks = Vec::with_capacity(numbering.socks.count(2 * run.flows.len()));
+        let mut apps = Vec::with_capacity(numbering.flows.count(run.flows.len()));
         for (index, flow) in run.flows.iter().enumerate() {
-            let hash = random.u64();
-            hashes.push(hash);
+            let hash = plan.hashes[index];
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
-            let host = |node: u32, cc: &Cc| {
-                let host = hosts[node as usize].clone().ok_or_else(|| {
-                    Error::Refused(format!("node {node} is a switch and has no TCP"))
-                })?;
-                let loaded = host.modules.load(cc.algorithm, &cc.params);
-                loaded.map(|()| host).map_err(|why| Error::Refused(why.to_string()))
-            };
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
-            let there = path(flow.from, flow.to, hash)?;
-            let back = path(flow.to, flow.from, hash)?;
-            let (base_rtt, dscp) = (flow.base_rtt, flow.dscp);
-            let place = Place { id: client, peer: server, path: there, base_rtt, dscp };
-            socks.push(Sock::new(&place, &flow.cc, host(flow.from, &flow.cc)?, hash as u32));
-            let dscp = flow.peer_dscp;
-            let place = Place { id: server, peer: client, path: back, base_rtt, dscp };
-            socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
-            if let Some(rate) = flow.max_pacing_rate {
-                for sock in &mut socks[client_of(index)..] {
-                    sock.set_max_pacing_rate(rate.bps() / 8);
+            let (there, back) = plan.of_flows[index];
+            let base_rtt = flow.base_rtt;
+            let ends = [
+                (client, server, there, flow.from, flow.dscp, &flow.cc, hash as u32),
+                (server, client, back, flow.to, flow.peer_dscp, peer_cc, (hash >> 32) as u32),
+            ];
+            let mut has_end = false;
+            for (id, peer, path, node, dscp, cc, iss) in ends {
+                if is_here(node) {
+                    let place = Place { id, peer, path, base_rtt, dscp };
+                    let mut sock = Sock::new(&place, cc, host(node, cc)?, iss);
+                    if let Some(rate) = flow.max_pacing_rate {
+                        sock.set_max_pacing_rate(rate.bps() / 8);
+                    }
+                    socks.push(sock);
+                    has_end = true;
                 }
             }
-            apps.push(App::new(flow));
-        }
-        let mut ping_paths = Vec::new();
-        let mut ping_hashes = Vec::new();
-        for ping in &run.pings {
-            let hash = random.u64();
-            ping_hashes.push(hash);
-            ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
-            hashes.push(hash);
-        }
-        let balancer = Balancer::new(run, &mut routes, &hashes, run.seed);
-        routes.forget_distances();
-        let mut links: Vec<_> = run
-            .network
-            .links
-            .iter()
-            .enumerate()
-            .map(|(index, link)| LinkState::new(link, index as u32, random.u64()))
-            .collect();
-        for (link, spec) in links.iter_mut().zip(&run.network.links) {
-            if let Some(domain) = domain.beyond(spec.to) {
-                link.lead_to(domain);
+            if has_end {
+                apps.push(App::new(flow));
             }
         }
-        let buffers = buffer::build(&run.network, &mut links);
-        let flow_control = pause::build(&run.network, &mut links);
-        let is_host = |node: u32| run.network.nodes[node as usize].host.is_some();
-        for (link, varying) in vary::build(&run.network.changes) {
-            let spec = &run.network.links[link as usize];
-            links[link as usize].vary(varying, spec, is_host(spec.from));
+        let mut links = Vec::with_capacity(numbering.links.count(network.links.len()));
+        for ((link, seed), index) in network.links.iter().zip(&plan.link_seeds).zip(0..) {
+            if is_here(link.from) {
+                let mut state = LinkState::new(link, index, *seed);
+                if let Some(domain) = domain.beyond(link.to) {
+                    state.lead_to(domain);
+                }
+                links.push(state);
+            }
         }
-        let sock_paths = socks.iter().map(Sock::path);
-        let all_hashes = [hashes.as_slice(), &ping_hashes].concat();
-        let reroutes = Reroutes::new(run, &all_hashes, sock_paths, &ping_paths);
-        let cc = CcHost::new(1000, 0);
+        let events = Events::new(events_per_sec(run, plan, is_here));
+        let mut links = Numbered::new(links, &numbering.links);
+        let buffers = buffer::build(network, &mut links);
+        let flow_control = pause::build(network, &mut links, &domain);
+        let is_host = |node: u32| network.nodes[node as usize].host.is_some();
+        for (link, varying) in vary::build(&network.changes) {
+            let spec = &network.links[link as usize];
+            if is_here(spec.from) {
+                links[link as usize].vary(varying, spec, is_host(spec.from));
+            }
+        }
+        let reroutes = Reroutes::new(run, plan);
+        let is_ipv6 = |host: &Rc<HostState>| host.config.ipv6;
+        let changes_paths = reroutes.is_some() || hosts.iter().flatten().any(is_ipv6);
         let net = Net {
             now: Time::ZERO,
-            events: Events::new(events_per_sec(run, &paths, &socks)),
+            events,
             packets: Packets::default(),
             links,
-            paths,
-            routes,
-            seed: random.u64(),
-            cc,
+            paths: Paths::new(Arc::clone(&plan.paths)),
+            routes: changes_paths.then(|| Routes::new(network)),
+            seed: plan.sock_seed,
+            cc: CcHost::new(1000, 0),
             work: Work::default(),
             flow_control,
-            balancer,
-            ports: Ports::new(&run.network),
-            varies: !run.network.changes.links.is_empty(),
+            balancer: Balancer::new(run, plan),
+            ports: Ports::new(network, is_here),
+            varies: !network.changes.links.is_empty(),
             reroutes,
             tap: None,
         };
         Ok(Simulation {
             run,
-            domain,
             net,
+            nics: Nics::new(run, &plan.hashes, (&numbering.socks, &domain)),
+            domain,
             hosts,
-            nics: Nics::new(run, &hashes),
-            socks,
-            apps,
+            socks: Numbered::new(socks, &numbering.socks),
+            apps: Numbered::new(apps, &numbering.flows),
             ping_records: vec![Vec::new(); run.pings.len()],
-            ping_paths,
+            ping_paths: plan.of_pings.clone(),
             outcome: Outcome::default(),
             exchange_ends: Vec::new(),
             server_timeouts: Vec::new(),
@@ -301,7 +291,7 @@ impl<'a> Simulation<'a> {
 
     /// Passes all packets at all hosts to `sink`.
     fn capture(&mut self, sink: Box<dyn FnMut(Sighting)>) {
-        for link in &mut self.net.links {
+        for link in self.net.links.iter_mut() {
             link.keep_departed();
         }
         let numbers = self.socks.iter().map(Sock::numbers).collect();
@@ -322,16 +312,15 @@ impl<'a> Simulation<'a> {
     }
 
     pub(crate) fn start(&mut self) {
-        let links = self.net.links.iter_mut().zip(&self.run.network.links);
-        for ((link, spec), index) in links.zip(0..) {
-            if self.domain.has_node(spec.from) {
-                link.start(index, &mut self.net.events);
-            }
+        for (index, link) in self.net.links.numbered_mut() {
+            link.start(index, &mut self.net.events);
         }
         for at in self.net.reroutes.iter().flat_map(|reroutes| reroutes.times()) {
             self.net.events.push(at, Event::Reroute);
         }
-        for (index, flow) in self.run.flows.iter().enumerate() {
+        for place in 0..self.apps.len() {
+            let index = self.apps.number(place) as usize;
+            let flow = &self.run.flows[index];
             if self.domain.has_node(flow.to) {
                 self.socks[server_of(index)].listen();
             }
@@ -557,10 +546,10 @@ impl<'a> Simulation<'a> {
         // Every domain does it; the first one counts the event.
         self.net.events.taken -= u64::from(!self.domain.is_first());
         let Net { reroutes, routes, paths, now, .. } = &mut self.net;
-        let Some(reroutes) = reroutes else { return };
+        let (Some(reroutes), Some(routes)) = (reroutes, routes) else { return };
         reroutes.take_due(*now, self.run, routes);
-        for (sock, path) in self.socks.iter_mut().zip(reroutes.sock_paths(paths, routes)) {
-            sock.set_path(path);
+        for (number, sock) in self.socks.numbered_mut() {
+            sock.set_path(reroutes.sock_path(number, paths, routes));
         }
         self.ping_paths = reroutes.ping_paths(paths, routes);
         routes.forget_distances();
@@ -673,22 +662,28 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Returns about how many events a run has per second while all its flows send: full packets both
-/// ways, at each flow's share of the links on its path.
-fn events_per_sec(run: &Run, paths: &[u32], socks: &[Sock]) -> u64 {
-    let links_of =
-        |sock: &Sock| paths[sock.path() as usize..].iter().take_while(|link| **link != PATH_END);
-    let mut ends_of_link = vec![0u64; run.network.links.len()];
-    for link in socks.iter().flat_map(links_of) {
-        ends_of_link[*link as usize] += 1;
+/// Returns about how many events these nodes have per second while all flows send: arrivals of full
+/// packets both ways, at each flow's share of the links on its path.
+fn events_per_sec(run: &Run, plan: &Plan, has: impl Fn(u32) -> bool) -> u64 {
+    let links = &run.network.links;
+    if !run.network.balance.is_empty() {
+        // A flow's packets go many ways.
+        let rates = links.iter().filter(|link| has(link.to)).filter_map(|link| link.rate);
+        return rates.map(|rate| rate.bps() / (8 * 1514)).fold(0, u64::saturating_add);
     }
-    let of_sock = |sock: &Sock| {
-        let rate = |link: &u32| {
-            let rate = run.network.links[*link as usize].rate;
-            rate.map(|rate| rate.bps() / ends_of_link[*link as usize])
+    let ways = || plan.of_flows.iter().flat_map(|(there, back)| [*there, *back]);
+    let mut ends_of_link = vec![0u64; links.len()];
+    for link in ways().flat_map(|start| plan.links(start)) {
+        ends_of_link[link as usize] += 1;
+    }
+    let of_way = |start: u32| {
+        let rate = |link: u32| {
+            let rate = links[link as usize].rate;
+            rate.map(|rate| rate.bps() / ends_of_link[link as usize])
         };
-        let share = links_of(sock).filter_map(rate).min().unwrap_or(0);
-        (share / (8 * 1514)).saturating_mul(links_of(sock).count() as u64)
+        let share = plan.links(start).filter_map(rate).min().unwrap_or(0);
+        let arrivals = plan.links(start).filter(|link| has(links[*link as usize].to)).count();
+        (share / (8 * 1514)).saturating_mul(arrivals as u64)
     };
-    socks.iter().map(of_sock).fold(0, u64::saturating_add)
+    ways().map(of_way).fold(0, u64::saturating_add)
 }

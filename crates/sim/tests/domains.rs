@@ -2,11 +2,16 @@
 
 use crate::common::*;
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{CodelConfig, Limit, NotEctAbove, PieConfig, QueueConfig};
+use knee_queue::{
+    ClassConfig, ClassService, ClassesConfig, CodelConfig, Condition, DynamicThresholdConfig,
+    Limit, NotEctAbove, PieConfig, QueueConfig,
+};
 use knee_run::Outcome;
 use knee_run::spec::{
-    Balance, Cc, Changes, Flow, LinkChange, MeasuredWindow, Network, NewState, Order, Ping,
-    RouteChange, Run, Sampling, Schedule, SwitchBalance, Traffic, Weights,
+    Balance, Cc, Changes, Coalesce, CoalescingPort, CpuCosts, Flow, FlowControl, HostConfig,
+    LinkChange, LinkId, MeasuredWindow, Network, NewState, Order, Ping, RouteChange, Run, Sampling,
+    Schedule, Serialisation, SharedBuffer, StoppedClass, Stops, SwitchBalance, Thresholds, Traffic,
+    Weights,
 };
 use knee_run::topology::{Cable, FatTree, LeafSpine};
 use proptest::prelude::*;
@@ -21,7 +26,7 @@ fn cable(chance: &mut Chance, delays: &[Duration]) -> Cable {
     ];
     Cable {
         rate: Rate::from_bps(1_000_000_000 * (1 + chance.below(4))),
-        loss: [0.0, 0.0, 0.01][chance.below(3) as usize],
+        loss: [0.0, 0.0, 0.01, 0.1][chance.below(4) as usize],
         jitter: [Duration::ZERO, Duration::from_us(3)][chance.below(2) as usize],
         queue: queues[chance.below(queues.len() as u64) as usize].clone(),
         sampled: true,
@@ -29,13 +34,107 @@ fn cable(chance: &mut Chance, delays: &[Duration]) -> Cable {
     }
 }
 
+/// What flow control stops.
+#[derive(Clone, Copy, PartialEq)]
+enum Stopped {
+    Nothing,
+    Links,
+    Classes,
+}
+
+/// DSCP 1 in a class that can be stopped, beside all else.
+fn classes(one: QueueConfig, rest: QueueConfig) -> QueueConfig {
+    let class = |name: &str, dscps, queue| ClassConfig {
+        name: name.to_owned(),
+        condition: Condition { dscps, ..Condition::default() },
+        service: ClassService::Weighted(1),
+        queue,
+    };
+    let classes = vec![class("stopped", Some(1 << 1), one), class("rest", None, rest)];
+    QueueConfig::Classes(ClassesConfig { classes, quantum_bytes: FULL })
+}
+
+fn coalesce(chance: &mut Chance) -> Coalesce {
+    let frames = [None, Some(4)][chance.below(2) as usize];
+    Coalesce { frames, time: us(3 + chance.below(30)), adaptive: None }
+}
+
+/// A host whose features are drawn.
+fn drawn_host(chance: &mut Chance) -> HostConfig {
+    let receive = chance.below(4);
+    let gro_window = if receive == 1 { us(10) } else { Duration::ZERO };
+    let coalesce = (receive == 2).then(|| coalesce(chance));
+    HostConfig {
+        // Timeouts, which change the paths of IPv6, fall into the run.
+        rto_min: ms(1),
+        ipv6: chance.below(2) == 0,
+        gro_window,
+        coalesce,
+        gro: coalesce.is_some() && chance.below(2) == 0,
+        receive_queues: 1 + chance.below(2) as u32,
+        cpu: (chance.below(4) == 0).then(CpuCosts::default),
+        ..host()
+    }
+}
+
+/// What switches may have besides queues of their own.
+fn add_features(network: &mut Network, stopped: Stopped, chance: &mut Chance) {
+    let nodes = network.nodes.len() as u32;
+    let switches: Vec<u32> =
+        (0..nodes).filter(|node| network.nodes[*node as usize].host.is_none()).collect();
+    let links = |of: &dyn Fn(&knee_run::spec::Link) -> bool| -> Vec<LinkId> {
+        (0..).zip(&network.links).filter(|(_, link)| of(link)).map(|(id, _)| id).collect()
+    };
+    if chance.below(3) == 0 {
+        let alpha = [0.25, 1.0, 8.0][chance.below(3) as usize];
+        let buffer = |switch: &u32| SharedBuffer {
+            name: format!("buffer {switch}"),
+            law: DynamicThresholdConfig { size_bytes: 60_000, alpha, reserved_bytes: 1600 },
+            links: links(&|link| link.from == *switch),
+            sampled: true,
+        };
+        network.buffers = switches.iter().map(buffer).collect();
+    }
+    if stopped != Stopped::Nothing {
+        let thresholds = Thresholds { xoff_bytes: 6000, xon_bytes: 3000 };
+        let class = StoppedClass { name: "stopped".to_owned(), thresholds };
+        network.flow_control = Some(FlowControl {
+            switches: (chance.below(3) == 0).then(|| switches[..1].to_vec()),
+            stops: match stopped {
+                Stopped::Classes => Stops::Classes(vec![class]),
+                _ => Stops::Links(thresholds),
+            },
+            reaction: us(chance.below(3)),
+            quanta: [300, 65_535][chance.below(2) as usize],
+            lossless: false,
+        });
+    } else if chance.below(3) == 0 {
+        let into = links(&|link| switches.contains(&link.to));
+        let port = |link: LinkId, coalesce| CoalescingPort { link, coalesce };
+        let some = into.into_iter().filter(|link| link % 3 != 0);
+        network.ports = some.map(|link| port(link, coalesce(chance))).collect();
+    }
+}
+
 fn network(chance: &mut Chance) -> Network {
     let delays = [us(1), us(2), Duration::from_ns(700)];
+    let stopped = [Stopped::Nothing, Stopped::Nothing, Stopped::Links, Stopped::Classes]
+        [chance.below(4) as usize];
+    let cable = |chance: &mut Chance, delays: &[Duration]| {
+        let mut cable = cable(chance, delays);
+        if stopped != Stopped::Nothing {
+            cable.serialisation = Serialisation::StoreAndForward;
+        }
+        if stopped == Stopped::Classes {
+            cable.queue = classes(cable.queue.clone(), cable.queue);
+        }
+        cable
+    };
     let (host_up, host_down) = (cable(chance, &delays), cable(chance, &delays));
     // Switches without delay between them are in one domain.
     let fabric = cable(chance, &[us(1), us(5), us(30), Duration::ZERO]);
-    let host = host();
-    if chance.below(2) == 0 {
+    let host = drawn_host(chance);
+    let mut network = if chance.below(2) == 0 {
         LeafSpine {
             leaves: 2 + chance.below(4) as u32,
             spines: 1 + chance.below(3) as u32,
@@ -48,7 +147,9 @@ fn network(chance: &mut Chance) -> Network {
         .build()
     } else {
         FatTree { k: 4, host, host_up, host_down, edge: fabric.clone(), core: fabric }.build()
-    }
+    };
+    add_features(&mut network, stopped, chance);
+    network
 }
 
 /// Changes of some links, as drawn.
@@ -136,20 +237,25 @@ fn run(seed: u64) -> Run {
         let (from, to) = pair(&mut chance);
         let traffic = traffic(&mut chance);
         let stop = (!traffic.ends()).then(|| at_us(2000 + chance.below(2000)));
+        let mut cc = Cc::by_name(names[chance.below(4) as usize]).expect("it is built in");
+        if cc.algorithm.name() == "dctcp" {
+            cc.algorithm.set_param(&mut cc.params, "plb", "on").expect("on or off");
+        }
+        let dscp = chance.below(2) as u8;
         Flow {
             from,
             to,
             traffic,
             stop: stop.filter(|_| chance.below(2) == 0),
             start: at_us(chance.below(1000)),
-            cc: Cc::by_name(names[chance.below(4) as usize]).expect("it is built in"),
+            cc,
             group: index as u32,
             peer_cc: None,
             first_write: None,
             read_at_bytes: 1,
             base_rtt: None,
-            dscp: 0,
-            peer_dscp: 0,
+            dscp,
+            peer_dscp: dscp,
             max_pacing_rate: None,
             sampled: true,
         }
@@ -190,19 +296,68 @@ fn on(threads: usize, run: &Run) -> Outcome {
     knee_sim::simulate_on(run, threads).expect("the run is valid")
 }
 
+/// Parts first: a difference is then short to read.
+fn check_equal(one: &Outcome, many: &Outcome) -> Result<(), TestCaseError> {
+    prop_assert_eq!(one.end, many.end);
+    for (one, many) in one.flows.iter().zip(&many.flows) {
+        prop_assert_eq!(format!("{one:?}"), format!("{many:?}"));
+    }
+    prop_assert_eq!(one.work, many.work);
+    prop_assert_eq!(format!("{:?}", one.host_counts), format!("{:?}", many.host_counts));
+    for (one, many) in one.queues.iter().zip(&many.queues) {
+        prop_assert_eq!(format!("{one:?}"), format!("{many:?}"));
+    }
+    prop_assert!(format!("{one:?}") == format!("{many:?}"), "the outcomes differ");
+    Ok(())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn any_number_of_domains_gives_the_same_bytes(seed in any::<u64>(), domains in 2usize..9) {
+        let run = run(seed);
+        let (many, loads) = knee_sim::simulate_in_turns(&run, domains).expect("the run is valid");
+        let events = loads.iter().flat_map(|loads| &loads.events).flatten();
+        let events: u64 = events.map(|count| u64::from(*count)).sum();
+        prop_assert!(loads.is_none() || events > 0);
+        check_equal(&on(1, &run), &many)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
     #[test]
     fn any_number_of_threads_gives_the_same_bytes(seed in any::<u64>(), threads in 2usize..7) {
-        let run = run(seed);
-        let (one, many) = (on(1, &run), on(threads, &run));
-        // Parts first: a difference is then short to read.
-        prop_assert_eq!(one.end, many.end);
-        for (one, many) in one.flows.iter().zip(&many.flows) {
-            prop_assert_eq!(format!("{one:?}"), format!("{many:?}"));
-        }
-        prop_assert_eq!(one.work, many.work);
-        let (one, many) = (format!("{one:?}"), format!("{many:?}"));
-        prop_assert!(one == many, "the outcomes differ");
+        // Short: more threads than cores wait for each other in each window.
+        let run = Run { end: at_us(1500), ..run(seed) };
+        check_equal(&on(1, &run), &on(threads, &run))?;
     }
+}
+
+#[test]
+fn the_runs_above_have_the_features_that_they_are_about() {
+    let (mut pauses, mut class_pauses, mut rehashes, mut interrupts) = (0, 0, 0, 0);
+    let (mut cpu_ns, mut in_buffers, mut behind_ports) = (0, 0, 0);
+    for seed in 0..40 {
+        let run = run(seed);
+        let outcome = on(1, &run);
+        let links = run.network.links.len() as u32;
+        for queue in &outcome.queues {
+            let frames = queue.pause.as_ref().map_or(0, |pause| pause.frames);
+            *(if queue.part.is_some() { &mut class_pauses } else { &mut pauses }) += frames;
+            in_buffers += if queue.link >= links { queue.dropped_pkts() } else { 0 };
+        }
+        for flow in &outcome.flows {
+            let counters = flow.counters.complete().expect("all are known");
+            let ipv6 = run.network.nodes.iter().any(|it| it.host.as_ref().is_some_and(|h| h.ipv6));
+            rehashes += if ipv6 { counters.timeout_rehashes + counters.plb_rehashes } else { 0 };
+        }
+        for host in &outcome.host_counts {
+            interrupts += host.received.interrupts.unwrap_or(0);
+            cpu_ns += host.received.cpu_ns.unwrap_or(0);
+        }
+        behind_ports += run.network.ports.len();
+    }
+    let seen = [pauses, class_pauses, rehashes, interrupts, cpu_ns, in_buffers];
+    assert!(seen.iter().all(|count| *count > 5) && behind_ports > 5, "{seen:?} {behind_ports}");
 }

@@ -47,6 +47,10 @@ const HELD: u64 = 6;
 const LISTED: u64 = 500;
 /// Bytes of a process besides its run.
 const PROCESS: u64 = 4_000_000;
+/// Bytes of a further thread: its event list and the allocator's; and what it keeps besides of each flow, node and link.
+const THREAD: u64 = 500_000;
+const THREAD_PER_FLOW: u64 = 200;
+const THREAD_PER_NODE: u64 = 16;
 /// Number of entries whose paths give the round trip for the likely number of packets.
 const TIMED_ENTRIES: usize = 16;
 /// Largest number of ACK queues on a path.
@@ -127,7 +131,10 @@ pub(super) fn check(
     };
     let words = most.words();
     let most_words = format!("{words} ({})", most.table.key(most.key));
-    let memory = Memory { run_bytes, likely_bytes, kept_bytes, most: most_words };
+    let nodes = (amounts.network.nodes.len() + links) as u64;
+    let of_flows = amounts.flows.saturating_mul(THREAD_PER_FLOW);
+    let thread_bytes = of_flows.saturating_add(THREAD + nodes * THREAD_PER_NODE);
+    let memory = Memory { run_bytes, likely_bytes, thread_bytes, kept_bytes, most: most_words };
     if memory.bytes() <= asked.most_bytes {
         return Ok(memory);
     }

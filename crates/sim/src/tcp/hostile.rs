@@ -5,7 +5,9 @@ use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
+use crate::numbered::Numbered;
 use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Packets, Tos, flags};
+use crate::paths::Paths;
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
@@ -95,9 +97,9 @@ fn net() -> Net {
         now: Time::ZERO,
         events: Events::new(1_000_000),
         packets: Packets::default(),
-        links: vec![LinkState::new(&network.links[0], 0, 0)],
-        paths: vec![0, PATH_END],
-        routes: Routes::new(&network),
+        links: Numbered::whole(vec![LinkState::new(&network.links[0], 0, 0)]),
+        paths: Paths::new([0, PATH_END].into()),
+        routes: Some(Routes::new(&network)),
         seed: 1,
         cc: knee_algo::Host::new(1000, 0),
         work: Work::default(),

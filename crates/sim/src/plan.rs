@@ -1,0 +1,108 @@
+//! What is drawn and found before a run starts. All domains of a run share it.
+
+use crate::balance;
+use crate::clock::Jiffies;
+use crate::paths::CHOOSE;
+use crate::random::Random;
+use knee_queue::time::{Duration, PS_PER_S};
+use knee_run::Error;
+use knee_run::balance::NextHops;
+use knee_run::routes::{PATH_END, Routes};
+use knee_run::spec::{HostConfig, Run};
+use std::sync::Arc;
+
+/// Start of the path there, and of the path back.
+pub(crate) type PathStarts = (u32, u32);
+
+/// The draws and paths of a run.
+pub(crate) struct Plan {
+    /// The clock of each node; `None` for switches.
+    pub(crate) clocks: Vec<Option<Jiffies>>,
+    /// Hash of each flow.
+    pub(crate) hashes: Vec<u64>,
+    /// Hash of each ping stream.
+    pub(crate) ping_hashes: Vec<u64>,
+    pub(crate) of_flows: Vec<PathStarts>,
+    pub(crate) of_pings: Vec<PathStarts>,
+    /// Next links of switches that choose packet by packet; `None` if there are none.
+    pub(crate) hops: Option<Arc<NextHops>>,
+    /// The links of all paths, each with [`PATH_END`] at its end; see [`balance`] for switches that choose.
+    pub(crate) paths: Arc<[u32]>,
+    pub(crate) link_seeds: Vec<u64>,
+    /// Seed of what sockets draw.
+    pub(crate) sock_seed: u64,
+}
+
+impl Plan {
+    /// Draws and finds what the run needs.
+    ///
+    /// # Errors
+    /// If there is no path between the hosts of a flow or ping.
+    pub(crate) fn new(run: &Run) -> Result<Plan, Error> {
+        let network = &run.network;
+        let mut random = Random::new(run.seed);
+        let clocks = network.nodes.iter();
+        let clocks = clocks.map(|node| node.host.as_ref().map(|host| clock(host, &mut random)));
+        let clocks = clocks.collect();
+        let mut routes = Routes::new(network);
+        let is_balanced = !network.balance.is_empty();
+        let mut paths = if is_balanced { balance::paths(run) } else { Vec::new() };
+        let mut path = |from, to, hash| -> Result<u32, Error> {
+            let links = routes.path(from, to, hash)?;
+            if let (true, Some(first)) = (is_balanced, links.first()) {
+                return Ok(balance::path_by(*first));
+            }
+            let start = u32::try_from(paths.len()).map_err(|_| too_long())?;
+            paths.extend(links);
+            paths.push(PATH_END);
+            Ok(start)
+        };
+        let mut hashes = Vec::with_capacity(run.flows.len());
+        let mut both_ways = |from, to, hash| Ok((path(from, to, hash)?, path(to, from, hash)?));
+        let mut of_flows = Vec::with_capacity(run.flows.len());
+        for flow in &run.flows {
+            let hash = random.u64();
+            hashes.push(hash);
+            of_flows.push(both_ways(flow.from, flow.to, hash)?);
+        }
+        let ping_hashes: Vec<u64> = run.pings.iter().map(|_| random.u64()).collect();
+        let of_pings = run.pings.iter().zip(&ping_hashes);
+        let of_pings = of_pings.map(|(ping, hash)| both_ways(ping.from, ping.to, *hash));
+        let of_pings = of_pings.collect::<Result<_, Error>>()?;
+        let hops = is_balanced.then(|| Arc::new(balance::next_hops(run, &mut routes)));
+        drop(routes);
+        Ok(Plan {
+            clocks,
+            hashes,
+            ping_hashes,
+            of_flows,
+            of_pings,
+            hops,
+            paths: paths.into(),
+            link_seeds: network.links.iter().map(|_| random.u64()).collect(),
+            sock_seed: random.u64(),
+        })
+    }
+}
+
+impl Plan {
+    /// Iterates over the links of a path, up to the first switch that chooses.
+    pub(crate) fn links(&self, start: u32) -> impl Iterator<Item = u32> + Clone {
+        self.paths[start as usize..].iter().copied().take_while(|link| *link < CHOOSE)
+    }
+}
+
+fn too_long() -> Error {
+    Error::Refused("the paths of all flows have more than 2^32 links: take fewer flows".to_owned())
+}
+
+/// Draws what a host's clock shows at the start.
+fn clock(host: &HostConfig, random: &mut Random) -> Jiffies {
+    let drawn = random.u64();
+    let tick_ps = PS_PER_S / u64::from(host.hz);
+    let (at_start, phase) = match host.jiffies_at_start {
+        Some(at_start) => (at_start, Duration::ZERO),
+        None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
+    };
+    Jiffies::new(host.hz, at_start, phase)
+}
