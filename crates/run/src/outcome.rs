@@ -384,7 +384,7 @@ pub struct QueueOutcome {
     pub dropped_not_ect_pkts: u64,
     /// Packets dropped early by an AQM.
     pub dropped_early_pkts: u64,
-    /// Packets lost at random before the queue.
+    /// Packets lost at random before the queue, or by a link that was down.
     pub lost_pkts: u64,
     /// Pauses, for a link with flow control.
     pub pause: Option<PauseOutcome>,
