@@ -117,6 +117,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         scale,
         quick: args.quick,
         memory_bytes: args.memory,
+        // The full simulation beside it takes what it takes.
+        approximated: args.approximate.is_some() && !args.approximation_error,
         modules: args.module.options(),
     };
     if args.check {
@@ -242,6 +244,14 @@ fn run_one(
         Some(dir) if args.files.len() == 1 => Results::at(dir)?,
         Some(dir) => Results::numbered(dir, &experiment.name)?,
     };
+    // What is in the way there is said before the first run.
+    let full_results = match args.approximation_error {
+        true => {
+            let name = results.dir().file_name().unwrap_or_default().to_string_lossy();
+            Some(Results::at(&results.dir().with_file_name(format!("{name}-full")))?)
+        }
+        false => None,
+    };
     let mut progress = Progress::new(experiment);
     let swept = sweep(experiment, options, &mut results, &mut |done| progress.show(done));
     progress.clear();
@@ -250,9 +260,9 @@ fn run_one(
         drop(results);
         return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
     }
-    let beside = match args.approximation_error && !swept.interrupted {
-        true => full(args, (experiment, options), results.dir(), &mut swept)?,
-        false => String::new(),
+    let beside = match full_results.filter(|_| !swept.interrupted) {
+        Some(full_results) => full(args, (experiment, options), full_results, &mut swept)?,
+        None => String::new(),
     };
     let dir = results.finish(experiment, &swept)?;
     if swept.interrupted {
@@ -280,11 +290,9 @@ fn run_one(
 fn full(
     args: &Args,
     (experiment, options): (&Arc<Experiment>, &Options),
-    dir: &Path,
+    mut results: Results,
     swept: &mut SweepResult,
 ) -> Result<String, Failure> {
-    let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    let mut results = Results::at(&dir.with_file_name(format!("{name}-full")))?;
     let options = Options { back_end: back_ends::named(&args.on)?, ..options.clone() };
     let mut progress = Progress::new(experiment);
     let full = sweep(experiment, &options, &mut results, &mut |done| progress.show(done));

@@ -201,6 +201,12 @@ fn a_fabric_is_approximated_by_its_links() {
     assert!(full.contains("\"name\": \"sim\"") && !full.contains("\"error\""), "{full}");
     let compared = out(&scratch.knee(&["compare", "near-full", "near"]));
     assert!(compared.contains("by less than the error of the approximation"), "{compared}");
+    // Older full results are in the way: no run is carried out to be lost.
+    fs::rename(scratch.0.path().join("near"), scratch.0.path().join("kept")).unwrap();
+    let refused = scratch.knee(&[&links[..], &cases, &["-o", "near"]].concat());
+    assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""));
+    assert!(err(&refused).contains("near-full"), "{}", err(&refused));
+    assert!(!scratch.0.path().join("near").exists());
 
     write(
         "rpc.toml",
