@@ -165,11 +165,11 @@ metrics! {
     Retransmits "retransmits" COUNT ONE PAYLOAD, shown &[Bulk, Incast, Endless, Rpc, Shuffle, Poisson, Trace, Collective, Chakra];
     /// Entries into fast recovery.
     Recoveries "recoveries" COUNT ONE PAYLOAD;
-    /// Reductions that the sender took back: what it had sent again was not lost.
+    /// Reductions that the sender took back, because its retransmissions were spurious.
     Undos "undos" COUNT ONE PAYLOAD;
     /// Times that senders saw that packets had overtaken each other.
     Reorderings "reorderings" COUNT ONE PAYLOAD;
-    /// Segments that receivers reported twice (DSACK): they were sent again for nothing.
+    /// Segments that receivers reported twice (DSACK): spurious retransmissions.
     DsackSegs "dsack_segs" COUNT ONE PAYLOAD, "segments twice";
     /// Reductions for ECE.
     EcnReductions "ecn_reductions" COUNT ONE PAYLOAD, "reductions for ECN", "ECN cuts";
