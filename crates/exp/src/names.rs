@@ -3,7 +3,7 @@
 /// Largest number of hosts in a network, and of nodes in a graph. A fat tree of 100,000 hosts fits.
 pub(crate) const MAX_HOSTS: u64 = 120_000;
 
-/// Longest range of names in bytes, because each name may be as long.
+/// Longest name or range of names in bytes, because each name of a range may be as long.
 const MAX_RANGE_BYTES: usize = 200;
 
 /// Expands a range: `s1..s10` gives ten names, and `h0.1..h2.4` twelve, as every number varies by itself. Other texts
@@ -32,9 +32,11 @@ fn bad_range() -> String {
 
 /// Returns the number of names in a text.
 fn count(text: &str) -> Result<u64, String> {
+    if text.len() > MAX_RANGE_BYTES {
+        return Err(bad_range());
+    }
     let Some((first, last)) = text.split_once("..") else { return Ok(1) };
-    let ranges = ranges(first, last).filter(|_| text.len() <= MAX_RANGE_BYTES);
-    let counts = ranges.ok_or_else(bad_range)?;
+    let counts = ranges(first, last).ok_or_else(bad_range)?;
     let counts = counts.iter().map(|(_, from, to)| u64::from(to - from) + 1);
     let count = counts.fold(1, u64::saturating_mul);
     if count > MAX_HOSTS { Err(bad_range()) } else { Ok(count) }

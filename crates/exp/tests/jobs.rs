@@ -318,7 +318,7 @@ fn long_lines_and_odd_bytes_are_refused_in_a_short_sentence() {
     let head = "id,start_us,from,to,bytes,after\n";
     let long = "x".repeat(1 << 20);
     for (csv, words) in [
-        (format!("{head}a,0,{long},h2,1,\n"), "flows.csv:2: from: must name"),
+        (format!("{head}a,0,{long},h2,1,\n"), "flows.csv:2: from: must be a host"),
         (format!("{head}a,{long},h1,h2,1,\n"), "flows.csv:2: start = \"xxx"),
         (format!("{head}a,0,h1,h2,{long},\n"), "flows.csv:2: \"xxx"),
         (format!("{head}a,0,h1,h2,1,{long}\n"), "flows.csv:2: after: there is no row"),

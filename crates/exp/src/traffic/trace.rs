@@ -192,12 +192,12 @@ impl Source<'_> {
         let mut ids: HashMap<String, u32> = HashMap::new();
         let mut waits: Vec<(u32, &str)> = Vec::new();
         let most = if self.is_kept { MAX_TASKS } else { MAX_FLOWS };
+        if let Some((_, number)) = lines.clone().nth(most as usize) {
+            return Err(self.error(number, format!("has more than {most} rows: take a part")));
+        }
         let mut cells = Vec::new();
         for (line, number) in lines {
             let index = rows.len() as u32;
-            if u64::from(index) >= most {
-                return Err(self.error(number, format!("has more than {most} rows: take a part")));
-            }
             inputs::split(line, &mut cells).map_err(|why| self.error(number, why))?;
             let (row, pair) =
                 self.row(&cells, &columns, number).map_err(|why| self.error(number, why))?;

@@ -21,7 +21,7 @@ const MAX_NODE_BYTES: usize = 1 << 20;
 /// Largest number of nodes of all ranks.
 const MAX_NODES: usize = MAX_TASKS as usize;
 /// Largest number of nodes that all of them together wait for.
-const MAX_DEPENDENCIES: usize = 4 * MAX_NODES;
+const MAX_DEPENDENCIES: usize = 2 * MAX_NODES;
 /// Longest name of a process group, bytes, and most ranks of all groups together.
 const MAX_GROUP_BYTES: usize = 64;
 const MAX_MEMBERS: usize = 4 << 20;
@@ -221,53 +221,62 @@ impl<'a> Traced<'a> {
 
     /// Replaces names of groups by numbers.
     fn name_groups(&mut self, of_rank: &OfRank<'_>) -> Result<(), Error> {
+        let mut known: HashMap<&str, u32> = HashMap::new();
         for (place, name) in &of_rank.named {
-            let fail = |traces: &Traces, why| Err(traces.error(*place, why));
-            let known = of_rank.groups.get(name).or_else(|| self.common.get(name));
-            let ranks = match known {
-                Some(ranks) => ranks.as_slice(),
-                None if name.is_empty() => &[],
+            let number = match known.get(name.as_str()) {
+                Some(number) => *number,
                 None => {
-                    let why = format!(
-                        "its process group {} is in no metadata node of the file: list its ranks in a file that `groups` names",
-                        shown(name)
-                    );
-                    return fail(&self.traces, why);
+                    let number = self.group(of_rank, name);
+                    let number = number.map_err(|why| self.traces.error(*place, why))?;
+                    known.insert(name, number);
+                    number
                 }
             };
-            if !ranks.is_empty() && !ranks.contains(&of_rank.rank) {
-                let why = format!(
-                    "its process group {} does not have rank {} among its ranks",
-                    shown(name),
-                    of_rank.rank
-                );
-                return fail(&self.traces, why);
-            }
-            let key = (name.clone(), ranks.to_vec());
-            let new = self.traces.groups.len() as u32;
-            let number = *self.numbers.entry(key).or_insert(new);
-            if number == new {
-                let ranks: Vec<u32> =
-                    if ranks.is_empty() { (0..self.ranks).collect() } else { ranks.to_vec() };
-                self.members += ranks.len();
-                if self.members > MAX_MEMBERS {
-                    let why = format!("process groups have more than {MAX_MEMBERS} ranks in all");
-                    return fail(&self.traces, why);
-                }
-                self.traces.groups.push(ranks);
-            }
+            let Does::Collective { group, root, .. } = &mut self.traces.nodes[*place].does else {
+                continue;
+            };
+            *group = number;
             let members = &self.traces.groups[number as usize];
-            if let Does::Collective { group, root, .. } = &mut self.traces.nodes[*place].does {
-                *group = number;
-                let outside = root.filter(|root| !members.contains(root));
-                if let Some(root) = outside {
-                    let why =
-                        format!("its root, rank {root} (comm_src), is not in its process group");
-                    return Err(self.traces.error(*place, why));
-                }
+            if let Some(root) = root.filter(|root| !members.contains(root)) {
+                let why = format!("its root, rank {root} (comm_src), is not in its process group");
+                return Err(self.traces.error(*place, why));
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of the group that a rank calls by this name.
+    fn group(&mut self, of_rank: &OfRank<'_>, name: &str) -> Result<u32, String> {
+        let ranks = match of_rank.groups.get(name).or_else(|| self.common.get(name)) {
+            Some(ranks) => ranks.as_slice(),
+            None if name.is_empty() => &[],
+            None => {
+                return Err(format!(
+                    "its process group {} is in no metadata node of the file: list its ranks in a file that `groups` names",
+                    shown(name)
+                ));
+            }
+        };
+        if !ranks.is_empty() && !ranks.contains(&of_rank.rank) {
+            return Err(format!(
+                "its process group {} does not have rank {} among its ranks",
+                shown(name),
+                of_rank.rank
+            ));
+        }
+        let key = (name.to_owned(), ranks.to_vec());
+        let new = self.traces.groups.len() as u32;
+        let number = *self.numbers.entry(key).or_insert(new);
+        if number == new {
+            let ranks: Vec<u32> =
+                if ranks.is_empty() { (0..self.ranks).collect() } else { ranks.to_vec() };
+            self.members += ranks.len();
+            if self.members > MAX_MEMBERS {
+                return Err(format!("process groups have more than {MAX_MEMBERS} ranks in all"));
+            }
+            self.traces.groups.push(ranks);
+        }
+        Ok(number)
     }
 
     /// Replaces ids of dependencies by places.
@@ -321,7 +330,7 @@ fn does(node: &Encoded, rank: u32, ranks: u32) -> Result<(Does, Option<String>),
     let kind = NodeType::try_from(node.kind)
         .map_err(|_| format!("has the type {}, which the schema does not have", node.kind))?;
     let attribute = |name: &str| node.attr.iter().find(|attribute| attribute.name == name);
-    let number = |name: &str| attribute(name).map(|it| number_of(it)).transpose();
+    let number = |name: &str| attribute(name).map(number_of).transpose();
     let need = |name: &str| number(name)?.ok_or_else(|| format!("lacks the attribute {name}"));
     let other = |name: &str| {
         let other = number(name)?.map_or(Ok(rank.into()), Ok::<u64, String>)?;
@@ -367,7 +376,7 @@ fn does(node: &Encoded, rank: u32, ranks: u32) -> Result<(Does, Option<String>),
         }
         NodeType::CommSend => Does::Sends { to, tag: tag()?, bytes: bytes()? },
         NodeType::CommRecv => Does::Receives { from, tag: tag()?, bytes: bytes()? },
-        NodeType::CommColl => return collective(node, &attribute, &number, &bytes),
+        NodeType::CommColl => return collective(&attribute, &number, &bytes),
         _ => {
             return Err(format!(
                 "is a node of type {}, which knee does not carry out: take it out of the trace",
@@ -409,7 +418,6 @@ fn stream(node: &Encoded, number: &Number<'_>) -> Result<Stream, String> {
 }
 
 fn collective<'n>(
-    node: &Encoded,
     attribute: &dyn Fn(&str) -> Option<&'n Attribute>,
     number: &Number<'_>,
     bytes: &dyn Fn() -> Result<u64, String>,
@@ -453,7 +461,6 @@ fn collective<'n>(
     let root = number("comm_src")?.map(u32::try_from).transpose();
     let root = root.map_err(|_| "its comm_src is no rank")?;
     let bytes = if kind == C::Barrier { 1 } else { bytes()? };
-    debug_assert_eq!(node.kind(), NodeType::CommColl);
     Ok((Does::Collective { kind, bytes, root, group: 0 }, Some(group)))
 }
 
