@@ -4,7 +4,7 @@
 //! domains of a network. [`App`](crate::app::App) has the state of
 //! both ends; each end changes its own fields.
 
-use crate::events::{Event, Timer};
+use crate::events::{Event, NONE, Timer};
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::State;
 use knee_queue::time::{Duration, Time};
@@ -186,7 +186,7 @@ impl Simulation<'_> {
             None => self.net.events.push(learns_at, peer),
             Some(domain) => {
                 let times = (self.net.now, learns_at);
-                self.net.events.push_away(domain, times, peer, events::NONE);
+                self.net.events.push_away(domain, times, peer, NONE);
             }
         }
         if self.turns.is_some() {
