@@ -202,7 +202,7 @@ impl<'a> Simulation<'a> {
         let events = Events::new(events_per_sec(run, is_here));
         let mut links = Numbered::new(links, &numbering.links);
         let buffers = buffer::build(network, &mut links);
-        let flow_control = pause::build(network, &mut links, &domain);
+        let flow_control = pause::build(network, &mut links, domain.links_to(network));
         let mut hosts_here = hosts.iter().flatten();
         let net = Net {
             now: Time::ZERO,
@@ -221,7 +221,7 @@ impl<'a> Simulation<'a> {
         Ok(Simulation {
             run,
             net,
-            nics: Nics::new(run, &plan.hashes, (&numbering.socks, &domain)),
+            nics: Nics::new(run, &plan.hashes, (&numbering.socks, &is_here)),
             domain,
             hosts,
             socks: Numbered::new(socks, &numbering.socks),
