@@ -5,7 +5,6 @@
 //! hands it over ([`interrupts`](crate::interrupts)). Hosts without any of these features are not
 //! listed here; TCP gets their packets directly.
 
-use crate::domains::Domain;
 use crate::events::{Event, Events};
 use crate::interrupts::{Arrival, Ring};
 use crate::numbered::{Numbered, Numbering};
@@ -62,18 +61,18 @@ fn is_counted(config: &HostConfig) -> bool {
 }
 
 impl Nics {
-    /// Creates the NICs of a domain; `None` if all its hosts receive packet by packet and none counts.
+    /// Creates the NICs of the nodes that `has` accepts; `None` if all its hosts receive packet by packet and none counts.
     /// `hashes` has one hash per flow of the run.
     pub(crate) fn new(
         run: &Run,
         hashes: &[u64],
-        (socks, domain): (&Numbering, &Domain),
+        (socks, has): (&Numbering, &dyn Fn(NodeId) -> bool),
     ) -> Option<Box<Nics>> {
         let mut first_queue = vec![NONE; run.network.nodes.len()];
         let mut receive_queues = vec![1; run.network.nodes.len()];
         let (mut hosts, mut queues) = (Vec::new(), Vec::new());
         for (node, config) in (0..).zip(run.network.nodes.iter().map(|node| node.host.as_ref())) {
-            let config = config.filter(|config| is_counted(config) && domain.has_node(node));
+            let config = config.filter(|config| is_counted(config) && has(node));
             let Some(config) = config else { continue };
             first_queue[node as usize] = queues.len() as u32;
             receive_queues[node as usize] = config.receive_queues;
@@ -103,7 +102,7 @@ impl Nics {
             first => first + (mix(hash, node) % u64::from(receive_queues[node as usize])) as u32,
         };
         let of_flow = |(flow, hash): (&knee_run::spec::Flow, &u64)| {
-            let ends = [flow.from, flow.to].into_iter().filter(|node| domain.has_node(*node));
+            let ends = [flow.from, flow.to].into_iter().filter(|node| has(*node));
             ends.map(|node| queue_of(node, *hash)).collect::<Vec<_>>()
         };
         let of_sock: Vec<u32> = run.flows.iter().zip(hashes).flat_map(of_flow).collect();

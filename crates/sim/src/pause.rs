@@ -12,7 +12,6 @@
 //! place in the list of these classes. A packet has the priority of the class in which it waits.
 //! With 802.3x all packets have priority 0.
 
-use crate::domains::Domain;
 use crate::events::{Event, Events, NONE};
 use crate::gate::Gates;
 use crate::link::LinkState;
@@ -115,19 +114,19 @@ impl LeftHost {
     }
 }
 
-/// Sets up the flow control of a domain, if the network has it.
+/// Sets up the flow control of a domain, if the network has it. `into` has the links that lead to its
+/// nodes.
 pub(crate) fn build(
     network: &Network,
     links: &mut Numbered<LinkState>,
-    domain: &Domain,
+    into: Numbering,
 ) -> Option<ControlHandle> {
     let spec = network.flow_control.as_ref()?;
     let controlled = controlled(network);
     let thresholds = spec.thresholds();
-    let numbering = domain.links_to(network);
     let mut inputs = Vec::new();
     for ((link, back), id) in network.links.iter().zip(&controlled).zip(0..) {
-        if !domain.has_node(link.to) {
+        if !into.has(id) {
             continue;
         }
         let stopped = back.zip(link.rate);
@@ -149,7 +148,7 @@ pub(crate) fn build(
         quanta: spec.quanta,
         reaction: spec.reaction,
         inputs,
-        numbering,
+        numbering: into,
         priorities: thresholds.len() as u32,
         changed: Vec::new(),
     }));

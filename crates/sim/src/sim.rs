@@ -210,7 +210,7 @@ impl<'a> Simulation<'a> {
         let events = Events::new(events_per_sec(run, plan, is_here));
         let mut links = Numbered::new(links, &numbering.links);
         let buffers = buffer::build(network, &mut links);
-        let flow_control = pause::build(network, &mut links, &domain);
+        let flow_control = pause::build(network, &mut links, domain.links_to(network));
         let is_host = |node: u32| network.nodes[node as usize].host.is_some();
         for (link, varying) in vary::build(&network.changes) {
             let spec = &network.links[link as usize];
@@ -241,7 +241,7 @@ impl<'a> Simulation<'a> {
         Ok(Simulation {
             run,
             net,
-            nics: Nics::new(run, &plan.hashes, (&numbering.socks, &domain)),
+            nics: Nics::new(run, &plan.hashes, (&numbering.socks, &is_here)),
             domain,
             hosts,
             socks: Numbered::new(socks, &numbering.socks),
