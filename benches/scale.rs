@@ -2,7 +2,8 @@
 //!
 //! `make bench-scale` runs every case in its own process, with the dumbbell right before it, so
 //! that other load slows both. The ratio divides the processor time per data packet by the
-//! dumbbell's. Each result is the median of the rounds. `-- --large` adds 4,096 hosts, `-- NAME...`
+//! dumbbell's. Each result is the median of the rounds. The memory of a host counts its links and its
+//! share of the fabric, that of a flow its two idle sockets. `-- --large` adds 4,096 hosts, `-- NAME...`
 //! selects cases whose names contain one of these, `-- --rounds N` repeats. `-- --threads N NAME...`
 //! compares the wall time with that on N threads, `-- --memory NAME...` the memory, and `-- --balance NAME...`
 //! prints how evenly domains share the work.
@@ -243,8 +244,8 @@ fn compare(case: &str, rounds: usize) {
         it.events / it.pkts,
         it.peak_bytes / 1e6,
         it.setup_s,
-        it.setup_bytes / it.hosts / 1e3,
-        it.setup_bytes / it.flows / 1e3,
+        it.network_bytes / it.hosts / 1e3,
+        (it.setup_bytes - it.network_bytes) / it.flows / 1e3,
         (it.peak_bytes - it.setup_bytes) / it.flows / 1e3,
     );
 }
@@ -257,7 +258,9 @@ struct Measured {
     /// Processor time of the whole run without its setup, seconds.
     cpu_s: f64,
     setup_s: f64,
-    /// Memory that the process needs to set the run up, beyond its own.
+    /// Memory that the process needs to set the network up without flows, and all of the run, beyond
+    /// its own.
+    network_bytes: f64,
     setup_bytes: f64,
     peak_bytes: f64,
     hosts: f64,
@@ -276,11 +279,23 @@ fn in_a_process(case: &str) -> Measured {
     assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let numbers: Vec<f64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    let [pkts, hops, events, cpu_s, setup_s, setup_bytes, peak_bytes, hosts, flows] = numbers[..]
+    let [pkts, hops, events, cpu_s, setup_s, network_bytes, setup_bytes, peak_bytes, hosts, flows] =
+        numbers[..]
     else {
         panic!("{case}: {text}");
     };
-    Measured { pkts, hops, events, cpu_s, setup_s, setup_bytes, peak_bytes, hosts, flows }
+    Measured {
+        pkts,
+        hops,
+        events,
+        cpu_s,
+        setup_s,
+        network_bytes,
+        setup_bytes,
+        peak_bytes,
+        hosts,
+        flows,
+    }
 }
 
 /// Runs one case and prints its numbers in a line.
@@ -288,12 +303,14 @@ fn measure(case: &str) {
     let run = run_of(case);
     let at_first = peak_bytes();
     let empty = Run { end: Time::ZERO, ..run.clone() };
+    timed(&Run { flows: Vec::new(), ..empty.clone() });
+    let network_bytes = peak_bytes() - at_first;
     let (_, setup_s) = timed(&empty);
     let setup_bytes = peak_bytes() - at_first;
     let (work, whole_s) = timed(&run);
     let hosts = run.network.nodes.iter().filter(|node| node.host.is_some()).count();
     println!(
-        "{} {} {} {} {setup_s} {setup_bytes} {} {hosts} {}",
+        "{} {} {} {} {setup_s} {network_bytes} {setup_bytes} {} {hosts} {}",
         work.data_pkts,
         work.pkt_hops,
         work.events,
