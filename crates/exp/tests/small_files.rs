@@ -406,6 +406,7 @@ duration = "{duration}"
             "leaf-spine-short",
             fabric(&leaf_spine(32, 32), &format!("{halves}size = \"10 kB\""), "3 ms"),
         ),
+        ("long-paths", long_paths()),
         ("fat-tree-long", fabric(&fat_tree(16), pods, "2 ms")),
         ("fat-tree-idle", fabric(&fat_tree(40), &format!("{large}size = \"1 kB\""), "300 us")),
         (
@@ -415,6 +416,31 @@ duration = "{duration}"
                 .replace("return = { delay = \"10 us\" }", "return = { delay = \"5 ms\" }"),
         ),
     ]
+}
+
+/// Flows over a thousand hops, whose paths take more memory than their sockets.
+fn long_paths() -> String {
+    let port = r#"rate = "10 Gbps", delay = "1 us", record = false, queue = { kind = "droptail", limit = "100 pkts" }"#;
+    format!(
+        r#"question = "?"
+cc = ["dctcp"]
+[network]
+topology = "parking-lot"
+hops = 1000
+cross = 0
+access = {{ rate = "10 Gbps", delay = "1 us" }}
+bottleneck = {{ {port} }}
+[[traffic]]
+name = "a"
+kind = "bulk"
+flows = 4000
+size = "1 kB"
+from = "s1"
+to = "r1"
+[run]
+duration = "100 us"
+"#
+    )
 }
 
 #[test]

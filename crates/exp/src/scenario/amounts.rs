@@ -73,6 +73,33 @@ const FLOWLET_PAGE: u64 = 64 * FLOWLET;
 /// Number of host pairs for which the duration of exchanges is computed. Only the links bound the others.
 const MOST_PAIRS: usize = 200;
 
+/// Returns the number of links from the first node that has one to the node farthest from it: about the
+/// length of long paths.
+fn farthest(network: &Network) -> u64 {
+    let mut links: Vec<(NodeId, NodeId)> =
+        network.links.iter().map(|link| (link.from, link.to)).collect();
+    links.sort_unstable();
+    let Some(&(first, _)) = links.first() else { return 0 };
+    let mut seen = vec![false; network.nodes.len()];
+    seen[first as usize] = true;
+    let (mut hops, mut reached) = (0, vec![first]);
+    loop {
+        let mut next = Vec::new();
+        for node in reached {
+            let begin = links.partition_point(|(from, _)| *from < node);
+            for (_, to) in links[begin..].iter().take_while(|(from, _)| *from == node) {
+                if !std::mem::replace(&mut seen[*to as usize], true) {
+                    next.push(*to);
+                }
+            }
+        }
+        if next.is_empty() {
+            return hops;
+        }
+        (hops, reached) = (hops + 1, next);
+    }
+}
+
 /// Options that decide the memory of runs, besides the scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryInputs {
@@ -112,8 +139,8 @@ pub(super) fn check(
     let mut parts = amounts.series()?;
     parts.extend(amounts.traffic()?);
     let sum = |parts: &[Part<'_>]| parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
-    let [lists, packets] = amounts.network()?;
-    parts.push(lists);
+    let [lists, packets, paths] = amounts.network()?;
+    parts.extend([lists, paths]);
     let at_once = amounts.simulated_flows();
     let likely_packets = amounts.part_of(at_once, amounts.likely_in_flight());
     let likely_packets = likely_packets.saturating_mul(PACKET + SEGMENT);
@@ -338,7 +365,7 @@ impl<'a> Amounts<'a> {
     }
 
     /// Estimates queues that are lists themselves, and packets in flight.
-    fn network(&self) -> Result<[Part<'a>; 2], Error> {
+    fn network(&self) -> Result<[Part<'a>; 3], Error> {
         let links = &self.network.links;
         let empty = links.iter().map(|link| link.queue.empty_bytes()).fold(0, u64::saturating_add);
         let lists = Part {
@@ -373,7 +400,15 @@ impl<'a> Amounts<'a> {
                 .saturating_add(segments.saturating_mul(SEGMENT))
                 .saturating_add(of_flows),
         };
-        Ok([lists, packets])
+        let paths = Part {
+            table: self.root.need_child("network")?,
+            key: "topology",
+            things: self.flows,
+            of: ("the paths of flows", "fewer of them, or shorter paths"),
+            // There and back, of 4 bytes each, in lists that double.
+            bytes: self.flows.saturating_mul(2 * 4 * 3 / 2 * farthest(&self.network)),
+        };
+        Ok([lists, packets, paths])
     }
 
     /// Next links of each switch to each place, and tables of flowlets, of which flows use a page in each direction.
