@@ -62,9 +62,11 @@ impl Numbering {
     }
 
     /// Reports whether the domain has this number.
+    #[inline]
     pub(crate) fn has(&self, number: u32) -> bool {
         let (Some(places), Some(numbers)) = (&self.places, &self.numbers) else { return true };
-        numbers.get(places[number as usize] as usize) == Some(&number)
+        let place = places.get(number as usize).copied().unwrap_or(NOWHERE);
+        numbers.get(place as usize) == Some(&number)
     }
 }
 
@@ -100,9 +102,10 @@ impl<T> Numbered<T> {
         self.numbering.has(number)
     }
 
-    /// Returns a thing if the domain has it.
+    /// Returns a thing if there is one of this number, and the domain has it.
+    #[inline]
     pub(crate) fn get(&self, number: usize) -> Option<&T> {
-        self.has(number as u32).then(|| &self[number])
+        self.has(number as u32).then(|| self.things.get(self.numbering.place(number)))?
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
