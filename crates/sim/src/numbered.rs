@@ -64,7 +64,8 @@ impl Numbering {
     /// Reports whether the domain has this number.
     pub(crate) fn has(&self, number: u32) -> bool {
         let (Some(places), Some(numbers)) = (&self.places, &self.numbers) else { return true };
-        numbers.get(places[number as usize] as usize) == Some(&number)
+        let place = places.get(number as usize);
+        place.is_some_and(|place| numbers.get(*place as usize) == Some(&number))
     }
 }
 
@@ -102,7 +103,8 @@ impl<T> Numbered<T> {
 
     /// Returns a thing if the domain has it.
     pub(crate) fn get(&self, number: usize) -> Option<&T> {
-        self.has(number as u32).then(|| &self[number])
+        let place = self.has(number as u32).then(|| self.numbering.place(number))?;
+        self.things.get(place)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
