@@ -6,10 +6,11 @@ mod window;
 
 use std::collections::{BTreeSet, HashMap};
 
+use knee_queue::QueueConfig;
 use knee_queue::time::Duration;
 use knee_run::Ideal;
 use knee_run::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, QueueOutcome, RpcRecord};
-use knee_run::spec::{Flow, NodeId, Run, Traffic};
+use knee_run::spec::{Flow, Link, NodeId, Run, Traffic};
 
 use crate::classes::queue_name;
 use crate::host_metrics::{
@@ -295,6 +296,16 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             measured.measure(M::DropShare, share);
         }
         measured.record(M::Marks, queue.marked_pkts);
+        let trims = |link: &Link| {
+            let mut trims = false;
+            let look =
+                &mut |queue: &mut QueueConfig| trims |= matches!(queue, QueueConfig::Trim(_));
+            link.queue.clone().each_mut(look);
+            trims
+        };
+        if link.is_some_and(trims) {
+            measured.record(M::Trims, queue.trimmed_pkts);
+        }
         if let Some(pause) = queue.pause {
             let length = whole_run(outcome).ps().max(1);
             let share = pause.paused.ps() as f64 / length as f64;

@@ -13,6 +13,7 @@ use crate::red::Red;
 use crate::share::Share;
 use crate::step::Step;
 use crate::time::Time;
+use crate::trim::Trim;
 
 /// Any queue discipline; see [`QueueConfig::build`](crate::QueueConfig::build).
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub enum AnyQdisc<P> {
     DualPi2(DualPi2<P>),
     /// Several queues behind one another or in turn: classes, or the two buffers of a port.
     Classes(Box<Classes<P>>),
+    /// Headers of what finds no room.
+    Trim(Box<Trim<P>>),
 }
 
 /// Runs `$call` on whichever discipline `$any` holds.
@@ -43,6 +46,7 @@ macro_rules! each_qdisc {
             AnyQdisc::FqCodel($qdisc) => $call,
             AnyQdisc::DualPi2($qdisc) => $call,
             AnyQdisc::Classes($qdisc) => $call,
+            AnyQdisc::Trim($qdisc) => $call,
         }
     };
 }

@@ -14,6 +14,7 @@ use crate::red::{Red, RedConfig};
 use crate::settings::{Check, ConfigError, FindLimit, Keys, PortProperties, Seeds, Settings};
 use crate::share::{Share, ShareConfig};
 use crate::step::{Step, StepConfig};
+use crate::trim::{Trim, TrimConfig};
 use crate::two_buffers::TwoBuffersConfig;
 
 /// The list of all disciplines.
@@ -62,6 +63,8 @@ disciplines! {
     Classes(ClassesConfig),
     /// Two queues by where a packet came in.
     TwoBuffers(TwoBuffersConfig),
+    /// Headers of what finds no room.
+    Trim(TrimConfig),
 }
 
 impl QueueConfig {
@@ -128,6 +131,11 @@ impl QueueConfig {
                 parts.sum()
             }
             QueueConfig::TwoBuffers(config) => Some(config.queue.most_pkts(pkt_bytes)? * 2),
+            QueueConfig::Trim(config) => {
+                let whole = DropTailConfig { limit: config.limit };
+                let whole = QueueConfig::DropTail(whole).most_pkts(pkt_bytes)?;
+                Some(whole.saturating_add(config.headers_pkts.into()))
+            }
             queue => match queue.limit()? {
                 Limit::UNLIMITED => None,
                 Limit::Pkts(pkts) => Some(u64::from(pkts)),
@@ -158,6 +166,7 @@ impl QueueConfig {
             QueueConfig::DualPi2(config) => AnyQdisc::DualPi2(DualPi2::new(*config)),
             QueueConfig::Classes(config) => AnyQdisc::Classes(Box::new(Classes::new(config))),
             QueueConfig::TwoBuffers(config) => AnyQdisc::Classes(Box::new(config.build())),
+            QueueConfig::Trim(config) => AnyQdisc::Trim(Box::new(Trim::new(*config))),
         }
     }
 
@@ -176,7 +185,8 @@ impl QueueConfig {
             | QueueConfig::FqCodel(_)
             | QueueConfig::DualPi2(_)
             | QueueConfig::Classes(_)
-            | QueueConfig::TwoBuffers(_) => None,
+            | QueueConfig::TwoBuffers(_)
+            | QueueConfig::Trim(_) => None,
         }
     }
 }

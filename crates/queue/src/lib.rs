@@ -96,6 +96,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 pub mod time;
+mod trim;
 mod two_buffers;
 
 pub use any::{AnyAdmission, AnyQdisc};
@@ -118,4 +119,5 @@ pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
 pub use shared::{DynamicThreshold, DynamicThresholdConfig};
 pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig};
+pub use trim::{Trim, TrimConfig};
 pub use two_buffers::{Alternate, LimitPer, TwoBuffersConfig};

@@ -63,6 +63,16 @@ pub trait Packet {
         false
     }
 
+    /// Cuts the payload off; false: there is none. Only queues that trim ask for it.
+    fn trim(&mut self) -> bool {
+        false
+    }
+
+    /// Whether its payload was cut off, here or before.
+    fn is_trimmed(&self) -> bool {
+        false
+    }
+
     /// Number of the switch's input that the packet came by, as the caller counts inputs; `None`: the packet begins here. Only
     /// ports with two buffers use it.
     fn input(&self) -> Option<u32> {

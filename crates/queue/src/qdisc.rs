@@ -161,6 +161,8 @@ pub struct Stats {
     pub dropped_early_pkts: u64,
     /// Bytes dropped for any reason.
     pub dropped_bytes: u64,
+    /// Packets accepted whose payload was cut off here; bytes count them without it.
+    pub trimmed_pkts: u64,
 }
 
 impl Stats {
@@ -181,6 +183,7 @@ impl Stats {
         self.dropped_not_ect_pkts += other.dropped_not_ect_pkts;
         self.dropped_early_pkts += other.dropped_early_pkts;
         self.dropped_bytes += other.dropped_bytes;
+        self.trimmed_pkts += other.trimmed_pkts;
     }
 
     pub(crate) fn count_enqueued(&mut self, len_bytes: u32) {

@@ -8,7 +8,7 @@ use knee_queue::{
     ClassesConfig, CodelConfig, CodelParams, Condition, Departure, DropReason, DropTailConfig,
     DualPi2Config, Ecn, Fifo, FqCodelConfig, Limit, LimitPer, LowLatency, MarkAt, MarkShare,
     MarkWhen, NotEctAbove, PieConfig, PieDelay, Qdisc, QueueAction, QueueConfig, RedConfig,
-    ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, TwoBuffersConfig,
+    ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, TrimConfig, TwoBuffersConfig,
 };
 use model::{DSCPS, Model, Operation, Pkt, shaped};
 use proptest::prelude::*;
@@ -209,6 +209,12 @@ fn classes() -> impl Strategy<Value = QueueConfig> {
     })
 }
 
+fn trim() -> impl Strategy<Value = QueueConfig> {
+    (limit(), 0..20_u32, 1..20_u32).prop_map(|(limit, k, headers_pkts)| {
+        QueueConfig::Trim(TrimConfig { limit, threshold: Threshold::Pkts(k), headers_pkts })
+    })
+}
+
 fn two_buffers() -> impl Strategy<Value = QueueConfig> {
     let flags = (any::<bool>(), any::<bool>());
     (single(), flags).prop_map(|(queue, (bytes, port))| {
@@ -224,7 +230,7 @@ fn two_buffers() -> impl Strategy<Value = QueueConfig> {
 }
 
 fn config() -> impl Strategy<Value = QueueConfig> {
-    prop_oneof![4 => single(), 1 => classes(), 1 => two_buffers()]
+    prop_oneof![4 => single(), 1 => classes(), 1 => two_buffers(), 1 => trim()]
 }
 
 proptest! {

@@ -231,6 +231,8 @@ metrics! {
     DropShare "drop_share" SHARE ONE QUEUES, shown QUEUES;
     /// Packets that a queue marked in the whole run.
     Marks "marks" PKTS ONE QUEUES, shown QUEUES;
+    /// Packets whose payload a queue cut off in the whole run.
+    Trims "trims" PKTS ONE &[Queue], shown &[Queue];
     /// Mean over the samples of the probability that an AQM with one holds for its next packet.
     DropProbability "drop_probability" PROBABILITY ONE &[Queue], shown &[Queue];
     /// Share of the run in which flow control did not let a link begin to send.

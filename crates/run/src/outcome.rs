@@ -386,6 +386,8 @@ pub struct QueueOutcome {
     pub dropped_early_pkts: u64,
     /// Packets lost at random before the queue, or by a link that was down.
     pub lost_pkts: u64,
+    /// Packets that were queued without their payload, for lack of room.
+    pub trimmed_pkts: u64,
     /// Pauses, for a link with flow control.
     pub pause: Option<PauseOutcome>,
 }
@@ -415,6 +417,7 @@ impl QueueOutcome {
             dropped_full_pkts: stats.dropped_full_pkts,
             dropped_not_ect_pkts: stats.dropped_not_ect_pkts,
             dropped_early_pkts: stats.dropped_early_pkts,
+            trimmed_pkts: stats.trimmed_pkts,
             ..self
         }
     }
@@ -434,6 +437,7 @@ impl QueueOutcome {
             (&mut self.dropped_not_ect_pkts, other.dropped_not_ect_pkts),
             (&mut self.dropped_early_pkts, other.dropped_early_pkts),
             (&mut self.lost_pkts, other.lost_pkts),
+            (&mut self.trimmed_pkts, other.trimmed_pkts),
         ] {
             *count = of(*count, other);
         }

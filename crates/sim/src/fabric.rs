@@ -12,12 +12,12 @@ use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::paths::Paths;
 use crate::ports::Ports;
 use crate::random::Random;
-use knee_queue::Ecn;
 use knee_queue::time::Time;
+use knee_queue::{Ecn, QueueConfig};
 use knee_run::Error;
 use knee_run::outcome::{QueueOutcome, QueueSample};
 use knee_run::routes::Routes;
-use knee_run::spec::{LinkId, Network, NodeId};
+use knee_run::spec::{Link, LinkId, Network, NodeId};
 use std::collections::HashMap;
 
 /// The most packets per second that a link should have. It sets the resolution of the event list.
@@ -102,6 +102,18 @@ pub fn supports(network: &Network) -> Result<(), Error> {
         let name = network.nodes.get(first.switch as usize).map_or("", |node| &node.name);
         return Err(Error::Refused(format!(
             "network.balance: the lab's switch gives each flow one path, but {name} chooses otherwise: leave it out, or use --on sim"
+        )));
+    }
+    let trims = |link: &&Link| {
+        let mut trims = false;
+        let look = &mut |queue: &mut QueueConfig| trims |= matches!(queue, QueueConfig::Trim(_));
+        link.queue.clone().each_mut(look);
+        trims
+    };
+    if let Some(link) = network.links.iter().find(trims) {
+        return Err(Error::Refused(format!(
+            "link {}: the lab's switch does not trim packets (kind = \"trim\"): use --on sim",
+            link.name
         )));
     }
     if network.flow_control.is_some() {

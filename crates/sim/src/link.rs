@@ -34,7 +34,10 @@ pub(crate) struct Queued {
     len_bytes: u32,
     tos: Tos,
     flow_hash: u32,
+    /// Payload that a queue may cut off.
+    payload_bytes: u32,
     is_pure_ack: bool,
+    is_trimmed: bool,
     /// The link that brought the packet here.
     input: Option<u32>,
     /// Where the packet's arrival leads; see [`events::leads_to`].
@@ -61,7 +64,9 @@ impl Queued {
             len_bytes: packet.wire_bytes,
             tos: packet.tos,
             flow_hash: packet.flow_hash(),
+            payload_bytes: packet.payload_to_trim(),
             is_pure_ack: packet.is_pure_ack(),
+            is_trimmed: packet.has(flags::TRIMMED),
             input: paths.link_before(at),
             leads_to: events::leads_to(packet, paths),
             dropped: Some(Rc::clone(dropped)),
@@ -91,6 +96,16 @@ impl QueuePacket for Queued {
     }
     fn flow_hash(&self) -> u32 {
         self.flow_hash
+    }
+    fn trim(&mut self) -> bool {
+        let has_payload = self.payload_bytes > 0;
+        self.len_bytes -= self.payload_bytes;
+        self.payload_bytes = 0;
+        self.is_trimmed |= has_payload;
+        has_payload
+    }
+    fn is_trimmed(&self) -> bool {
+        self.is_trimmed
     }
 }
 
@@ -583,8 +598,13 @@ impl LinkState {
             };
             let Some(mut queued) = taken else { break };
             queued.dropped = None;
-            packets.get_mut(queued.packet).tos = queued.tos;
             let leads_to = queued.leads_to;
+            let leaving = packets.get_mut(queued.packet);
+            leaving.tos = queued.tos;
+            if queued.is_trimmed {
+                leaving.wire_bytes = queued.len_bytes;
+                leaving.flags |= flags::TRIMMED;
+            }
             if let Some(departed) = &mut self.departed {
                 departed.push(queued.packet);
             }

@@ -127,7 +127,7 @@ impl Nics {
         let queue = &mut self.queues[number as usize];
         let host = &mut self.hosts[queue.host as usize];
         host.wire_pkts += 1;
-        if !is_ping {
+        if !is_ping && !packet.has(flags::TRIMMED) {
             let payload_bytes = packet.payload_bytes();
             host.payload_bytes += u64::from(payload_bytes);
             let is_ack = payload_bytes == 0 && !packet.has(flags::SYN);
@@ -164,7 +164,7 @@ impl Nics {
         let mut kept: usize = 0;
         for at in 0..packets.len() {
             let packet = packets[at];
-            if !packet.has(flags::PING) {
+            if !packet.has(flags::PING | flags::TRIMMED) {
                 let (interrupt, last) = &mut self.last[packet.to as usize];
                 if *interrupt == self.interrupt
                     && socks[packet.to as usize].joins(&mut packets[*last as usize], &packet)

@@ -65,8 +65,8 @@ impl Numbering {
     #[inline]
     pub(crate) fn has(&self, number: u32) -> bool {
         let (Some(places), Some(numbers)) = (&self.places, &self.numbers) else { return true };
-        let place = places.get(number as usize).copied().unwrap_or(NOWHERE);
-        numbers.get(place as usize) == Some(&number)
+        let place = places.get(number as usize);
+        place.is_some_and(|place| numbers.get(*place as usize) == Some(&number))
     }
 }
 
@@ -105,7 +105,8 @@ impl<T> Numbered<T> {
     /// Returns a thing if there is one of this number, and the domain has it.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> Option<&T> {
-        self.has(number as u32).then(|| self.things.get(self.numbering.place(number)))?
+        let place = self.has(number as u32).then(|| self.numbering.place(number))?;
+        self.things.get(place)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {

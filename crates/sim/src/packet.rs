@@ -27,6 +27,8 @@ pub(crate) mod flags {
     pub(crate) const FRAME: u16 = 4096;
     /// The packet is not the first of its burst. Headers do not have this bit, so GRO ignores it.
     pub(crate) const IN_BURST: u16 = 8192;
+    /// A switch has cut the payload off. The sequence numbers are still those of the whole segment.
+    pub(crate) const TRIMMED: u16 = 16384;
 }
 
 /// Wire length of a SYN or SYN-ACK with MSS, SACK, timestamps and window scale.
@@ -139,6 +141,12 @@ impl Packet {
     #[inline]
     pub(crate) fn payload_bytes(&self) -> u32 {
         if self.has(flags::SYN) { 0 } else { self.sequence_len() - u32::from(self.has(flags::FIN)) }
+    }
+
+    /// Returns the payload bytes that a switch may cut off; 0 for a ping and for a frame from outside.
+    pub(crate) fn payload_to_trim(&self) -> u32 {
+        let others = flags::SYN | flags::PING | flags::FRAME | flags::TRIMMED;
+        if self.flags & others != 0 { 0 } else { self.payload_bytes() }
     }
 
     /// Reports whether the packet is a TCP segment with an ACK only.

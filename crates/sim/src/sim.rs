@@ -628,8 +628,11 @@ impl<'a> Simulation<'a> {
 
     #[inline]
     fn hand_over(&mut self, packet: &Packet) {
-        if packet.has(flags::PING) {
-            self.on_ping(*packet);
+        if packet.has(flags::PING | flags::TRIMMED) {
+            // IP drops a packet that is shorter than it says.
+            if !packet.has(flags::TRIMMED) {
+                self.on_ping(*packet);
+            }
             return;
         }
         let index = packet.to as usize;
@@ -646,6 +649,9 @@ impl<'a> Simulation<'a> {
 
     #[cold]
     fn tell_delivery(&mut self, packet: &Packet) {
+        if packet.has(flags::TRIMMED) {
+            return;
+        }
         let is_over = !packet.has(flags::PING) && self.socks[packet.to as usize].ended();
         if let (Some(link), Some(tap)) = (self.net.link_behind(packet), &mut self.net.tap) {
             tap.on_delivered(self.net.now, link, packet, is_over);

@@ -24,3 +24,4 @@ mod pause;
 mod pfc;
 mod ports;
 mod rehash;
+mod trim;

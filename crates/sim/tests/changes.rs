@@ -5,10 +5,10 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{CodelConfig, Ecn, Limit, QueueConfig};
 use knee_run::outcome::Outcome;
 use knee_run::spec::{
-    Changes, Flow, HostConfig, LinkChange, Network, NewState, Ping, RouteChange, Run, Sampling,
-    Serialisation,
+    Changes, Flow, FlowControl, HostConfig, LinkChange, Network, NewState, Ping, RouteChange, Run,
+    Sampling, Serialisation, Stops, Thresholds,
 };
-use knee_run::topology::Cable;
+use knee_run::topology::{Cable, Star};
 
 /// Pings of this length that all leave at 1 ms.
 fn at_once(wire_bytes: u32, count: usize) -> Vec<Ping> {
@@ -292,4 +292,67 @@ fn only_flows_of_the_failed_link_move_and_they_move_back() {
     assert_eq!((sent("left-m0", 3), during.iter().sum::<u64>()), (0, 400));
     assert!(first.iter().zip(&during).all(|(before, during)| before < during));
     assert_eq!((sent("left-m4", 3), after), (0, first));
+}
+
+/// A star with pauses whose port to host 1 runs at a tenth of its rate from 1.1 ms on, then fails for a while.
+fn with_pauses(lossless: bool, states: &[(u64, NewState)]) -> Run {
+    let hosts = (0..3).map(|i| (format!("h{i}"), host())).collect();
+    let queue = droptail(Limit::Bytes(1_000_000));
+    let cable = |queue| Cable { queue, rate: Some(mbps(1000)), sampled: true, ..port(us(1)) };
+    let mut network = Star { hosts, up: cable(endless()), down: cable(queue) }.build();
+    network.flow_control = Some(FlowControl {
+        switches: None,
+        stops: Stops::Links(Thresholds { xoff_bytes: 50_000, xon_bytes: 25_000 }),
+        reaction: us(1),
+        quanta: 65_535,
+        lossless,
+    });
+    let slow = link(&network, "switch-h1");
+    let states = states.iter().map(|(us, to)| LinkChange { at: at_us(*us), link: slow, to: *to });
+    network.changes.links = states.collect();
+    let path = Path::new(us(0));
+    let flows = [0, 2].map(|from| Flow { from, to: 1, ..path.bulk("reno", 2_000_000) });
+    Run { network, ..path.run(flows.to_vec()) }
+}
+
+#[test]
+fn a_port_that_slows_down_is_one_that_pauses_more() {
+    let paused = |states: &[(u64, NewState)]| {
+        let run = with_pauses(false, states);
+        let outcome = simulate(&run);
+        assert!(outcome.flows.iter().all(|flow| flow.done_at.is_some()));
+        let up = link(&run.network, "h0-switch");
+        let queue = outcome.queues.iter().find(|queue| queue.link == up).expect("it is sampled");
+        (queue.pause.expect("it can be stopped").paused, outcome)
+    };
+    let (sound, _) = paused(&[]);
+    let (slow, outcome) = paused(&[(1_100, NewState::Rate(mbps(100)))]);
+    // 4 MB take 32 ms at 1 Gbps and 320 ms at 100 Mbps.
+    assert!(slow > sound + ms(100), "{slow:?} {sound:?}");
+    assert_eq!(outcome.queues.iter().map(|queue| queue.dropped_pkts()).sum::<u64>(), 0);
+    // What a failing port held was given back: the senders go on.
+    paused(&[(1_100, NewState::Down), (3_000, NewState::Up)]);
+}
+
+#[test]
+fn changes_that_contradict_the_network_are_refused_in_a_sentence() {
+    let refused =
+        |run: &Run| knee_sim::simulate(run).expect_err("it contradicts itself").to_string();
+    let said = refused(&with_pauses(true, &[(5, NewState::Down)]));
+    assert!(said.contains("switch-h1") && said.contains("lossless"), "{said}");
+    for (states, what) in [
+        (vec![(5, NewState::Up)], "comes up while it is up"),
+        (vec![(5, NewState::Down), (6, NewState::Down)], "goes down while it is down"),
+        (vec![(5, NewState::Down), (4, NewState::Up)], "in the order of time"),
+        (vec![(5, NewState::Loss(1.5))], "must be 0 to 1"),
+    ] {
+        let said = refused(&with_pauses(false, &states));
+        assert!(said.contains(what), "{said}");
+    }
+    let mut run = with_pauses(false, &[(5, NewState::Down)]);
+    run.network.changes.links[0].link = 99;
+    assert!(refused(&run).contains("no link 99"));
+    run.network.changes.links.clear();
+    run.network.changes.routes.push(RouteChange { at: at_us(5), link: 99, avoids: true });
+    assert!(refused(&run).contains("no link 99"));
 }

@@ -4,7 +4,7 @@ use crate::common::*;
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, CodelConfig, Condition, DynamicThresholdConfig,
-    Limit, NotEctAbove, PieConfig, QueueConfig,
+    Limit, NotEctAbove, PieConfig, QueueConfig, Threshold, TrimConfig,
 };
 use knee_run::Outcome;
 use knee_run::spec::{
@@ -18,7 +18,9 @@ use proptest::prelude::*;
 
 /// A cable whose queue, loss and jitter are drawn.
 fn cable(chance: &mut Chance, delays: &[Duration]) -> Cable {
+    let (limit, threshold) = (Limit::Pkts(10), Threshold::Pkts(5));
     let queues = [
+        QueueConfig::Trim(TrimConfig { limit, threshold, headers_pkts: 10 }),
         droptail(Limit::Pkts(30)),
         marking(10, NotEctAbove::Queue),
         QueueConfig::Pie(PieConfig::default()),
@@ -337,7 +339,7 @@ proptest! {
 #[test]
 fn the_runs_above_have_the_features_that_they_are_about() {
     let (mut pauses, mut class_pauses, mut rehashes, mut interrupts) = (0, 0, 0, 0);
-    let (mut cpu_ns, mut in_buffers, mut behind_ports) = (0, 0, 0);
+    let (mut cpu_ns, mut in_buffers, mut behind_ports, mut trims) = (0, 0, 0, 0);
     for seed in 0..40 {
         let run = run(seed);
         let outcome = on(1, &run);
@@ -345,6 +347,7 @@ fn the_runs_above_have_the_features_that_they_are_about() {
         for queue in &outcome.queues {
             let frames = queue.pause.as_ref().map_or(0, |pause| pause.frames);
             *(if queue.part.is_some() { &mut class_pauses } else { &mut pauses }) += frames;
+            trims += queue.trimmed_pkts;
             in_buffers += if queue.link >= links { queue.dropped_pkts() } else { 0 };
         }
         for flow in &outcome.flows {
@@ -358,6 +361,6 @@ fn the_runs_above_have_the_features_that_they_are_about() {
         }
         behind_ports += run.network.ports.len();
     }
-    let seen = [pauses, class_pauses, rehashes, interrupts, cpu_ns, in_buffers];
+    let seen = [pauses, class_pauses, rehashes, interrupts, cpu_ns, in_buffers, trims];
     assert!(seen.iter().all(|count| *count > 5) && behind_ports > 5, "{seen:?} {behind_ports}");
 }

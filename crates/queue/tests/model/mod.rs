@@ -71,6 +71,7 @@ pub(crate) fn limit_of(config: &QueueConfig) -> Limit {
         QueueConfig::Codel(config) => Limit::Pkts(config.limit_pkts),
         QueueConfig::FqCodel(config) => Limit::Pkts(config.limit_pkts),
         QueueConfig::DualPi2(config) => Limit::Pkts(config.limit_pkts),
+        QueueConfig::Trim(config) => config.limit,
         QueueConfig::TwoBuffers(config) => match (config.limit_per, limit_of(&config.queue)) {
             (LimitPer::Port, limit) => limit,
             (LimitPer::Buffer, Limit::Pkts(pkts)) => Limit::Pkts(pkts.saturating_mul(2)),

@@ -11,6 +11,8 @@ pub(super) enum Lack {
     DualPi2,
     #[error("no discipline of Linux has two buffers by where a packet came from")]
     TwoBuffers,
+    #[error("no discipline of Linux trims packets (kind = \"trim\")")]
+    Trim,
     #[error("Linux's ets has {MOST_CLASSES} classes at most; merge some")]
     Classes,
     #[error("a turn of a class is below 4 GiB; make weights smaller")]

@@ -151,6 +151,7 @@ pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Res
         QueueConfig::Share(_) => Err(Lack::Share),
         QueueConfig::DualPi2(_) => Err(Lack::DualPi2),
         QueueConfig::TwoBuffers(_) => Err(Lack::TwoBuffers),
+        QueueConfig::Trim(_) => Err(Lack::Trim),
     }
 }
 
