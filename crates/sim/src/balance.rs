@@ -6,7 +6,6 @@
 
 use crate::packet::{Packet, flags};
 use crate::paths::CHOOSE;
-use crate::plan::Plan;
 use crate::random::Random;
 use knee_queue::time::{Duration, Time};
 use knee_run::balance::{Choice, NextHops};
@@ -109,12 +108,14 @@ pub(crate) fn next_hops(run: &Run, routes: &mut Routes) -> NextHops {
 }
 
 impl Balancer {
-    /// Creates the choices of a run; `None` if all switches go by hashes alone.
-    pub(crate) fn new(run: &Run, plan: &Plan) -> Option<Box<Balancer>> {
-        let network = &run.network;
-        let hops = Arc::clone(plan.hops.as_ref()?);
+    /// Creates the choices of a run. `hashes` are those of flows, then of ping streams.
+    pub(crate) fn new(
+        run: &Run,
+        hops: &Arc<NextHops>,
+        hashes: impl Iterator<Item = u64>,
+    ) -> Box<Balancer> {
+        let (network, hops) = (&run.network, Arc::clone(hops));
         let both = |((from, to), hash)| [Ends { to, hash }, Ends { to: from, hash }];
-        let hashes = plan.hashes.iter().chain(&plan.ping_hashes).copied();
         let mut ends = ends(run).zip(hashes).map(both);
         let socks = ends.by_ref().take(run.flows.len()).flatten().collect();
         let pings = ends.collect();
@@ -130,14 +131,14 @@ impl Balancer {
             let random = Random::new(mix(run.seed, *switch));
             choosers[*switch as usize] = Some(Box::new(Chooser { kind, random }));
         }
-        Some(Box::new(Balancer {
+        Box::new(Balancer {
             turns: vec![0; hops.sets()],
             hops,
             far_end: network.links.iter().map(|link| link.to).collect(),
             socks,
             pings,
             choosers,
-        }))
+        })
     }
 
     /// Gives the packets of a socket another hash, those on their way included.

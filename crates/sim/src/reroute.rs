@@ -5,7 +5,6 @@
 //! its sockets.
 
 use crate::paths::Paths;
-use crate::plan::Plan;
 use knee_queue::time::Time;
 use knee_run::routes::Routes;
 use knee_run::spec::{LinkId, NodeId, RouteChange, Run};
@@ -34,8 +33,12 @@ pub(crate) struct Reroutes {
 }
 
 impl Reroutes {
-    /// Creates the state; `None` if routes do not change.
-    pub(crate) fn new(run: &Run, plan: &Plan) -> Option<Box<Reroutes>> {
+    /// Creates the state; `None` if routes do not change. Of flows and of ping streams it takes the hashes,
+    /// and the starts of the paths there and back.
+    pub(crate) fn new(
+        run: &Run,
+        [flows, pings]: [(&[u64], &[(u32, u32)]); 2],
+    ) -> Option<Box<Reroutes>> {
         let steps = run.network.changes.routes.clone();
         if steps.is_empty() {
             return None;
@@ -43,12 +46,12 @@ impl Reroutes {
         let both = |(from, to), hash, (there, back)| {
             [Way { from, to, hash, home: there }, Way { from: to, to: from, hash, home: back }]
         };
-        let socks = run.flows.iter().zip(plan.hashes.iter().zip(&plan.of_flows));
+        let socks = run.flows.iter().zip(flows.0.iter().zip(flows.1));
         let socks =
             socks.flat_map(|(flow, (hash, starts))| both((flow.from, flow.to), *hash, *starts));
-        let pings = run.pings.iter().zip(plan.ping_hashes.iter().zip(&plan.of_pings));
+        let of_pings = run.pings.iter().zip(pings.0.iter().zip(pings.1));
         let pings =
-            pings.flat_map(|(ping, (hash, starts))| both((ping.from, ping.to), *hash, *starts));
+            of_pings.flat_map(|(ping, (hash, starts))| both((ping.from, ping.to), *hash, *starts));
         Some(Box::new(Reroutes {
             steps,
             next: 0,

@@ -218,7 +218,12 @@ impl<'a> Simulation<'a> {
                 links[link as usize].vary(varying, spec, is_host(spec.from));
             }
         }
-        let reroutes = Reroutes::new(run, plan);
+        let reroutes = Reroutes::new(
+            run,
+            [(&plan.hashes[..], &plan.of_flows[..]), (&plan.ping_hashes[..], &plan.of_pings[..])],
+        );
+        let hashes = || plan.hashes.iter().chain(&plan.ping_hashes).copied();
+        let balancer = plan.hops.as_ref().map(|hops| Balancer::new(run, hops, hashes()));
         let is_ipv6 = |host: &Rc<HostState>| host.config.ipv6;
         let changes_paths = reroutes.is_some() || hosts.iter().flatten().any(is_ipv6);
         let net = Net {
@@ -232,7 +237,7 @@ impl<'a> Simulation<'a> {
             cc: CcHost::new(1000, 0),
             work: Work::default(),
             flow_control,
-            balancer: Balancer::new(run, plan),
+            balancer,
             ports: Ports::new(network, is_here),
             varies: !network.changes.links.is_empty(),
             reroutes,

@@ -97,10 +97,10 @@ mod tests {
     fn network(hosts: NodeId, switches: NodeId, links: &[(NodeId, NodeId)]) -> Network {
         let mut network = Network::default();
         for host in 0..hosts {
-            network.host(&format!("h{host}"), HostConfig::new(LinuxVersion::V6_1));
+            network.host(format!("h{host}"), HostConfig::new(LinuxVersion::V6_1));
         }
         for switch in 0..switches {
-            network.switch(&format!("s{switch}"));
+            network.switch(format!("s{switch}"));
         }
         for (from, to) in links.iter().filter(|(from, to)| from != to) {
             network.link(*from, *to, super::super::nothing());
