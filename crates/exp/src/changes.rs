@@ -6,6 +6,7 @@ use knee_file::keys::{Key, List, Shape, Table, Text, entries};
 use knee_file::units::{Quantity, Share};
 use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, Rate, Time};
+use knee_run::flow_control::ways_back;
 use knee_run::spec::{Changes, Link, LinkChange, LinkId, Network, NewState, RouteChange};
 
 use crate::names::{expand_all, few};
@@ -245,12 +246,11 @@ fn read_links(
         })?);
     }
     if reader.read(&KEYS.both)? {
-        let by_ends: HashMap<_, LinkId> =
-            network.links.iter().zip(0..).map(|(link, id)| ((link.from, link.to), id)).collect();
+        let ways_back = ways_back(network);
         for forth in links.clone() {
-            let link = &network.links[forth as usize];
-            links.push(*by_ends.get(&(link.to, link.from)).ok_or_else(|| {
-                let message = format!("{} has no opposite direction: leave both out", link.name);
+            links.push(ways_back[forth as usize].ok_or_else(|| {
+                let name = &network.links[forth as usize].name;
+                let message = format!("{name} has no opposite direction: leave both out");
                 reader.error(&KEYS.both, message)
             })?);
         }
