@@ -94,13 +94,24 @@ pub(crate) fn read(readers: &[Reader<'_>], network: &mut Network) -> Result<(), 
     if let Some(second) = find_overlap(&mut taken) {
         let name = &network.links[second.link as usize].name;
         let message =
-            format!("comes while {name} is changed already: give the earlier change an until");
+            format!("comes while {name} is changed already: let the other change end before");
         return Err(readers[second.entry].error(&KEYS.at, message));
     }
     // What ends comes before what begins at the same time.
     changes.links.sort_by_key(|change| (change.at, begins(network, change)));
     changes.routes.sort_by_key(|change| (change.at, change.avoids));
     network.changes = changes;
+    Ok(())
+}
+
+/// Refuses changes that begin when the run has ended.
+pub(crate) fn check_starts(readers: &[Reader<'_>], end: Duration) -> Result<(), Error> {
+    for reader in readers {
+        if reader.read(&KEYS.at)? >= end {
+            let message = format!("must be before the end of the run, {}", end.show());
+            return Err(reader.error(&KEYS.at, message));
+        }
+    }
     Ok(())
 }
 
