@@ -272,7 +272,7 @@ mod tests {
                 sampling: Sampling::default(),
                 schedule: Schedule::default(),
             };
-            Division::of(&run, 2).is_some()
+            Division::of(&run, &Plan::new(&run).unwrap(), 2).is_some()
         };
         let (short, long) = (Duration::from_ns(199), Duration::from_ns(200));
         assert!(is_divided(long, long, false) && is_divided(long, long, true));

@@ -187,7 +187,7 @@ mod tests {
     fn the_least_timeout_is_in_whole_ticks() {
         let mut host = host();
         host.jiffies = Jiffies::new(250, 0, Duration::ZERO);
-        host.config.rto_min = Duration::from_ms(5);
+        std::rc::Rc::make_mut(&mut host.config).rto_min = Duration::from_ms(5);
         let mut rtt = RttEstimator::new(&host);
         let srtt_us = rtt.sample(0, 200, (1, 0));
         rtt.set_rto(srtt_us, &host);
