@@ -45,7 +45,7 @@ fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
         ("experiment file", vec!["explain", "./FILE"]),
         ("experiment file", vec!["script", "--record", "FILE.toml"]),
         ("packet script", vec!["script", "FILE"]),
-        ("algorithm's source", vec!["check", "FILE"]),
+        ("algorithm's source", vec!["check", "FILE.c"]),
         ("algorithm's source", vec!["run", &scenario, "--cc", "./FILE.c"]),
         ("recording", vec!["replay", "FILE"]),
         ("capture", vec!["script", "--record", "FILE"]),

@@ -6,6 +6,7 @@ use knee_file::keys::{Key, List, Shape, Table, Text, entries};
 use knee_file::units::{Quantity, Share};
 use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, Rate, Time};
+use knee_run::flow_control::ways_back;
 use knee_run::spec::{Changes, Link, LinkChange, LinkId, Network, NewState, RouteChange};
 
 use crate::names::{expand_all, few};
@@ -93,13 +94,24 @@ pub(crate) fn read(readers: &[Reader<'_>], network: &mut Network) -> Result<(), 
     if let Some(second) = find_overlap(&mut taken) {
         let name = &network.links[second.link as usize].name;
         let message =
-            format!("comes while {name} is changed already: give the earlier change an until");
+            format!("comes while {name} is changed already: let the other change end before");
         return Err(readers[second.entry].error(&KEYS.at, message));
     }
     // What ends comes before what begins at the same time.
     changes.links.sort_by_key(|change| (change.at, begins(network, change)));
     changes.routes.sort_by_key(|change| (change.at, change.avoids));
     network.changes = changes;
+    Ok(())
+}
+
+/// Refuses changes that begin when the run has ended.
+pub(crate) fn check_starts(readers: &[Reader<'_>], end: Duration) -> Result<(), Error> {
+    for reader in readers {
+        if reader.read(&KEYS.at)? >= end {
+            let message = format!("must be before the end of the run, {}", end.show());
+            return Err(reader.error(&KEYS.at, message));
+        }
+    }
     Ok(())
 }
 
@@ -245,12 +257,11 @@ fn read_links(
         })?);
     }
     if reader.read(&KEYS.both)? {
-        let by_ends: HashMap<_, LinkId> =
-            network.links.iter().zip(0..).map(|(link, id)| ((link.from, link.to), id)).collect();
+        let ways_back = ways_back(network);
         for forth in links.clone() {
-            let link = &network.links[forth as usize];
-            links.push(*by_ends.get(&(link.to, link.from)).ok_or_else(|| {
-                let message = format!("{} has no opposite direction: leave both out", link.name);
+            links.push(ways_back[forth as usize].ok_or_else(|| {
+                let name = &network.links[forth as usize].name;
+                let message = format!("{name} has no opposite direction: leave both out");
                 reader.error(&KEYS.both, message)
             })?);
         }

@@ -19,6 +19,7 @@ use crate::network::NetworkSpec;
 use crate::output::Output;
 use crate::random::run_seed;
 use crate::scale::Scale;
+use crate::switches;
 use crate::traffic::{self, Converged, TrafficSpec};
 
 pub(crate) use amounts::MemoryInputs;
@@ -129,6 +130,7 @@ impl Scenario {
             let message = format!("must be later than the start of \"{}\"", late.name);
             return Err(run.error(&RUN.duration, message));
         }
+        switches::check_changes(&root.need_child("network")?, duration)?;
         scenario.memory = amounts::check(&scenario, root, asked)?;
         Ok(scenario)
     }

@@ -189,6 +189,11 @@ pub(crate) fn read(
     changes::read(&network_reader.children(&KEYS.change)?, network)
 }
 
+/// Refuses changes of links that begin when the run has ended.
+pub(crate) fn check_changes(network_reader: &Reader<'_>, end: Duration) -> Result<(), Error> {
+    changes::check_starts(&network_reader.children(&KEYS.change)?, end)
+}
+
 /// Returns the switches of a network with their names.
 pub(crate) fn switches(network: &Network) -> Vec<(NodeId, String)> {
     let nodes = network.nodes.iter().zip(0..);

@@ -345,6 +345,8 @@ fn differences_within_the_error_of_an_approximation_are_refused() {
     let after = both();
     assert!(refused(&after), "{:?}", after.left_out);
     let within = |line: &&Line| line.note == "within the error";
-    assert!(after.lines.iter().filter(within).count() > before.lines.len() / 2);
+    // Counters that no run has are equal, so they are not in question.
+    let differing = before.lines.iter().filter(|line| line.a.mean != line.b.mean).count();
+    assert!(after.lines.iter().filter(within).count() > differing / 2, "of {differing}");
     assert!(after.lines.iter().filter(within).all(|line| line.verdict == Verdict::Undecided));
 }

@@ -377,7 +377,7 @@ fn a_bad_file_is_refused_with_its_line() {
     ] {
         let why = traced(&scratch, &csv, "").err().unwrap_or_default();
         assert!(
-            (60..400).contains(&why.len()),
+            (40..400).contains(&why.len()),
             "{} bytes: {}",
             why.len(),
             &why[..why.len().min(400)]

@@ -155,6 +155,11 @@ fn contradictions_are_refused_in_one_sentence() {
             "at most 200000 changes",
         ),
         ("links = \"h0.0-leaf0\"\nat = \"1 ms\"\nrate = \"1 Gbps\"", "rate", "h0.0-leaf0 has none"),
+        (
+            "links = \"leaf0-spine1\"\nat = \"1 s\"\ndown = true",
+            "at",
+            "before the end of the run, 1 s",
+        ),
     ] {
         let said = parse(&[keys], &Overrides::default()).expect_err(keys).to_string();
         assert!(said.contains(&format!("network.change.1.{key}")) && said.contains(what), "{said}");
@@ -163,5 +168,8 @@ fn contradictions_are_refused_in_one_sentence() {
         [&format!("{link}down = true"), "links = \"leaf0-spine1\"\nat = \"30 ms\"\ndown = true"];
     let said =
         parse(&twice.map(|keys| -> &str { keys }), &Overrides::default()).unwrap_err().to_string();
-    assert!(said.contains("network.change.2.at") && said.contains("give the earlier"), "{said}");
+    assert!(
+        said.contains("network.change.2.at") && said.contains("let the other change end"),
+        "{said}"
+    );
 }

@@ -166,6 +166,25 @@ fn a_cable_of_one_kind_needs_no_name_and_may_be_one_way() {
     assert_eq!(names, ["h0.0-x", "x-h2.1", "h2.1-y", "y-h0.0"]);
 }
 
+/// A change of both directions of a cable leaves those beside it alone.
+#[test]
+fn a_change_of_a_parallel_cable_is_of_this_cable() {
+    let (nodes, links) = &*FILES;
+    let row = "leaf0,spine0,fabric,\n";
+    let links = links.replacen(row, &row.repeat(3), 1);
+    for number in ["", "#2", "#3"] {
+        let change = format!(
+            "[[network.change]]\nlinks = \"leaf0-spine0{number}\"\nboth = true\nat = \"1 ms\"\ndown = true\n"
+        );
+        let run = load(nodes.as_bytes(), links.as_bytes(), &format!("{CABLES}{change}")).unwrap();
+        let changed = run.network.changes.links.iter();
+        let mut names: Vec<_> =
+            changed.map(|it| run.network.links[it.link as usize].name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["leaf0-spine0", "spine0-leaf0"].map(|name| format!("{name}{number}")));
+    }
+}
+
 /// ECMP chooses among parallel cables as among others. Names tell them apart.
 #[test]
 fn cables_may_be_parallel() {
@@ -223,8 +242,8 @@ fn errors_say_file_line_and_what_is_allowed() {
         ),
         (node("name,kind", "kind,kind"), "nodes.csv:1: has the column kind twice"),
         (node("name,kind", "name"), "nodes.csv:1: has no column kind"),
-        (node("name,kind", &",".repeat(100)), "nodes.csv:1: has more than 100 cells"),
-        (node("h0.1,host", &",".repeat(100)), "nodes.csv:3: has more than 100 cells"),
+        (node("name,kind", &",".repeat(100)), "nodes.csv:1: has more than 64 cells"),
+        (node("h0.1,host", &",".repeat(100)), "nodes.csv:3: has more than 64 cells"),
         (said("", links), "nodes.csv: is empty: its first line must be name,kind"),
         (
             said("name,kind\nh0.0,host\n", links),

@@ -37,7 +37,7 @@ pub(crate) fn check(network: &Network) -> Result<(), Error> {
     }
     if !network.balance.is_empty() && !network.changes.routes.is_empty() {
         return refuse(
-            "balance: switches that choose packet by packet do not learn of links that routes avoid: \
+            "balance: only switches that choose by hash (ecmp) learn of links that routes avoid: \
              leave reroute or balance out",
         );
     }

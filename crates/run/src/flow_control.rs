@@ -27,20 +27,23 @@ pub fn stopping(network: &Network) -> Vec<bool> {
     stopping
 }
 
-/// The links that flow control can stop, each with the one that its receiver tells it by: those with a rate that lead
-/// into a switch that does so, and the other direction of their cable.
-pub fn controlled(network: &Network) -> Vec<Option<LinkId>> {
-    // Of several cables between two nodes the first has the first way back.
+/// For each link, the other direction of its cable. Of several cables between two nodes the first has the first way back.
+pub fn ways_back(network: &Network) -> Vec<Option<LinkId>> {
     let mut ways: HashMap<(u32, u32), VecDeque<LinkId>> = HashMap::new();
     for (link, id) in network.links.iter().zip(0..) {
         ways.entry((link.from, link.to)).or_default().push_back(id);
     }
     let links = network.links.iter();
-    let backs = links.map(|link| ways.get_mut(&(link.to, link.from))?.pop_front());
-    let backs: Vec<_> = backs.collect();
+    links.map(|link| ways.get_mut(&(link.to, link.from))?.pop_front()).collect()
+}
+
+/// The links that flow control can stop, each with the one that its receiver tells it by: those with a rate that lead
+/// into a switch that does so, and the other direction of their cable.
+pub fn controlled(network: &Network) -> Vec<Option<LinkId>> {
     let stopping = stopping(network);
     let stops = |link: &Link| link.rate.is_some() && stopping[link.to as usize];
-    network.links.iter().zip(backs).map(|(link, back)| back.filter(|_| stops(link))).collect()
+    let links = network.links.iter().zip(ways_back(network));
+    links.map(|(link, back)| back.filter(|_| stops(link))).collect()
 }
 
 impl FlowControl {

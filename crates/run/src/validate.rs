@@ -288,7 +288,7 @@ pub fn without_tasks(run: &Run) -> Result<(), Error> {
         return Ok(());
     }
     refuse(
-        "traffic of the kinds trace and collective: its messages wait for each other, which the hosts of this back end \
+        "traffic of the kinds trace, collective and chakra: its messages wait for each other, which the hosts of this back end \
          do not; use --on sim",
     )
 }

@@ -13,8 +13,7 @@ pub(crate) mod tokens;
 use std::fmt;
 use std::path::Path;
 
-use crate::Error;
-use crate::module::{MAX_SOURCE_BYTES, WHAT};
+use crate::{Error, module};
 use contract::Contract;
 
 /// Subject of a finding.
@@ -86,9 +85,8 @@ pub struct Checked {
 /// # Errors
 /// [`Error::File`] if it cannot be read, or is the source of a Linux module.
 pub fn file(path: &Path) -> Result<Checked, Error> {
-    let text = knee_files::read_text(path, MAX_SOURCE_BYTES, WHAT)
-        .map_err(|why| Error::File(format!("{}: {why}", path.display())))?;
-    if crate::module::is_kernel_module(&text) {
+    let text = module::read(path)?;
+    if module::is_kernel_module(&text) {
         return Err(Error::KernelModule(path.display().to_string()));
     }
     let mut findings = text_of(&text);

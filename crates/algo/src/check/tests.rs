@@ -37,6 +37,16 @@ fn the_folders_algorithms_are_clean() {
 }
 
 #[test]
+fn what_is_no_c_file_does_not_pass() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let said = file(&path).unwrap_err().to_string();
+    assert!(
+        said.ends_with("Cargo.toml: must be C source, in a file whose name ends in .c"),
+        "{said}"
+    );
+}
+
+#[test]
 fn floating_point_is_found_and_hexadecimal_is_not() {
     assert_eq!(broken("static u32 f(void)\n{ float a = 1; return a; }"), [(Rule::Float, 2)]);
     assert_eq!(broken("static u32 f(u32 a) { return a * 1.5; }"), [(Rule::Float, 1)]);

@@ -314,7 +314,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(path: &Path) -> Result<String, Error> {
+/// Reads a source, whose name ends in `.c`.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
     if path.extension().is_none_or(|extension| extension != "c") && path.is_file() {
         return Err(says(path, "must be C source, in a file whose name ends in .c"));
     }
