@@ -268,7 +268,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
-    let cases: [(&str, Change); 15] = [
+    let cases: [(&str, Change); 17] = [
         ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion::V6_12),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
