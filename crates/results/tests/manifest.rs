@@ -1,8 +1,8 @@
 //! What a manifest leaves out.
 
 use knee_results::manifest::{
-    About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, Link, Manifest, Module,
-    ModuleFile, Network, Node, NodeKind, Plot, Published, Term,
+    About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, InputFile, Link, Manifest,
+    Module, ModuleFile, Network, Node, NodeKind, Plot, Published, Term,
 };
 use knee_results::reproduction::Reproduction;
 use knee_results::{CheckVerdict, ClaimVerdict};
@@ -101,6 +101,7 @@ fn whole() -> Manifest {
             linux: Some(text()),
             api: Some(text()),
         }],
+        inputs: vec![InputFile { key: text(), path: text(), sha256: text() }],
         resolved: object(json!({"reno": {"case.cc": "reno"}})),
         text: text(),
         about: About { expect: Some(text()), source: Some(text()), notes: Some(text()) },
