@@ -10,6 +10,9 @@ use knee_run::routes::Routes;
 use knee_run::spec::{LinkId, NodeId, RouteChange, Run};
 use std::collections::HashSet;
 
+/// Hash of each flow, and the starts of its paths there and back.
+type Hashed<'a> = (&'a [u64], &'a [(u32, u32)]);
+
 /// A direction of a flow or of a ping stream.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -35,10 +38,7 @@ pub(crate) struct Reroutes {
 impl Reroutes {
     /// Creates the state; `None` if routes do not change. Of flows and of ping streams it takes the hashes,
     /// and the starts of the paths there and back.
-    pub(crate) fn new(
-        run: &Run,
-        [flows, pings]: [(&[u64], &[(u32, u32)]); 2],
-    ) -> Option<Box<Reroutes>> {
+    pub(crate) fn new(run: &Run, [flows, pings]: [Hashed<'_>; 2]) -> Option<Box<Reroutes>> {
         let steps = run.network.changes.routes.clone();
         if steps.is_empty() {
             return None;
