@@ -5,7 +5,7 @@ use crate::merge::Part;
 use crate::modules;
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::{Sock, State};
-use knee_queue::time::Duration;
+use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{
     Counters, FlowOutcome, FlowWindow, GoodputSample, QueueOutcome, Windowed, Work,
 };
@@ -152,7 +152,7 @@ impl Simulation<'_> {
         };
         let Some(client) = client else { return outcome };
         FlowOutcome {
-            established_at: client.established_at,
+            established_at: Some(client.established_at).filter(|at| *at < Time::MAX),
             ecn: client.ecn_negotiated(),
             algorithm: client.algorithm_name(),
             srtt: client.srtt_us().map(|us| Duration::from_us(u64::from(us))),

@@ -98,8 +98,8 @@ impl Cache {
         Some(object)
     }
 
-    /// Removes objects and temporary files that nobody has used for [`KEPT_UNUSED`]. Call it after
-    /// a compilation: only compilations make the cache grow.
+    /// Removes objects and temporary files that nobody has used for 30 days. Call it after a
+    /// compilation: only compilations make the cache grow.
     pub fn remove_unused(&self) {
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {

@@ -22,12 +22,28 @@ struct Held {
 /// The segments of one socket in fq, in order, because a socket's departure times only grow.
 #[derive(Debug, Default)]
 pub(super) struct FqFlow {
-    held: VecDeque<Held>,
+    /// Apart, since most hosts have no fq.
+    held: Option<Box<FqQueue>>,
 }
+
+#[derive(Debug, Default)]
+struct FqQueue(VecDeque<Held>);
 
 impl FqFlow {
     pub(super) fn forget(&mut self) {
-        self.held = VecDeque::new();
+        self.held = None;
+    }
+
+    fn first(&self) -> Option<&Held> {
+        self.held.as_ref()?.0.front()
+    }
+
+    fn push(&mut self, held: Held) {
+        self.held.get_or_insert_default().0.push_back(held);
+    }
+
+    fn pop(&mut self) -> Option<Held> {
+        self.held.as_mut()?.0.pop_front()
     }
 }
 
@@ -43,12 +59,13 @@ impl Sock {
     ) -> Option<Time> {
         if self.tp.sk_pacing_status == SK_PACING_FQ {
             let departs = Time::from_ns(self.tp.tcp_wstamp_ns);
-            if departs > net.now || !self.fq.held.is_empty() {
-                if self.fq.held.is_empty() {
+            let is_first = self.fq.first().is_none();
+            if departs > net.now || !is_first {
+                if is_first {
                     self.fq_timer.arm(departs, self.id, Timer::Fq, net);
                 }
                 self.in_host_bytes += u64::from(charged_bytes);
-                self.fq.held.push_back(Held { departs, charged_bytes, packet });
+                self.fq.push(Held { departs, charged_bytes, packet });
                 return Some(departs);
             }
         }
@@ -74,13 +91,13 @@ impl Sock {
 
     /// Handles the departure time of fq's first segment.
     pub(super) fn on_fq_timer(&mut self, net: &mut Net) {
-        while let Some(first) = self.fq.held.front() {
+        while let Some(first) = self.fq.first() {
             if first.departs > net.now {
                 let departs = first.departs;
                 self.fq_timer.arm(departs, self.id, Timer::Fq, net);
                 break;
             }
-            let Some(Held { charged_bytes, packet, .. }) = self.fq.held.pop_front() else { break };
+            let Some(Held { charged_bytes, packet, .. }) = self.fq.pop() else { break };
             // A refused segment is lost like any other, because TCP has already sent it.
             let leaves = self.put_on_link(packet, charged_bytes, net).unwrap_or(net.now);
             if leaves <= net.now {

@@ -305,7 +305,7 @@ impl Sock {
     /// Establishes either side: the window, the first RTT sample, the algorithm.
     fn establish(&mut self, packet: &Packet, net: &mut Net) {
         self.enter_state(State::Established);
-        self.established_at = Some(net.now);
+        self.established_at = net.now;
         self.retransmit.disarm();
         let first = self.iss.wrapping_add(1);
         self.tp.snd_una = first;

@@ -113,15 +113,21 @@ impl RttEstimator {
 
 /// Windowed minimum by Kathleen Nichols' method: the best sample of the window, then the best after
 /// it, twice.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MinRtt {
+    /// Times and samples, us; `u32::MAX`: none yet.
     best: [(Time, u32); 3],
-    any: bool,
+}
+
+impl Default for MinRtt {
+    fn default() -> MinRtt {
+        MinRtt { best: [(Time::ZERO, u32::MAX); 3] }
+    }
 }
 
 impl MinRtt {
     pub(super) fn get(&self) -> Option<u32> {
-        self.any.then_some(self.best[0].1)
+        Some(self.best[0].1).filter(|us| *us < u32::MAX)
     }
 
     #[inline]
@@ -129,9 +135,8 @@ impl MinRtt {
         let sample = (now, rtt_us);
         let age = |then: Time| now.since(then);
         let part = |n: u64| Duration::from_ps(window.ps() / n);
-        if !self.any || rtt_us <= self.best[0].1 || age(self.best[2].0) > window {
+        if rtt_us <= self.best[0].1 || age(self.best[2].0) > window {
             self.best = [sample; 3];
-            self.any = true;
             return;
         }
         if rtt_us <= self.best[1].1 {

@@ -525,7 +525,10 @@ mod tests {
             }
             refused.push(config.kind());
         }
-        assert_eq!(refused, ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers"]);
+        assert_eq!(
+            refused,
+            ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers", "trim"]
+        );
     }
 
     #[test]
