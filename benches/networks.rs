@@ -54,12 +54,12 @@ pub(crate) fn host() -> HostConfig {
     }
 }
 
-pub(crate) fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
+pub(crate) fn bulk(index: u64, from: NodeId, to: NodeId, cc: &Cc) -> Flow {
     Flow {
         group: 0,
         from,
         to,
-        cc: Cc::by_name(algorithm).unwrap(),
+        cc: cc.clone(),
         peer_cc: None,
         start: Time::from_us(index * 7),
         first_write: None,
@@ -102,6 +102,7 @@ pub(crate) fn dumbbell(flows: u32, algorithm: &str, ms: u64) -> Run {
         receiver_up: edge,
     }
     .build();
-    let traffic = (0..flows).map(|i| bulk(u64::from(i), i, flows + i, algorithm)).collect();
+    let cc = Cc::by_name(algorithm).unwrap();
+    let traffic = (0..flows).map(|i| bulk(u64::from(i), i, flows + i, &cc)).collect();
     run(network, traffic, ms)
 }

@@ -14,7 +14,7 @@ mod networks;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::outcome::Work;
-use knee_run::spec::{Network, Run};
+use knee_run::spec::{Cc, Network, Run};
 use knee_run::topology::{Cable, Dumbbell, FatTree, LeafSpine};
 use networks::{bulk, cable, cpu_seconds, dumbbell, host, run};
 use std::process::Command;
@@ -369,7 +369,8 @@ fn one_link(flows: u32, ms: u64) -> Run {
         receiver_up: buffered(10),
     }
     .build();
-    let traffic = (0..flows).map(|i| bulk(u64::from(i), i, flows + i, "reno")).collect();
+    let cc = Cc::by_name("reno").unwrap();
+    let traffic = (0..flows).map(|i| bulk(u64::from(i), i, flows + i, &cc)).collect();
     run(network, traffic, ms)
 }
 
@@ -407,8 +408,8 @@ fn hosts_of(network: &Network) -> u32 {
 /// One long flow from each host to the host `away` numbers further, in the next leaf or pod.
 fn neighbours(network: Network, away: u32, ms: u64) -> Run {
     let hosts = hosts_of(&network);
-    let flows =
-        (0..hosts).map(|i| bulk(u64::from(i) % 128, i, (i + away) % hosts, "dctcp")).collect();
+    let cc = Cc::by_name("dctcp").unwrap();
+    let flows = (0..hosts).map(|i| bulk(u64::from(i) % 128, i, (i + away) % hosts, &cc)).collect();
     run(network, flows, ms)
 }
 
@@ -417,6 +418,7 @@ fn incast(network: Network, senders: u32, ms: u64) -> Run {
     let hosts = hosts_of(&network);
     let groups = (0..hosts).step_by(32);
     let pairs = groups.flat_map(|to| (1..=senders).map(move |i| ((to + 33 * i) % hosts, to)));
-    let flows = pairs.map(|(from, to)| bulk(u64::from(from) % 128, from, to, "dctcp")).collect();
+    let cc = Cc::by_name("dctcp").unwrap();
+    let flows = pairs.map(|(from, to)| bulk(u64::from(from) % 128, from, to, &cc)).collect();
     run(network, flows, ms)
 }

@@ -11,7 +11,7 @@ use knee_queue::{
     DropTailConfig, Ecn, Limit, MarkShare, Packet, PieConfig, Qdisc, QueueConfig, Shaped,
     ShareConfig, TokenBucket,
 };
-use knee_run::spec::Run;
+use knee_run::spec::{Cc, Run};
 use knee_run::topology::LeafSpine;
 use networks::{bulk, cable, cpu_seconds, dumbbell, host, rate, run, step_config};
 
@@ -119,6 +119,7 @@ fn leaf_spine(ms: u64) -> Run {
         fabric: cable(40, 1, 260),
     }
     .build();
-    let traffic = (0..128).map(|i| bulk(u64::from(i), i, (i + 64) % 128, "dctcp")).collect();
+    let cc = Cc::by_name("dctcp").unwrap();
+    let traffic = (0..128).map(|i| bulk(u64::from(i), i, (i + 64) % 128, &cc)).collect();
     run(network, traffic, ms)
 }

@@ -58,7 +58,7 @@ use sock::Ops;
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use kept::Kept;
 use module::{LoadedModules, Module, NO_FLOW, Place, Running};
@@ -478,7 +478,7 @@ impl Algorithm {
             }
         })?;
         let info = &self.params[index];
-        params.0[index] = info.parse(value).ok_or_else(|| Error::BadValue {
+        Arc::make_mut(&mut params.0)[index] = info.parse(value).ok_or_else(|| Error::BadValue {
             algorithm: self.name(),
             name: info.name,
             value: value.to_owned(),

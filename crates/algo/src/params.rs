@@ -1,6 +1,7 @@
 //! Parameters and internal values of algorithms, and errors in names and values that users give.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::Algorithm;
 
@@ -89,9 +90,10 @@ pub struct DiagInfo {
     pub is_signed: bool,
 }
 
-/// Parameter values of one flow, in the order of [`Algorithm::params`].
+/// Parameter values of flows, in the order of [`Algorithm::params`]. Clones share their memory, so that
+/// it stays in a near cache however many flows there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Params(pub(crate) Box<[u32]>);
+pub struct Params(pub(crate) Arc<[u32]>);
 
 impl Params {
     /// Returns the raw values, in the order of [`Algorithm::params`].

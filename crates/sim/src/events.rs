@@ -17,14 +17,16 @@ use std::collections::BinaryHeap;
 
 /// Target number of buckets per event: hardly anything to sort, and not many buckets are empty.
 const BUCKETS_PER_EVENT: u64 = 2;
-/// Bounds of a bucket's width, as the exponent of 2 in ps: 8 ns to 17 us.
-const BUCKET_SHIFT_MIN: u32 = 13;
+/// Bounds of a bucket's width, as the exponent of 2 in ps: 1 ns to 17 us.
+const BUCKET_SHIFT_MIN: u32 = 10;
 const BUCKET_SHIFT_MAX: u32 = 24;
 /// Number of buckets: a power of two and a multiple of 64.
 const BUCKETS: usize = 8192;
 const WORDS: usize = BUCKETS / 64;
 /// A bucket is opened ahead of its time if it is at most this many buckets away.
 const OPENED_AHEAD: u64 = 64;
+/// More nodes than this are not in the near cache (16 kB) when a bucket is opened.
+const NODES_NEAR: usize = 512;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// An event in one part of the simulation.
@@ -195,7 +197,6 @@ pub(crate) struct Entry {
     scheduled: u64,
     pub(crate) code: Code,
     /// What an arrival leads to: a link, or a socket with [`TO_SOCK`]; [`NONE`] if that is not known.
-    /// Only for reading ahead.
     leads_to: u32,
 }
 
@@ -295,11 +296,15 @@ pub(crate) struct Events {
     opened_bucket: u64,
     /// The current bucket changed since the last call of [`Events::has_advanced`].
     has_advanced: bool,
+    /// Node of the bucket after the opened one, to be fetched with the next event taken.
+    fetched: u32,
     far: BinaryHeap<Reverse<Entry>>,
     /// Width of a bucket, as the exponent of 2 in ps.
     bucket_shift: u32,
     /// Time of the last event taken, or the time up to which there was none.
     now: Time,
+    /// What the last event taken leads to; see [`Entry`].
+    led_to: u32,
     /// Events of other domains, each with its domain, until the end of the window.
     away: Vec<(u32, Entry)>,
     pub(crate) taken: u64,
@@ -322,8 +327,10 @@ impl Events {
             opened: Vec::new(),
             opened_bucket: 0,
             has_advanced: false,
+            fetched: NONE,
             far: BinaryHeap::new(),
             now: Time::ZERO,
+            led_to: NONE,
             away: Vec::new(),
             taken: 0,
         }
@@ -436,8 +443,19 @@ impl Events {
         }
         self.current.pop();
         self.now = entry.at;
+        self.led_to = entry.leads_to;
         self.taken += 1;
+        if self.fetched != NONE {
+            knee_prefetch::fetch(&self.nodes[self.fetched as usize], 0..1);
+            self.fetched = self.nexts[self.fetched as usize];
+        }
         Some((entry.at, entry.code.event()))
+    }
+
+    /// Reports whether the last event taken is an arrival at the end of a path; `None` if that is not known.
+    #[inline]
+    pub(crate) fn is_at_end(&self) -> Option<bool> {
+        (self.led_to != NONE).then_some(self.led_to & TO_SOCK != 0)
     }
 
     /// Returns the time of the earliest event, if it is not after `until`.
@@ -453,6 +471,13 @@ impl Events {
     #[inline]
     pub(crate) fn has_advanced(&mut self) -> bool {
         std::mem::take(&mut self.has_advanced)
+    }
+
+    /// Returns what the event needs that comes this many events after the last one taken, if the current
+    /// bucket has it.
+    #[inline]
+    pub(crate) fn ahead(&self, events: usize) -> Option<Ahead> {
+        self.current.get(self.current.len().checked_sub(events)?)?.ahead()
     }
 
     /// Returns what the events of the current bucket need.
@@ -514,6 +539,10 @@ impl Events {
                 break;
             }
             self.opened.extend(self.far.pop().map(|Reverse(entry)| entry));
+        }
+        if self.nodes.len() > NODES_NEAR {
+            let next = self.near.next(bucket + 1);
+            self.fetched = next.map_or(NONE, |next| self.near.heads[next as usize % BUCKETS]);
         }
         true
     }

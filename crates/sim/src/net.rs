@@ -95,10 +95,13 @@ impl Net {
         self.links.get(self.paths.link(path) as usize)
     }
 
-    /// Reports whether the packet is at the end of its path.
+    /// Reports whether the packet, whose arrival is the last event taken, is at the end of its path.
     #[inline]
     pub(crate) fn at_end(&self, id: u32) -> bool {
-        self.paths.link(self.packets.get(id).hop) == PATH_END
+        let by_path = || self.paths.link(self.packets.get(id).hop) == PATH_END;
+        let at_end = self.events.is_at_end().unwrap_or_else(by_path);
+        debug_assert_eq!(at_end, by_path());
+        at_end
     }
 
     /// Offers a packet to the next link of its path.

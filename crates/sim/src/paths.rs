@@ -32,6 +32,14 @@ impl Paths {
         }
     }
 
+    /// Fetches the link at a position into the near cache.
+    #[inline]
+    pub(crate) fn fetch(&self, position: u32) {
+        if let Some(link) = self.first.get(position as usize) {
+            knee_prefetch::fetch(link, 0..1);
+        }
+    }
+
     #[cold]
     fn later_link(&self, position: u32) -> u32 {
         self.later[position as usize - self.first.len()]

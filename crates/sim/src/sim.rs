@@ -133,6 +133,9 @@ pub fn simulate_captured(
     simulation.run()
 }
 
+/// How many events before a socket's turn its first link is read.
+const SENDS_AHEAD: usize = 4;
+
 impl<'a> Simulation<'a> {
     /// Builds the whole network of a run.
     fn whole(run: &'a Run) -> Result<Simulation<'a>, Error> {
@@ -395,6 +398,9 @@ impl<'a> Simulation<'a> {
             if self.net.events.has_advanced() {
                 self.read_ahead();
             }
+            if let Some(Ahead::Segment { sock, .. }) = self.net.events.ahead(SENDS_AHEAD) {
+                self.read_first_link(sock);
+            }
             self.handle(event);
             if flows == Some(self.ended) {
                 return true;
@@ -403,13 +409,23 @@ impl<'a> Simulation<'a> {
         false
     }
 
+    /// Fetches what the link refers to over which a socket sends, which [`Simulation::read_ahead`] fetched.
+    #[inline(never)]
+    fn read_first_link(&self, sock: u32) {
+        let sock = self.socks.get(sock as usize);
+        if let Some(link) = sock.and_then(|sock| self.net.first_link(sock.path())) {
+            link.fetch_behind();
+        }
+    }
+
     /// Fetches what the events of the next bucket need into the near cache, and what links and
     /// sockets of the current one refer to. So the processor waits for many lines at a time.
     fn read_ahead(&self) {
         let net = &self.net;
         for ahead in net.events.current() {
             match ahead {
-                Ahead::Link { link, .. } => {
+                Ahead::Link { packet, link } => {
+                    net.paths.fetch(net.packets.get(packet).hop);
                     if let Some(link) = net.links.get(link as usize) {
                         link.fetch_behind();
                     }

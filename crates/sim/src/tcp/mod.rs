@@ -363,6 +363,9 @@ impl Sock {
         knee_prefetch::fetch(&*self.host, 0..1);
         if !is_data {
             self.rtx.fetch_ends();
+            if let Some(first) = self.in_host.front() {
+                knee_prefetch::fetch(first, 0..1);
+            }
         }
     }
 

@@ -542,11 +542,13 @@ impl Sock {
     fn forget_departed(&mut self, now: Time) {
         while let Some(&(leaves, charged)) = self.in_host.front() {
             if leaves > now {
-                break;
+                return;
             }
             self.in_host.pop_front();
             self.in_host_bytes -= u64::from(charged);
         }
+        // The ring starts again in the lines that a near cache has.
+        self.in_host.clear();
     }
 
     /// Sends `bytes` of new data as consecutive segments. Also sends the FIN if no data follows and
