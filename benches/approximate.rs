@@ -4,7 +4,7 @@
 //! time and memory of the parts. `cargo bench -p knee-approx -- hosts=256 full` runs the full simulation too.
 //!
 //! Keys: `hosts`, `leaf` (hosts per leaf), `spines`, `fabric` (Gbps of fabric links), `load` (per cent of host links), `ms` of
-//! arrivals, `incast` (senders that send 20 kB to one host at once, every ms), `threads`, `seed`; words: `full`, `cluster`.
+//! arrivals, `incast` (senders that send 20 kB to one host at once, every ms), `threads`, `seed`; word: `full`.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::sync::atomic::AtomicBool;
@@ -149,7 +149,7 @@ fn main() {
         schedule: Schedule::default(),
     };
     println!("{hosts} hosts, {} links, {} flows", run.network.links.len(), run.flows.len());
-    let options = Options { threads: number("threads", 0) as usize, cluster: has("cluster") };
+    let options = Options { threads: number("threads", 0) as usize };
     let started = Instant::now();
     let (approximated, effort) = approximate(&run, options, &AtomicBool::new(false)).unwrap();
     let took = started.elapsed().as_secs_f64();

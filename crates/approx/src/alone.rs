@@ -38,7 +38,8 @@ pub(crate) fn sizes(mss_bytes: u32, most: u64) -> Vec<u64> {
     }
 }
 
-/// Simulates one size. `make` builds the run of a flow. `None`: it does not complete.
+/// Simulates one size. Returns when the flow is complete, and when it is established, ps. `make` builds the run of a flow. `None`:
+/// it does not complete.
 ///
 /// # Errors
 /// Those of the simulator.
@@ -46,11 +47,13 @@ pub(crate) fn time(
     flow: &Flow,
     bytes: u64,
     make: impl Fn(&Flow) -> Run,
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<(u64, u64)>, Error> {
     let traffic = Traffic::Bulk { bytes: Some(bytes) };
     let flow = Flow { start: Time::ZERO, traffic, ..flow.clone() };
     let outcome = knee_sim::simulate(&make(&flow))?;
-    Ok(outcome.flows.first().and_then(|flow| flow.completion_time()).map(Duration::ps))
+    let Some(flow) = outcome.flows.first() else { return Ok(None) };
+    let established = flow.established_at.map(Time::ps);
+    Ok(flow.completion_time().map(Duration::ps).zip(established))
 }
 
 impl Alone {

@@ -7,22 +7,20 @@ use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 use crate::refuse;
 use crate::run::{Options, approximate};
 
-/// Largest error of a percentile of slowdown in the fabrics of docs/findings/approximate.md, as a share.
+/// One and a half times the largest error of a percentile of slowdown in the fabrics of docs/findings/approximate.md, as
+/// a share: a fabric that nobody measured may be worse than those.
 pub const ERROR: f64 = 0.45;
 
 /// Runs approximated link by link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Links {
-    /// Threads of a run, and whether links share simulations.
+    /// Threads of a run.
     pub options: Options,
 }
 
 impl BackEnd for Links {
     fn name(&self) -> &'static str {
-        match self.options.cluster {
-            false => "sim --approximate links",
-            true => "sim --approximate clusters",
-        }
+        "sim --approximate links"
     }
 
     /// One run at a time: its links are on all cores.
@@ -36,9 +34,7 @@ impl BackEnd for Links {
 
     fn differences(&self, _: &Run) -> Vec<String> {
         vec![
-            "links are simulated one by one and their delays are added, so congestion at one link does not change \
-             what arrives at the next"
-                .to_owned(),
+            "links are simulated one by one, and what one lets through reaches the next at its mean pace".to_owned(),
             "only completion times and slowdown are given: other metrics describe one run of a whole network, and \
              there is none"
                 .to_owned(),

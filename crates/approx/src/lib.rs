@@ -1,13 +1,13 @@
-//! An approximation of large fabrics: each link is simulated alone, and the delays of a path's links are added.
+//! An approximation of large fabrics: each link is simulated alone, twice, and the times of a path's links are put together.
 //!
 //! The idea is Parsimon's (Zhao et al., "Scalable Tail Latency Estimation for Data Center Networks", NSDI 2023). Each
 //! directed link that carries flows is a small run of [`knee_sim`]: all its flows with their sizes, start times and Linux
-//! TCP, each behind its host's own link; the other links of their paths are delays without congestion. How much
-//! longer a flow takes there than alone is its delay at this link. The delays of a link are kept by flow size. A flow's
-//! completion time over its whole path is its time alone plus one random draw per link.
+//! TCP, each behind its host's own link; the other links of their paths are delays without congestion. In a second round,
+//! which Parsimon has not, a flow that another link held up comes at the pace that it had there. A flow's completion time is
+//! its time alone, what the link costs where it takes longest, and what the others add to that.
 //!
-//! What is lost: congestion at one link does not change what arrives at the next, delays of a flow at its links are
-//! independent, and ACKs meet no data.
+//! What is lost: bursts behind a bottleneck, the one queue that equal links in a row have together, and all ACKs but the
+//! SYN-ACK.
 //!
 //! | item | what it has |
 //! | --- | --- |
@@ -17,9 +17,8 @@
 
 mod alone;
 mod back_end;
-mod cluster;
-mod delays;
 mod link;
+mod links;
 mod parallel;
 mod paths;
 mod random;

@@ -1,4 +1,4 @@
-//! One run: paths, times of flows alone, a simulation of each link, and their sums.
+//! One run: paths, times of flows alone, simulations of each link, and their sums.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -9,27 +9,24 @@ use knee_run::spec::{Flow, HostConfig, LinkId, Network, NodeId, Run, Traffic};
 use knee_run::{Error, validate};
 
 use crate::alone::{self, Alone};
-use crate::delays::{Delays, Sample, convolve};
 use crate::link::{self, Segment};
+use crate::links::{Links, NEVER, Round};
 use crate::paths::Paths;
 use crate::random::Random;
-use crate::{cluster, parallel, refuse};
+use crate::{parallel, refuse};
 
 /// A flow that has not completed at its link this long after the end of the run counts as unfinished. Flows alone are
 /// simulated as long.
-const AFTERWARDS: Duration = Duration::from_ms(2_000);
+pub(crate) const AFTERWARDS: Duration = Duration::from_ms(2_000);
 /// What random numbers are for.
-const OF_LINKS: u64 = 1;
+pub(crate) const OF_LINKS: u64 = 1;
 const OF_ALONE: u64 = 2;
-const OF_DRAWS: u64 = 3;
 
 /// Options of an approximate run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Threads; 0 means one per core. Results do not depend on it.
     pub threads: usize,
-    /// Whether links with alike traffic share one simulation.
-    pub cluster: bool,
 }
 
 /// What an approximate run took.
@@ -39,10 +36,10 @@ pub struct Effort {
     pub links: usize,
     /// Links on which no two flows meet; they need no simulation.
     pub quiet: usize,
-    /// Links that share the simulation of another.
-    pub shared: usize,
-    /// Simulations of links.
+    /// Simulations of links in the first round.
     pub simulated: usize,
+    /// Simulations of links in the second round: those with flows that other links hold up.
+    pub again: usize,
     /// Simulations of a flow alone.
     pub alone: usize,
     /// Time of its parts on this machine: paths, flows alone, links.
@@ -50,7 +47,7 @@ pub struct Effort {
 }
 
 /// Returns the bytes of a transfer. Others are refused before.
-fn bytes(flow: &Flow) -> u64 {
+pub(crate) fn bytes(flow: &Flow) -> u64 {
     match flow.traffic {
         Traffic::Bulk { bytes } => bytes.unwrap_or(0),
         Traffic::Rpc { .. } => 0,
@@ -83,23 +80,22 @@ pub fn approximate(
     effort.alone = alone.simulated;
     effort.wall[1] = started.elapsed();
     let started = std::time::Instant::now();
-    let links = Links::new(run, &paths);
-    effort.links = links.links.len();
-    let simulated =
-        links.simulate((run, &paths, &flows, &alone), options.cluster, (threads, stop))?;
-    (effort.quiet, effort.shared) = (simulated.quiet, simulated.shared);
-    effort.simulated = effort.links - effort.quiet - effort.shared;
-    for part in &simulated.work {
-        work.events += part.events;
-        work.data_pkts += part.data_pkts;
-        work.pkt_hops += part.pkt_hops;
+    let known = Known { run, paths: &paths, flows: &flows, alone: &alone };
+    let links = Links::new(known);
+    let first = links.first((threads, stop))?;
+    let second = links.second(&first, (threads, stop))?;
+    effort.links = links.count();
+    effort.quiet = effort.links - first.simulated;
+    (effort.simulated, effort.again) = (first.simulated, second.simulated);
+    for round in [&first, &second] {
+        work.events += round.work.events;
+        work.data_pkts += round.work.data_pkts;
+        work.pkt_hops += round.work.pkt_hops;
     }
     let outcomes = (0..run.flows.len()).map(|index| {
         let flow = &run.flows[index];
-        let seed = Random::of(run.seed, OF_DRAWS, index as u64).u64();
-        let of_links = paths.there(index).iter().map(|link| simulated.delays(*link));
-        let extra = convolve(of_links, flows.pkts[index], seed);
-        outcome(run, flow, alone.whole(&flows, index, bytes(flow)), extra)
+        let alone_ps = alone.whole(&flows, index, bytes(flow));
+        outcome(run, flow, alone_ps, delay(known, index, &first, &second))
     });
     let flows: Vec<FlowOutcome> = outcomes.collect();
     effort.wall[2] = started.elapsed();
@@ -120,6 +116,76 @@ fn outcome(run: &Run, flow: &Flow, alone_ps: u64, extra: Option<i64>) -> FlowOut
         algorithm,
         ..FlowOutcome::default()
     }
+}
+
+/// What is known of a run before its links are simulated.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) paths: &'a Paths,
+    flows: &'a FlowClasses,
+    alone: &'a AloneTimes,
+}
+
+impl Known<'_> {
+    /// Returns the time of a flow that is alone at the link at this position of its path, ps.
+    pub(crate) fn alone_ps(self, flow: usize, position: usize) -> u64 {
+        self.alone.at(self.flows, flow, position, bytes(&self.run.flows[flow]))
+    }
+
+    /// Returns the time of a flow that is alone at the link that takes longest, ps.
+    pub(crate) fn slowest_alone_ps(self, flow: usize) -> u64 {
+        let positions = 0..self.paths.there(flow).len();
+        positions.map(|position| self.alone_ps(flow, position)).max().unwrap_or(0)
+    }
+
+    /// Returns when a flow that is alone at this position is established, ps after its start.
+    pub(crate) fn established_ps(self, flow: usize, position: usize) -> Option<u64> {
+        self.alone.established[self.flows.of[flow] as usize][position + 1]
+    }
+
+    /// Reports whether a flow has more packets than its initial window, so waits for ACKs.
+    pub(crate) fn waits_for_acks(self, flow: usize) -> bool {
+        let host = host(self.run, self.run.flows[flow].from);
+        self.flows.pkts[flow] > host.map_or(0, |host| host.initial_cwnd_pkts.into())
+    }
+
+    /// Returns the rate of the slowest link of a flow's path.
+    pub(crate) fn rate(self, flow: usize) -> Option<Rate> {
+        let links = self.paths.there(flow).iter();
+        links
+            .filter_map(|link| self.run.network.links[*link as usize].rate)
+            .min_by_key(|rate| rate.bps())
+    }
+
+    /// Returns a flow at the link at this position of its path.
+    pub(crate) fn segment(self, flow: usize, position: usize) -> Option<Segment> {
+        segment(self.run, self.paths, flow, position)
+    }
+}
+
+/// Returns how much longer a flow takes than alone, ps. `None`: it does not complete.
+///
+/// What the link costs that holds it up most counts in full. At the others a flow comes as slowly as that link lets it, and
+/// only what is added there counts. Its SYN-ACK waits at the links of the way back.
+fn delay(known: Known<'_>, flow: usize, first: &Round, second: &Round) -> Option<i64> {
+    // Where it is held up most, and how long it takes there: in the round in which it takes longer.
+    let worst = first.worst(known, flow);
+    let worst = worst.map(|(at, took_ps)| (at, took_ps.max(second.time_ps(flow, at))));
+    let mut sum = i64::try_from(second.wait_back_ps(known, flow)).ok()?;
+    for position in 0..known.paths.there(flow).len() {
+        let took_ps = Some(second.time_ps(flow, position)).filter(|took| *took < NEVER)?;
+        let alone_ps = known.alone_ps(flow, position);
+        let longer_than = |least_ps: u64| i64::try_from(i128::from(took_ps) - i128::from(least_ps));
+        let delay = match worst {
+            Some((at, time_ps)) if at != position => {
+                longer_than(alone_ps.max(time_ps)).ok()?.max(0)
+            }
+            _ => longer_than(alone_ps).ok()?,
+        };
+        sum = sum.saturating_add(delay);
+    }
+    Some(sum)
 }
 
 /// Flows by what decides their time alone, beside their size.
@@ -218,6 +284,8 @@ fn most_bytes(network: &Network, links: &[LinkId], end: Time) -> u64 {
 struct AloneTimes {
     /// By class: the whole path, then each position.
     of: Vec<Vec<Alone>>,
+    /// When a flow is established, ps after its start, likewise. `None`: no size completes.
+    established: Vec<Vec<Option<u64>>>,
     simulated: usize,
 }
 
@@ -261,12 +329,16 @@ impl AloneTimes {
         let places = |(example, _): &(usize, u64)| paths.there(*example).len() + 1;
         let mut points: Vec<Vec<Vec<(u64, u64)>>> =
             flows.classes.iter().map(|class| vec![Vec::new(); places(class)]).collect();
+        let mut established: Vec<Vec<Option<u64>>> =
+            flows.classes.iter().map(|class| vec![None; places(class)]).collect();
         // Sizes descend.
         for ((class, place, bytes), time) in tasks.iter().zip(times).rev() {
-            points[*class][*place].extend(time.map(|time| (*bytes, time)));
+            let Some((took_ps, established_ps)) = time else { continue };
+            points[*class][*place].push((*bytes, took_ps));
+            established[*class][*place] = Some(established_ps);
         }
         let of = points.into_iter().map(|class| class.into_iter().map(Alone::new).collect());
-        Ok(AloneTimes { of: of.collect(), simulated: tasks.len() })
+        Ok(AloneTimes { of: of.collect(), established, simulated: tasks.len() })
     }
 
     /// Returns the time of a flow over its whole path.
@@ -278,131 +350,4 @@ impl AloneTimes {
     fn at(&self, flows: &FlowClasses, flow: usize, position: usize, bytes: u64) -> u64 {
         self.of[flows.of[flow] as usize][position + 1].ps(bytes)
     }
-}
-
-/// Links that carry flows.
-pub(crate) struct Links {
-    /// Each with its flows and their positions on it.
-    links: Vec<(LinkId, Vec<(u32, u32)>)>,
-}
-
-/// Delays of all links.
-struct Simulated {
-    /// Index into `all` of each link; those without flows have none.
-    of: Vec<u32>,
-    all: Vec<Delays>,
-    work: Vec<Work>,
-    quiet: usize,
-    shared: usize,
-}
-
-impl Simulated {
-    fn delays(&self, link: LinkId) -> &Delays {
-        &self.all[self.of[link as usize] as usize]
-    }
-}
-
-type Known<'a> = (&'a Run, &'a Paths, &'a FlowClasses, &'a AloneTimes);
-
-impl Links {
-    fn new(run: &Run, paths: &Paths) -> Links {
-        let mut of: Vec<Vec<(u32, u32)>> = vec![Vec::new(); run.network.links.len()];
-        for flow in 0..run.flows.len() {
-            for (position, link) in paths.there(flow).iter().enumerate() {
-                of[*link as usize].push((flow as u32, position as u32));
-            }
-        }
-        let all = (0..).zip(of).filter(|(_, members)| !members.is_empty());
-        Links { links: all.collect() }
-    }
-
-    /// Simulates all links.
-    fn simulate(
-        &self,
-        known: Known<'_>,
-        cluster: bool,
-        (threads, stop): (usize, &AtomicBool),
-    ) -> Result<Simulated, Error> {
-        let (run, _, flows, _) = known;
-        let size = |(flow, _): &(u32, u32)| bytes(&run.flows[*flow as usize]);
-        let loads: Vec<u64> =
-            self.links.iter().map(|(_, members)| members.iter().map(size).sum()).collect();
-        let meet: Vec<bool> = self.links.iter().map(|(_, all)| do_meet(known, all)).collect();
-        // The link whose simulation stands for each.
-        let leaders: Vec<usize> = match cluster {
-            false => (0..self.links.len()).collect(),
-            true => {
-                let kind = |index: usize| {
-                    let members = self.links[index].1.iter();
-                    members.map(|(flow, at)| {
-                        ((flows.of[*flow as usize], *at), flows.pkts[*flow as usize])
-                    })
-                };
-                cluster::leaders(
-                    self.links.len(),
-                    |index| meet[index],
-                    |index| kind(index).collect(),
-                )
-            }
-        };
-        let mut tasks: Vec<usize> =
-            (0..self.links.len()).filter(|link| meet[*link] && leaders[*link] == *link).collect();
-        tasks.sort_by_key(|link| std::cmp::Reverse(loads[*link]));
-        let done = parallel::map(threads, tasks.len(), stop, |index| {
-            simulate(known, &self.links[tasks[index]])
-        })?;
-        let mut of = vec![0; run.network.links.len()];
-        // The first delays nobody.
-        let (mut all, mut work) = (vec![Delays::default()], Vec::new());
-        let mut of_leader = vec![0; self.links.len()];
-        for (link, (delays, of_link)) in tasks.iter().zip(done) {
-            of_leader[*link] = all.len() as u32;
-            all.push(delays);
-            work.push(of_link);
-        }
-        for (index, (link, _)) in self.links.iter().enumerate() {
-            of[*link as usize] = of_leader[leaders[index]];
-        }
-        let quiet = meet.iter().filter(|meet| !**meet).count();
-        let shared = (0..self.links.len()).filter(|link| leaders[*link] != *link).count();
-        Ok(Simulated { of, all, work, quiet, shared })
-    }
-}
-
-/// Returns whether any two flows of a link are there at the same time, by their times alone. If none are, each takes the
-/// time that it takes alone.
-fn do_meet((run, _, flows, alone): Known<'_>, members: &[(u32, u32)]) -> bool {
-    let mut times: Vec<(u64, u64)> = members
-        .iter()
-        .map(|(flow, position)| {
-            let spec = &run.flows[*flow as usize];
-            let start = spec.start.ps();
-            let took = alone.at(flows, *flow as usize, *position as usize, bytes(spec));
-            (start, start.saturating_add(took))
-        })
-        .collect();
-    times.sort_unstable();
-    times.windows(2).any(|pair| pair[1].0 <= pair[0].1)
-}
-
-/// Simulates one link.
-fn simulate(
-    (run, paths, flows, alone): Known<'_>,
-    (link, members): &(LinkId, Vec<(u32, u32)>),
-) -> Result<(Delays, Work), Error> {
-    let with_segment = members.iter().filter_map(|(flow, position)| {
-        let segment = segment(run, paths, *flow as usize, *position as usize)?;
-        Some((&run.flows[*flow as usize], segment))
-    });
-    let with_segment: Vec<(&Flow, Segment)> = with_segment.collect();
-    let seed = Random::of(run.seed, OF_LINKS, (*link).into()).u64();
-    let small = link::run(&run.network, seed, run.end + AFTERWARDS, &with_segment);
-    let outcome = knee_sim::simulate(&small)?;
-    let samples = members.iter().zip(&outcome.flows).map(|((flow, position), got)| {
-        let (flow, position) = (*flow as usize, *position as usize);
-        let least = alone.at(flows, flow, position, bytes(&run.flows[flow]));
-        let delay = |took: Duration| i64::try_from(i128::from(took.ps()) - i128::from(least)).ok();
-        Sample { pkts: flows.pkts[flow], delay_ps: got.completion_time().and_then(delay) }
-    });
-    Ok((Delays::new(samples.collect()), outcome.work))
 }

@@ -15,7 +15,7 @@ use knee_run::spec::{
     MeasuredWindow, Network, NewState, Ping, Run, Sampling, Schedule, Serialisation, Series,
     SharedBuffer, Stops, Task, Thresholds, Traffic,
 };
-use knee_run::topology::{Cable, LeafSpine, Star};
+use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 use knee_run::{BackEnd, RunOptions};
 use proptest::prelude::*;
 
@@ -151,6 +151,52 @@ fn a_flow_alone_takes_what_it_takes_in_the_full_run() {
     }
 }
 
+/// Completion times of each flow, us: approximated and in full.
+fn both(run: &Run) -> (Vec<f64>, Vec<f64>) {
+    let us = |outcome: &Outcome| {
+        let times = outcome.flows.iter().map(|flow| flow.completion_time().unwrap().ps());
+        times.map(|ps| ps as f64 / 1e6).collect()
+    };
+    let (approximated, _) = approximate(run, Options::default(), &never()).unwrap();
+    (us(&approximated), us(&knee_sim::simulate(run).unwrap()))
+}
+
+#[test]
+fn a_flow_that_three_links_hold_up_waits_for_one() {
+    let (access, bottleneck) = (cable(40, 1), cable(10, 2));
+    let back = bottleneck.clone();
+    let network =
+        ParkingLot { hops: 3, through: 1, cross: 1, host: host(), access, bottleneck, back };
+    // s1 to r1, and x to y across each hop.
+    let pairs = [(0, 1), (2, 3), (4, 5), (6, 7)];
+    let flows = pairs.map(|(from, to)| flow(from, to, Time::ZERO, 10_000_000));
+    let (ours, full) = both(&run(1, network.build(), flows.to_vec()));
+    // Alone it takes 8.5 ms, and at each of the three links twice that. The sum of all would be 34 ms.
+    assert!((15_000.0..20_000.0).contains(&full[0]), "{full:?}");
+    assert!((ours[0] / full[0] - 1.0).abs() < 0.25, "{ours:?}, {full:?}");
+}
+
+#[test]
+fn a_syn_ack_waits_behind_data() {
+    // Three hosts fill the link from the spine to the first leaf. Its fourth host sends bytes the other way.
+    const BYTES: usize = 50;
+    let at = |i: u32| Time::from_us(1000 + 97 * u64::from(i));
+    let mut flows: Vec<Flow> = (0..BYTES as u32).map(|i| flow(3, 7, at(i), 1)).collect();
+    flows.extend((0..3).map(|i| flow(4 + i, i, Time::ZERO, 10_000_000)));
+    // Short ones on the full link tell how long it is at any time.
+    flows.extend((0..BYTES as u32).map(|i| flow(4 + i % 3, 1, at(i), 1)));
+    let mut network = fabric(2, 1, 4);
+    let up = network.links.iter_mut().filter(|link| link.name.contains("-spine"));
+    up.for_each(|link| link.rate = Rate::from_bps(100_000_000_000));
+    let run = run(1, network, flows);
+    let alone = both(&Run { flows: run.flows[..1].to_vec(), ..run.clone() }).1[0];
+    let (ours, full) = both(&run);
+    let mean = |times: &[f64]| times[..BYTES].iter().sum::<f64>() / BYTES as f64;
+    let (ours, full) = (mean(&ours), mean(&full));
+    assert!(full > 1.5 * alone, "{alone}, {full}");
+    assert!((ours / full - 1.0).abs() < 0.3, "{ours}, {full}");
+}
+
 fn fabric(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Network {
     let host = host();
     let (host_up, host_down, fabric) = (cable(10, 1), cable(10, 1), cable(20, 2));
@@ -166,7 +212,6 @@ proptest! {
         leaves in 1u32..4,
         spines in 1u32..4,
         flows in 2usize..40,
-        cluster: bool,
     ) {
         let network = fabric(leaves, spines, 3);
         let (hosts, mut draw) = (u64::from(leaves) * 3, draws(seed));
@@ -179,7 +224,7 @@ proptest! {
             .collect();
         let run = run(seed, network, flows);
         let with = |threads| {
-            let options = Options { threads, cluster };
+            let options = Options { threads };
             let (outcome, _) = approximate(&run, options, &never()).unwrap();
             let done: Vec<_> = outcome.flows.iter().map(|flow| flow.done_at).collect();
             (done, outcome.end, outcome.work)

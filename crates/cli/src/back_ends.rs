@@ -141,8 +141,6 @@ fn says<T>(text: &str) -> Result<T, Failure> {
 pub(crate) enum Approximation {
     /// Each link alone.
     Links,
-    /// Also one simulation for links with alike traffic.
-    Clusters,
 }
 
 /// Returns the back end that approximates the simulator.
@@ -151,7 +149,7 @@ pub(crate) enum Approximation {
 /// Fails for flags of other back ends.
 pub(crate) fn approximated(
     on: &On,
-    how: Approximation,
+    Approximation::Links: Approximation,
     threads: Option<u32>,
 ) -> Result<Made, Failure> {
     if on.back_end != "sim" {
@@ -159,8 +157,7 @@ pub(crate) fn approximated(
     }
     simulator(on, "")?;
     let threads = threads.unwrap_or(0) as usize;
-    let cluster = how == Approximation::Clusters;
-    Ok(Arc::new(Links { options: knee_approx::Options { threads, cluster } }))
+    Ok(Arc::new(Links { options: knee_approx::Options { threads } }))
 }
 
 fn simulator(on: &On, _: &str) -> Result<Made, Failure> {

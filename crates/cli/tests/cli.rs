@@ -212,7 +212,7 @@ fn a_fabric_is_approximated_by_its_links() {
         "rpc.toml",
         &FABRIC.replace("up = { rate = \"10 Gbps\"", "up = { loss = \"1 %\", rate = \"10 Gbps\""),
     );
-    let refused = scratch.knee(&["run", "rpc.toml", "--approximate", "clusters"]);
+    let refused = scratch.knee(&["run", "rpc.toml", "--approximate", "links"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(err(&refused).contains("knows no random loss"), "{}", err(&refused));
     let refused = scratch.knee(&["run", "fabric.toml", "--approximate", "links", "--on", "lab"]);
