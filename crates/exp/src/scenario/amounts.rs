@@ -48,7 +48,7 @@ const LISTED: u64 = 500;
 /// Bytes of a process besides its run.
 const PROCESS: u64 = 4_000_000;
 /// Bytes of a further thread: its event list and the allocator's; and what it keeps besides for each flow, node and link.
-const THREAD: u64 = 500_000;
+const THREAD: u64 = 100_000;
 const THREAD_PER_FLOW: u64 = 16;
 const THREAD_PER_NODE: u64 = 160;
 /// Number of entries whose paths give the round trip for the likely number of packets.
