@@ -17,6 +17,7 @@
 
 mod alone;
 mod back_end;
+mod known;
 mod link;
 mod links;
 mod parallel;

@@ -10,8 +10,8 @@ use knee_run::Error;
 use knee_run::outcome::{FlowOutcome, Work};
 use knee_run::spec::{Flow, LinkId};
 
+use crate::known::{AFTERWARDS, Known, OF_LINKS, bytes};
 use crate::random::Random;
-use crate::run::{AFTERWARDS, Known, OF_LINKS, bytes};
 use crate::{link, parallel};
 
 /// The time of a flow that does not complete.
