@@ -38,8 +38,8 @@ pub(crate) fn sizes(mss_bytes: u32, most: u64) -> Vec<u64> {
     }
 }
 
-/// Simulates one size. Returns when the flow is complete, and when it is established, ps. `make` builds the run of a flow. `None`:
-/// it does not complete.
+/// Simulates one size in the run that `make` builds of a flow. Returns when the flow is complete and when it is established,
+/// ps; `None` if it does not complete.
 ///
 /// # Errors
 /// Those of the simulator.

@@ -69,7 +69,7 @@ impl Known<'_> {
     }
 
     /// Returns a flow at the link at this position of its path.
-    pub(crate) fn segment(self, flow: usize, position: usize) -> Option<Segment> {
+    pub(crate) fn segment(self, flow: usize, position: usize) -> Segment {
         segment(self.run, self.paths, flow, position)
     }
 }
@@ -152,10 +152,9 @@ fn host(run: &Run, node: NodeId) -> Option<&HostConfig> {
 }
 
 /// Returns a flow at the link at this position of its path.
-fn segment(run: &Run, paths: &Paths, flow: usize, position: usize) -> Option<Segment> {
-    let host = host(run, run.flows[flow].from)?;
+fn segment(run: &Run, paths: &Paths, flow: usize, position: usize) -> Segment {
     let both = (paths.there(flow), paths.back(flow));
-    Some(link::segment(&run.network, both, position, host))
+    link::segment(&run.network, both, position, run.flows[flow].from)
 }
 
 /// Returns how many bytes the slowest of these links carries until `end`.
@@ -170,7 +169,7 @@ fn most_bytes(network: &Network, links: &[LinkId], end: Time) -> u64 {
 pub(crate) struct AloneTimes {
     /// By class: the whole path, then each position.
     of: Vec<Vec<Alone>>,
-    /// When a flow is established, ps after its start, likewise. `None`: no size completes.
+    /// When a flow is established, ps after its start, likewise: the same for all sizes. `None`: no size completes.
     established: Vec<Vec<Option<u64>>>,
     pub(crate) simulated: usize,
 }
@@ -202,7 +201,7 @@ impl AloneTimes {
             let flow = &run.flows[example];
             let seed = Random::of(run.seed, OF_ALONE, bytes).u64();
             alone::time(flow, bytes, |flow| {
-                let segment = place.checked_sub(1).and_then(|at| segment(run, paths, example, at));
+                let segment = place.checked_sub(1).map(|at| segment(run, paths, example, at));
                 match segment {
                     Some(segment) => link::run(&run.network, seed, end, &[(flow, segment)]),
                     None => {

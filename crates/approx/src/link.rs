@@ -43,8 +43,9 @@ pub(crate) fn segment(
     network: &Network,
     (there, back): (&[LinkId], &[LinkId]),
     position: usize,
-    host: &HostConfig,
+    sender: NodeId,
 ) -> Segment {
+    let host = host(network, sender);
     let frame_bytes = host.mtu_bytes + ETHERNET_BYTES;
     let ack_bytes = HEADER_BYTES + host.extra_header_bytes();
     Segment {

@@ -1,7 +1,8 @@
 //! The links that carry flows, and two rounds of simulations of each.
 //!
 //! In the first round every flow comes to a link as fast as its hosts and the rest of its path allow when they carry
-//! nothing else. In the second round a flow that another link held up comes at the pace that it had there.
+//! nothing else. In the second round a flow that another link holds up is paced: as many times more slowly as it takes longer
+//! there than alone.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,8 +16,9 @@ use crate::random::Random;
 use crate::{link, parallel};
 
 /// The time of a flow that does not complete.
-pub(crate) const NEVER: u64 = u64::MAX;
-/// A flow is held up at a link if it takes more than this times as long there as alone.
+pub(crate) const UNFINISHED: u64 = u64::MAX;
+/// A link holds a flow up if the flow takes more than this times as long there as alone at any link. Below, to pace it would
+/// change little at other links, and most of them would be simulated again.
 const HELD_UP: f64 = 1.1;
 
 /// Links that carry flows.
@@ -24,15 +26,17 @@ pub(crate) struct Links<'a> {
     known: Known<'a>,
     /// Each with its flows and their positions on it.
     links: Vec<(LinkId, Vec<(u32, u32)>)>,
+    /// Those on which flows meet, as indices. On the others each takes the time that it takes alone.
+    meeting: Vec<usize>,
 }
 
 /// What the simulations of all links say.
 #[derive(Clone, Default)]
 pub(crate) struct Round {
-    /// Times of each flow at the links of its path, ps; [`NEVER`] if it does not complete.
+    /// Times of each flow at the links of its path, ps; [`UNFINISHED`] if it does not complete.
     times: Vec<Box<[u64]>>,
     /// By link of the network: when its flows start, and how long the SYN of each waits there, ps; ascending.
-    waits: Vec<Vec<(u64, u64)>>,
+    syn_waits: Vec<Vec<(u64, u64)>>,
     pub(crate) work: Work,
     /// Number of simulations.
     pub(crate) simulated: usize,
@@ -46,39 +50,42 @@ impl<'a> Links<'a> {
                 of[*link as usize].push((flow as u32, position as u32));
             }
         }
-        let links = (0..).zip(of).filter(|(_, members)| !members.is_empty()).collect();
-        Links { known, links }
+        let links: Vec<_> = (0..).zip(of).filter(|(_, members)| !members.is_empty()).collect();
+        let do_meet = |index: &usize| do_meet(known, &links[*index].1);
+        let meeting = (0..links.len()).filter(do_meet).collect();
+        Links { known, links, meeting }
     }
 
     pub(crate) fn count(&self) -> usize {
         self.links.len()
     }
 
-    /// Simulates each link on which flows meet. At the others, flows take the time that they take alone.
-    pub(crate) fn first(&self, threads: (usize, &AtomicBool)) -> Result<Round, Error> {
+    /// Simulates each link on which flows meet.
+    pub(crate) fn first(&self, threads: usize, stop: &AtomicBool) -> Result<Round, Error> {
         let Known { run, paths, .. } = self.known;
         let alone =
             |flow| (0..paths.there(flow).len()).map(|at| self.known.alone_ps(flow, at)).collect();
         let round = Round {
             times: (0..run.flows.len()).map(alone).collect(),
-            waits: vec![Vec::new(); run.network.links.len()],
+            syn_waits: vec![Vec::new(); run.network.links.len()],
             ..Round::default()
         };
-        let meet = (0..self.links.len()).filter(|link| self.do_meet(*link));
-        self.round(meet.collect(), round, |_, _| None, threads)
+        self.round(self.meeting.clone(), round, |_, _| None, (threads, stop))
     }
 
     /// Simulates each link again that has flows which other links held up in the first round.
     pub(crate) fn second(
         &self,
         first: &Round,
-        threads: (usize, &AtomicBool),
+        threads: usize,
+        stop: &AtomicBool,
     ) -> Result<Round, Error> {
         let pace = |flow, position| first.pace(self.known, flow, position);
         let is_paced = |(flow, at): &(u32, u32)| pace(*flow as usize, *at as usize).is_some();
-        let changed = (0..self.links.len()).filter(|link| self.links[*link].1.iter().any(is_paced));
+        let is_other = |index: &usize| self.links[*index].1.iter().any(is_paced);
+        let others = self.meeting.iter().copied().filter(is_other).collect();
         let before = Round { work: Work::default(), simulated: 0, ..first.clone() };
-        self.round(changed.collect(), before, pace, threads)
+        self.round(others, before, pace, (threads, stop))
     }
 
     /// Simulates these links, and replaces what an earlier round says of them. `pace` limits a flow at a position.
@@ -104,7 +111,7 @@ impl<'a> Links<'a> {
             round.work.events += work.events;
             round.work.data_pkts += work.data_pkts;
             round.work.pkt_hops += work.pkt_hops;
-            let waits = &mut round.waits[*link as usize];
+            let waits = &mut round.syn_waits[*link as usize];
             waits.clear();
             for ((flow, position), of_flow) in members.iter().zip(flows) {
                 round.times[*flow as usize][*position as usize] = of_flow.took_ps;
@@ -114,19 +121,6 @@ impl<'a> Links<'a> {
             waits.sort_unstable();
         }
         Ok(round)
-    }
-
-    /// Returns whether any two flows of a link are there at the same time, by their times alone. If none are, each takes
-    /// the time that it takes alone.
-    fn do_meet(&self, link: usize) -> bool {
-        let time = |(flow, position): &(u32, u32)| {
-            let start = self.known.run.flows[*flow as usize].start.ps();
-            let took = self.known.alone_ps(*flow as usize, *position as usize);
-            (start, start.saturating_add(took))
-        };
-        let mut times: Vec<(u64, u64)> = self.links[link].1.iter().map(time).collect();
-        times.sort_unstable();
-        times.windows(2).any(|pair| pair[1].0 <= pair[0].1)
     }
 
     /// Simulates one link.
@@ -147,8 +141,8 @@ impl<'a> Links<'a> {
                 Flow { max_pacing_rate: slowest, ..flow }
             })
             .collect();
-        let segments = members.iter().zip(&flows).filter_map(|((flow, position), spec)| {
-            Some((spec, self.known.segment(*flow as usize, *position as usize)?))
+        let segments = members.iter().zip(&flows).map(|((flow, position), spec)| {
+            (spec, self.known.segment(*flow as usize, *position as usize))
         });
         let segments: Vec<_> = segments.collect();
         let seed = Random::of(run.seed, OF_LINKS, (*link).into()).u64();
@@ -159,7 +153,7 @@ impl<'a> Links<'a> {
                 got.established_at.map(|at| at.since(run.flows[*flow as usize].start));
             let alone_ps = self.known.established_ps(*flow as usize, *position as usize);
             AtLink {
-                took_ps: got.completion_time().map_or(NEVER, Duration::ps),
+                took_ps: got.completion_time().map_or(UNFINISHED, Duration::ps),
                 syn_waited_ps: established
                     .zip(alone_ps)
                     .map(|(took, alone_ps)| took.ps().saturating_sub(alone_ps)),
@@ -167,6 +161,18 @@ impl<'a> Links<'a> {
         };
         Ok((members.iter().zip(&outcome.flows).map(at_link).collect(), outcome.work))
     }
+}
+
+/// Returns whether any two flows of a link are there at the same time, by their times alone.
+fn do_meet(known: Known<'_>, members: &[(u32, u32)]) -> bool {
+    let time = |(flow, position): &(u32, u32)| {
+        let start = known.run.flows[*flow as usize].start.ps();
+        let took = known.alone_ps(*flow as usize, *position as usize);
+        (start, start.saturating_add(took))
+    };
+    let mut times: Vec<(u64, u64)> = members.iter().map(time).collect();
+    times.sort_unstable();
+    times.windows(2).any(|pair| pair[1].0 <= pair[0].1)
 }
 
 /// A flow at a link.
@@ -182,36 +188,43 @@ impl Round {
         self.times[flow][position]
     }
 
-    /// Returns the position at which a flow takes longest, and its time there, ps. `None`: that is about as long as alone,
-    /// or the flow has no more packets than leave without an ACK.
-    pub(crate) fn worst(&self, known: Known<'_>, flow: usize) -> Option<(usize, u64)> {
-        self.worst_but(known, flow, None)
+    /// Returns the position at which a flow is held up most, and its time there, ps. `None`: no link holds it up, or it has
+    /// no more packets than leave without an ACK.
+    pub(crate) fn bottleneck(&self, known: Known<'_>, flow: usize) -> Option<(usize, u64)> {
+        self.bottleneck_but(known, flow, None)
     }
 
-    fn worst_but(&self, known: Known<'_>, flow: usize, but: Option<usize>) -> Option<(usize, u64)> {
+    fn bottleneck_but(
+        &self,
+        known: Known<'_>,
+        flow: usize,
+        but: Option<usize>,
+    ) -> Option<(usize, u64)> {
         if !known.waits_for_acks(flow) {
             return None;
         }
         let times = self.times[flow].iter().copied().enumerate();
-        let others = times.filter(|(position, took)| Some(*position) != but && *took < NEVER);
-        let (position, took_ps) = others.max_by_key(|(_, took)| *took)?;
-        (took_ps as f64 > HELD_UP * known.slowest_alone_ps(flow) as f64)
-            .then_some((position, took_ps))
+        let others = times.filter(|(position, _)| Some(*position) != but);
+        let (position, took_ps) = others.max_by_key(|(_, took_ps)| *took_ps)?;
+        let held_up_ps = HELD_UP * known.slowest_alone_ps(flow) as f64;
+        (took_ps as f64 > held_up_ps).then_some((position, took_ps))
     }
 
     /// Returns the pace at which other links let a flow come to the one at this position.
     fn pace(&self, known: Known<'_>, flow: usize, position: usize) -> Option<Rate> {
-        let (_, took_ps) = self.worst_but(known, flow, Some(position))?;
+        let (_, took_ps) = self.bottleneck_but(known, flow, Some(position))?;
+        // One that does not complete takes as long at least as it was simulated.
+        let took_ps = took_ps.min((known.run.end + AFTERWARDS).ps());
         let share = known.slowest_alone_ps(flow) as f64 / took_ps as f64;
         Rate::from_bps((known.rate(flow)?.bps() as f64 * share) as u64)
     }
 
-    /// Returns how long a flow's SYN-ACK waits on its way back, ps: at each link as long as the SYN of that flow there
-    /// which starts next before or after.
+    /// Returns how long a flow's SYN-ACK waits on its way back, ps: at each link as long as the SYN of the flow there that
+    /// started closest in time. SYNs come at random times, so they find what any packet finds.
     pub(crate) fn wait_back_ps(&self, known: Known<'_>, flow: usize) -> u64 {
         let start_ps = known.run.flows[flow].start.ps();
         let waited = |link: &LinkId| {
-            let waits = &self.waits[*link as usize];
+            let waits = &self.syn_waits[*link as usize];
             let after = waits.partition_point(|(at, _)| *at < start_ps);
             let around = &waits[after.saturating_sub(1)..waits.len().min(after + 1)];
             around

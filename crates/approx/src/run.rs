@@ -8,7 +8,7 @@ use knee_run::spec::{Flow, Run};
 use knee_run::{Error, validate};
 
 use crate::known::{AloneTimes, FlowClasses, Known, bytes};
-use crate::links::{Links, NEVER, Round};
+use crate::links::{Links, Round, UNFINISHED};
 use crate::paths::Paths;
 use crate::refuse;
 
@@ -29,7 +29,7 @@ pub struct Effort {
     /// Simulations of links in the first round.
     pub simulated: usize,
     /// Simulations of links in the second round: those with flows that other links hold up.
-    pub again: usize,
+    pub simulated_again: usize,
     /// Simulations of a flow alone.
     pub alone: usize,
     /// Time of its parts on this machine: paths, flows alone, links.
@@ -64,11 +64,11 @@ pub fn approximate(
     let started = std::time::Instant::now();
     let known = Known { run, paths: &paths, flows: &flows, alone: &alone };
     let links = Links::new(known);
-    let first = links.first((threads, stop))?;
-    let second = links.second(&first, (threads, stop))?;
+    let first = links.first(threads, stop)?;
+    let second = links.second(&first, threads, stop)?;
     effort.links = links.count();
     effort.quiet = effort.links - first.simulated;
-    (effort.simulated, effort.again) = (first.simulated, second.simulated);
+    (effort.simulated, effort.simulated_again) = (first.simulated, second.simulated);
     for round in [&first, &second] {
         work.events += round.work.events;
         work.data_pkts += round.work.data_pkts;
@@ -102,24 +102,22 @@ fn outcome(run: &Run, flow: &Flow, alone_ps: u64, extra: Option<i64>) -> FlowOut
 
 /// Returns how much longer a flow takes than alone, ps. `None`: it does not complete.
 ///
-/// What the link costs that holds it up most counts in full. At the others a flow comes as slowly as that link lets it, and
-/// only what is added there counts. Its SYN-ACK waits at the links of the way back.
+/// A flow is paced at all links but its bottleneck, as slowly as the bottleneck was in the first round. So at the others only
+/// what goes beyond that time counts. Without a bottleneck, every link adds what it costs. The SYN-ACK waits on the way back.
 fn delay(known: Known<'_>, flow: usize, first: &Round, second: &Round) -> Option<i64> {
-    // Where it is held up most, and how long it takes there: in the round in which it takes longer.
-    let worst = first.worst(known, flow);
-    let worst = worst.map(|(at, took_ps)| (at, took_ps.max(second.time_ps(flow, at))));
-    let mut sum = i64::try_from(second.wait_back_ps(known, flow)).ok()?;
+    let paced = first
+        .bottleneck(known, flow)
+        .map(|(bottleneck, took_ps)| (bottleneck, took_ps.max(second.time_ps(flow, bottleneck))));
+    let mut sum_ps = i128::from(second.wait_back_ps(known, flow));
     for position in 0..known.paths.there(flow).len() {
-        let took_ps = Some(second.time_ps(flow, position)).filter(|took| *took < NEVER)?;
+        let took_ps = Some(second.time_ps(flow, position)).filter(|took| *took < UNFINISHED)?;
         let alone_ps = known.alone_ps(flow, position);
-        let longer_than = |least_ps: u64| i64::try_from(i128::from(took_ps) - i128::from(least_ps));
-        let delay = match worst {
-            Some((at, time_ps)) if at != position => {
-                longer_than(alone_ps.max(time_ps)).ok()?.max(0)
+        sum_ps += match paced {
+            Some((bottleneck, paced_ps)) if bottleneck != position => {
+                took_ps.saturating_sub(alone_ps.max(paced_ps)).into()
             }
-            _ => longer_than(alone_ps).ok()?,
+            _ => i128::from(took_ps) - i128::from(alone_ps),
         };
-        sum = sum.saturating_add(delay);
     }
-    Some(sum)
+    i64::try_from(sum_ps).ok()
 }

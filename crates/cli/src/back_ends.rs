@@ -147,11 +147,7 @@ pub(crate) enum Approximation {
 ///
 /// # Errors
 /// Fails for flags of other back ends.
-pub(crate) fn approximated(
-    on: &On,
-    Approximation::Links: Approximation,
-    threads: Option<u32>,
-) -> Result<Made, Failure> {
+pub(crate) fn approximated(on: &On, threads: Option<u32>) -> Result<Made, Failure> {
     if on.back_end != "sim" {
         return says("--approximate is for --on sim: other back ends have a TCP of their own");
     }

@@ -76,7 +76,7 @@ pub(crate) struct Args {
     /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
-    /// Approximate completion times, for large fabrics: simulate each link alone and add the delays of a path's links.
+    /// Approximate completion times, for fabrics that do not fit memory: simulate each link alone, twice.
     #[arg(long, value_name = "HOW")]
     approximate: Option<Approximation>,
     /// Also run the full simulation, with its results in DIR-full, and print the error of the approximation. Claims and
@@ -96,7 +96,7 @@ enum Tables {
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let back_end = match args.approximate {
         None => back_ends::named(&args.on)?,
-        Some(how) => back_ends::approximated(&args.on, how, args.threads)?,
+        Some(Approximation::Links) => back_ends::approximated(&args.on, args.threads)?,
     };
     if args.attempts > 1 && !back_end.capabilities().has_host {
         return Err(Failure::Says(

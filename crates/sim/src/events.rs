@@ -17,7 +17,8 @@ use std::collections::BinaryHeap;
 
 /// Target number of buckets per event: hardly anything to sort, and not many buckets are empty.
 const BUCKETS_PER_EVENT: u64 = 2;
-/// Bounds of a bucket's width, as the exponent of 2 in ps: 1 ns to 17 us.
+/// Bounds of a bucket's width, as the exponent of 2 in ps: 1 ns to 17 us. At 1 ns the second wheel reaches 69 ms ahead; later
+/// timers, of which a socket has one or two, wait in the heap.
 const BUCKET_SHIFT_MIN: u32 = 10;
 const BUCKET_SHIFT_MAX: u32 = 24;
 /// Number of buckets: a power of two and a multiple of 64.
@@ -25,7 +26,7 @@ const BUCKETS: usize = 8192;
 const WORDS: usize = BUCKETS / 64;
 /// A bucket is opened ahead of its time if it is at most this many buckets away.
 const OPENED_AHEAD: u64 = 64;
-/// More nodes than this are not in the near cache (16 kB) when a bucket is opened.
+/// So many nodes are 16 kB. More do not stay in the near cache until their bucket is opened.
 const NODES_NEAR: usize = 512;
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -296,8 +297,8 @@ pub(crate) struct Events {
     opened_bucket: u64,
     /// The current bucket changed since the last call of [`Events::has_advanced`].
     has_advanced: bool,
-    /// Node of the bucket after the opened one, to be fetched with the next event taken.
-    fetched: u32,
+    /// Node of the bucket after the opened one that is fetched when the next event is taken.
+    to_fetch: u32,
     far: BinaryHeap<Reverse<Entry>>,
     /// Width of a bucket, as the exponent of 2 in ps.
     bucket_shift: u32,
@@ -327,7 +328,7 @@ impl Events {
             opened: Vec::new(),
             opened_bucket: 0,
             has_advanced: false,
-            fetched: NONE,
+            to_fetch: NONE,
             far: BinaryHeap::new(),
             now: Time::ZERO,
             led_to: NONE,
@@ -445,9 +446,9 @@ impl Events {
         self.now = entry.at;
         self.led_to = entry.leads_to;
         self.taken += 1;
-        if self.fetched != NONE {
-            knee_prefetch::fetch(&self.nodes[self.fetched as usize], 0..1);
-            self.fetched = self.nexts[self.fetched as usize];
+        if self.to_fetch != NONE {
+            knee_prefetch::fetch(&self.nodes[self.to_fetch as usize], 0..1);
+            self.to_fetch = self.nexts[self.to_fetch as usize];
         }
         Some((entry.at, entry.code.event()))
     }
@@ -542,7 +543,7 @@ impl Events {
         }
         if self.nodes.len() > NODES_NEAR {
             let next = self.near.next(bucket + 1);
-            self.fetched = next.map_or(NONE, |next| self.near.heads[next as usize % BUCKETS]);
+            self.to_fetch = next.map_or(NONE, |next| self.near.heads[next as usize % BUCKETS]);
         }
         true
     }
@@ -725,6 +726,50 @@ mod tests {
                     now = earliest.0;
                 }
             }
+        }
+    }
+
+    #[test]
+    fn order_does_not_depend_on_how_many_events_wait() {
+        // More than are near, each followed by one 1 to 100 us later.
+        const EVENTS: u32 = 10 * NODES_NEAR as u32;
+        let mut events = Events::new(1_000_000_000);
+        let later = |flow: u32| 1_000_000 + u64::from(flow) * 7_919_003 % 99_000_000;
+        (0..EVENTS).for_each(|flow| events.push(Time::from_ps(later(flow)), Event::App { flow }));
+        let mut expected: Vec<(Time, u32)> =
+            (0..EVENTS).map(|flow| (Time::from_ps(later(flow)), flow)).collect();
+        let mut got = Vec::new();
+        while let Some((at, event)) = events.pop(Time::MAX) {
+            let Event::App { flow } = event else { panic!("{event:?}") };
+            got.push((at, flow));
+            if flow < EVENTS {
+                let at = Time::from_ps(at.ps() + later(flow + 1));
+                events.push(at, Event::App { flow: flow + EVENTS });
+                expected.push((at, flow + EVENTS));
+            }
+        }
+        assert!(got.is_sorted_by_key(|(at, _)| *at));
+        expected.sort_unstable();
+        got.sort_unstable();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn an_arrival_says_whether_a_path_ends() {
+        let mut events = Events::new(1_000_000);
+        let ways = [
+            (7, Some(false)),
+            (7 | TO_SOCK, Some(true)),
+            (7 | TO_SOCK | DATA, Some(true)),
+            (NONE, None),
+        ];
+        for ((leads_to, _), us) in ways.into_iter().zip(1..) {
+            let (at, arrive) = (Time::from_us(us), Event::Arrive { link: 1, number: 0, packet: 2 });
+            events.push_arrival((at, at), arrive, leads_to);
+        }
+        for (_, is_at_end) in ways {
+            assert!(events.pop(Time::MAX).is_some());
+            assert_eq!(events.is_at_end(), is_at_end);
         }
     }
 

@@ -399,7 +399,7 @@ impl<'a> Simulation<'a> {
                 self.read_ahead();
             }
             if let Some(Ahead::Segment { sock, .. }) = self.net.events.ahead(SENDS_AHEAD) {
-                self.read_first_link(sock);
+                self.fetch_first_link(sock);
             }
             self.handle(event);
             if flows == Some(self.ended) {
@@ -409,9 +409,9 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    /// Fetches what the link refers to over which a socket sends, which [`Simulation::read_ahead`] fetched.
+    /// Fetches what a socket's first link refers to. [`Simulation::read_ahead`] fetched the link itself.
     #[inline(never)]
-    fn read_first_link(&self, sock: u32) {
+    fn fetch_first_link(&self, sock: u32) {
         let sock = self.socks.get(sock as usize);
         if let Some(link) = sock.and_then(|sock| self.net.first_link(sock.path())) {
             link.fetch_behind();
