@@ -7,8 +7,8 @@ use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 use crate::refuse;
 use crate::run::{Options, approximate};
 
-/// One and a half times the largest error of a percentile of slowdown in the fabrics of docs/findings/approximate.md, as
-/// a share: a fabric that nobody measured may be worse than those.
+/// Error of a percentile of slowdown where nobody measured, as a share: some one and a half times the largest of at least
+/// a hundred flows in docs/findings/approximate.md.
 pub const ERROR: f64 = 0.45;
 
 /// Runs approximated link by link.
@@ -34,7 +34,7 @@ impl BackEnd for Links {
 
     fn differences(&self, _: &Run) -> Vec<String> {
         vec![
-            "links are simulated one by one, and what one lets through reaches the next at its mean pace".to_owned(),
+            "links are simulated one by one, and what a bottleneck lets through reaches the others at an even pace".to_owned(),
             "only completion times and slowdown are given: other metrics describe one run of a whole network, and \
              there is none"
                 .to_owned(),

@@ -2,12 +2,11 @@
 //!
 //! The idea is Parsimon's (Zhao et al., "Scalable Tail Latency Estimation for Data Center Networks", NSDI 2023). Each
 //! directed link that carries flows is a small run of [`knee_sim`]: all its flows with their sizes, start times and Linux
-//! TCP, each behind its host's own link; the other links of their paths are delays without congestion. In a second round,
-//! which Parsimon has not, a flow that another link held up comes at the pace that it had there. A flow's completion time is
-//! its time alone, what the link costs where it takes longest, and what the others add to that.
+//! TCP, each behind its host's own link; the other links of their paths are delays without congestion. Parsimon stops here
+//! and adds the delays of a path's links. In a second round a flow that another link holds up is paced accordingly. A flow's
+//! completion time is its time alone, what its bottleneck costs, and what the others add to that.
 //!
-//! What is lost: bursts behind a bottleneck, the one queue that equal links in a row have together, and all ACKs but the
-//! SYN-ACK.
+//! What is lost: bursts behind a bottleneck, that equal links in a row have one queue together, and all ACKs but the SYN-ACK.
 //!
 //! | item | what it has |
 //! | --- | --- |
