@@ -35,6 +35,7 @@ impl Namespace {
                 for job in todo {
                     job();
                 }
+                release_congestion_control();
             }
         })?;
         let tid = told.recv().map_err(io::Error::other)??;
@@ -67,4 +68,11 @@ impl Drop for Namespace {
         // A panic of that thread has been told by the job that failed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Gives the namespace of this thread a default that no module and no BPF program holds. Linux was seen to keep a namespace after
+/// its last process, for a request socket that still referred to it, and with it the algorithm of its connections.
+fn release_congestion_control() {
+    // Where it fails, the algorithm stays until the namespace goes.
+    let _ = std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno");
 }

@@ -134,21 +134,6 @@ impl Pair {
     }
 }
 
-impl Drop for Pair {
-    /// Lets go of the congestion control. A namespace's default holds its algorithm, and Linux was seen to keep two empty
-    /// namespaces after their last process: a request socket still referred to one.
-    fn drop(&mut self) {
-        // The thread of a namespace may be gone then.
-        if std::thread::panicking() {
-            return;
-        }
-        for host in [&self.client, &self.server] {
-            // Where it fails, the algorithm stays until the namespace goes.
-            host.run(|| drop(fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")));
-        }
-    }
-}
-
 /// Sets the congestion control of a socket.
 pub fn choose(socket: &impl AsRawFd, name: &str) {
     // SAFETY: the pointer and the length are those of the name.
