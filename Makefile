@@ -82,7 +82,7 @@ bench: needs-build  ## speed of the simulator, of the queues and of knee pcap; a
 	$(CARGO) bench -p knee-pcap
 	! scripts/has-kernel-side || $(CARGO) bench -p knee-bpf
 
-bench-scale: needs-build  ## what a packet costs with many hosts and flows, against the dumbbell of 20 flows; LARGE=1: 4,096 hosts, too
+bench-scale: needs-build  ## what a packet costs with many hosts and flows, against the dumbbell of 20 flows; LARGE=1: 4,096 and 3,456 hosts, too
 	$(CARGO) bench -p knee-sim --bench scale -- $(if $(LARGE),--large)
 
 doc: needs-build  ## build the documentation of the crates: target/doc

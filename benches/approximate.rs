@@ -7,6 +7,8 @@
 //! arrivals, `incast` (senders that send 20 kB to one host at once, every ms), `threads`, `seed`; word: `full`.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+mod load;
+
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -15,40 +17,16 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold};
 use knee_run::Ideal;
 use knee_run::outcome::Outcome;
-use knee_run::sizes::WEB_SEARCH as SIZES;
 use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Schedule, Serialisation, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine};
+use load::{Random, Transfer, web_search};
 
 const CLASSES: [(&str, u64, u64); 3] =
     [("small", 0, 100_000), ("medium", 100_000, 1_000_000), ("large", 1_000_000, u64::MAX)];
 /// Largest fabric whose least times are found by the paths of each pair.
 const MOST_JUDGED: u32 = 2048;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-    fn below(&mut self, n: u32) -> u32 {
-        (self.next() % u64::from(n)) as u32
-    }
-    fn size(&mut self) -> u64 {
-        let share = self.unit();
-        let above = SIZES.partition_point(|(_, up_to)| *up_to <= share).clamp(1, SIZES.len() - 1);
-        let ((a, from), (b, to)) = (SIZES[above - 1], SIZES[above]);
-        a + ((b - a) as f64 * (share - from) / (to - from)) as u64
-    }
-}
 
 fn cable(gbps: u64, queue_scale: u32) -> Cable {
     let step = StepConfig {
@@ -99,9 +77,6 @@ fn main() {
     }
     .build();
     let mut random = Random(number("seed", 1));
-    let mean: f64 =
-        SIZES.windows(2).map(|p| (p[1].1 - p[0].1) * (p[0].0 + p[1].0) as f64 / 2.0).sum();
-    let gap_ps = mean * 8.0 / (load * f64::from(hosts) * 10e9) * 1e12;
     let flow = |from, to, start, bytes| Flow {
         group: 0,
         from,
@@ -119,18 +94,11 @@ fn main() {
         max_pacing_rate: None,
         sampled: false,
     };
-    let (mut flows, mut at) = (Vec::new(), 0.0);
-    let until = Time::from_ms(ms);
-    loop {
-        at += -gap_ps * (1.0 - random.unit()).ln();
-        let start = Time::from_ps(at as u64);
-        if start >= until {
-            break;
-        }
-        let from = random.below(hosts);
-        let to = (from + 1 + random.below(hosts - 1)) % hosts;
-        flows.push(flow(from, to, start, random.size()));
-    }
+    let transfers = web_search(&mut random, hosts, load, Time::from_ms(ms));
+    let mut flows: Vec<Flow> = transfers
+        .into_iter()
+        .map(|Transfer { from, to, start, bytes }| flow(from, to, start, bytes))
+        .collect();
     for round in (0..ms).filter(|_| incast > 0) {
         let to = random.below(hosts);
         for i in 0..incast as u32 {

@@ -3,26 +3,28 @@
 //! `make bench-scale` runs every case in its own process, with the dumbbell right before it, so
 //! that other load slows both. The ratio divides the processor time per data packet by the
 //! dumbbell's. Each result is the median of the rounds. The memory of a host counts its links and its
-//! share of the fabric, that of a flow its two idle sockets. `-- --large` adds 4,096 hosts, `-- NAME...`
+//! share of the fabric, that of a flow its two idle sockets. `-- --large` adds 4,096 and 3,456 hosts, `-- NAME...`
 //! selects cases whose names contain one of these, `-- --rounds N` repeats. `-- --threads N NAME...`
 //! compares the wall time with that on N threads, `-- --memory NAME...` the memory, and `-- --balance NAME...`
 //! prints how evenly domains share the work.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+mod load;
 mod networks;
 
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::outcome::Work;
-use knee_run::spec::{Cc, Network, Run};
+use knee_run::spec::{Cc, Flow, Network, Run, Traffic};
 use knee_run::topology::{Cable, Dumbbell, FatTree, LeafSpine};
+use load::{Random, web_search};
 use networks::{bulk, cable, cpu_seconds, dumbbell, host, run};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
 const DUMBBELL: &str = "dumbbell, 20 flows";
-const CASES: [&str; 10] = [
+const CASES: [&str; 12] = [
     DUMBBELL,
     "one link, 1000 flows",
     "one link, 5000 flows",
@@ -32,9 +34,11 @@ const CASES: [&str; 10] = [
     "leaf-spine 4096 hosts",
     "fat tree 128 hosts",
     "fat tree 1024 hosts",
+    "fat tree 3456 hosts",
     "leaf-spine 1024 hosts, incast",
+    "leaf-spine 1024 hosts, search",
 ];
-const LARGE: &str = "4096";
+const LARGE: [&str; 2] = ["4096", "3456"];
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -77,7 +81,8 @@ fn main() {
     );
     for case in CASES {
         let wanted = names.is_empty() || names.iter().any(|name| case.contains(name.as_str()));
-        if wanted && (is_large || !case.contains(LARGE)) {
+        let fits = is_large || !LARGE.iter().any(|hosts| case.contains(hosts));
+        if wanted && fits {
             compare(case, repeats);
         }
     }
@@ -135,8 +140,8 @@ fn balance(names: &[String]) {
     let wait_ns = barrier_ns();
     println!("a barrier of two threads: {wait_ns:.0} ns; a mailbox: {:.0} ns", mailbox_ns());
     println!(
-        "{:<30} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8}",
-        "case", "domains", "us", "events", "of all", "imbalance", "ns/event", "speedup"
+        "{:<30} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
+        "case", "domains", "us", "events", "of all", "imbalance", "ns/event", "in turns", "speedup"
     );
     for case in CASES.iter().filter(|case| names.iter().any(|name| case.contains(name.as_str()))) {
         let run = run_of(case);
@@ -145,9 +150,12 @@ fn balance(names: &[String]) {
         let (work, whole_s) = timed(&run);
         let event_ns = (whole_s - setup_s) * 1e9 / work.events as f64;
         for domains in DOMAINS {
+            let start = cpu_seconds();
             let Some(loads) = knee_sim::simulate_in_turns(&run, domains).unwrap().1 else {
                 continue;
             };
+            // The exchange costs, too; that domains have less memory each gains.
+            let in_turns = (cpu_seconds() - start) / whole_s;
             let count = loads.events.len() as f64;
             let windows = loads.events[0].len();
             let of =
@@ -159,9 +167,9 @@ fn balance(names: &[String]) {
             let largest = totals.fold(0.0, f64::max);
             // Each thread adds to one counter, and looks into a mailbox of each other.
             let wait = wait_ns * count / 2.0 + mailbox_ns() * count;
-            let speedup = all * event_ns / (longest * event_ns + wait * windows as f64);
+            let speedup = all * event_ns / (longest * event_ns * in_turns + wait * windows as f64);
             println!(
-                "{case:<30} {:>7} {:>7.2} {:>9.0} {:>9.2} {:>9.2} {event_ns:>9.0} {speedup:>8.1}",
+                "{case:<30} {:>7} {:>7.2} {:>9.0} {:>9.2} {:>9.2} {event_ns:>9.0} {in_turns:>9.2} {speedup:>8.1}",
                 loads.events.len(),
                 loads.window.ps() as f64 / 1e6,
                 all / windows as f64,
@@ -336,15 +344,17 @@ fn peak_bytes() -> u64 {
 fn run_of(case: &str) -> Run {
     match case {
         DUMBBELL => dumbbell(20, "dctcp", 400),
-        "one link, 1000 flows" => one_link(1000, 500),
-        "one link, 5000 flows" => one_link(5000, 500),
-        "leaf-spine 128 hosts" => neighbours(leaf_spine(4), 32, 5),
-        "leaf-spine 256 hosts" => neighbours(leaf_spine(8), 32, 3),
-        "leaf-spine 1024 hosts" => neighbours(leaf_spine(32), 32, 1),
-        "leaf-spine 4096 hosts" => neighbours(leaf_spine(128), 32, 1),
-        "fat tree 128 hosts" => neighbours(fat_tree(8), 16, 4),
-        "fat tree 1024 hosts" => neighbours(fat_tree(16), 64, 1),
-        "leaf-spine 1024 hosts, incast" => incast(leaf_spine(32), 31, 5),
+        "one link, 1000 flows" => one_link(1000, 1500),
+        "one link, 5000 flows" => one_link(5000, 1500),
+        "leaf-spine 128 hosts" => neighbours(leaf_spine(4), 32, 20),
+        "leaf-spine 256 hosts" => neighbours(leaf_spine(8), 32, 20),
+        "leaf-spine 1024 hosts" => neighbours(leaf_spine(32), 32, 10),
+        "leaf-spine 4096 hosts" => neighbours(leaf_spine(128), 32, 10),
+        "fat tree 128 hosts" => neighbours(fat_tree(8), 16, 20),
+        "fat tree 1024 hosts" => neighbours(fat_tree(16), 64, 10),
+        "fat tree 3456 hosts" => neighbours(fat_tree(24), 144, 10),
+        "leaf-spine 1024 hosts, incast" => incast(leaf_spine(32), 31, 10),
+        "leaf-spine 1024 hosts, search" => search(leaf_spine(32), 0.5, 10),
         _ => panic!("no such case: {case}"),
     }
 }
@@ -420,5 +430,19 @@ fn incast(network: Network, senders: u32, ms: u64) -> Run {
     let pairs = groups.flat_map(|to| (1..=senders).map(move |i| ((to + 33 * i) % hosts, to)));
     let cc = Cc::by_name("dctcp").unwrap();
     let flows = pairs.map(|(from, to)| bulk(u64::from(from) % 128, from, to, &cc)).collect();
+    run(network, flows, ms)
+}
+
+/// Transfers of web-search sizes between random hosts, all the time. They take the share `load` of the hosts' links.
+fn search(network: Network, load: f64, ms: u64) -> Run {
+    let hosts = hosts_of(&network);
+    let cc = Cc::by_name("dctcp").unwrap();
+    let transfers = web_search(&mut Random(1), hosts, load, Time::from_ms(ms));
+    let flow = |it: load::Transfer| Flow {
+        start: it.start,
+        traffic: Traffic::Bulk { bytes: Some(it.bytes) },
+        ..bulk(0, it.from, it.to, &cc)
+    };
+    let flows = transfers.into_iter().map(flow).collect();
     run(network, flows, ms)
 }

@@ -1,14 +1,15 @@
 //! Domains: the parts of a network that a run works on side by side (docs/decisions/0018-windows-by-domains.md).
 //!
-//! A domain is a set of switches with their hosts. A packet needs at least the least delay of a link
+//! A domain is a set of switches with their hosts, and of ports of other switches ([`assign`](crate::assign)). A packet needs at least the least delay of a link
 //! between domains to reach another one, so each domain can work off a window of this length by
 //! itself.
 
+use crate::assign::Assignment;
 use crate::expected;
 use crate::numbered::Numbering;
 use crate::plan::Plan;
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Cc, Flow, Network, Node, NodeId, Run};
+use knee_run::spec::{Cc, Flow, LinkId, Network, Node, NodeId, Run};
 use std::sync::Arc;
 
 /// A run that ends when all flows are complete ends at a multiple of this time, or of the least delay
@@ -33,8 +34,7 @@ pub(crate) fn next_on_grid(at: Time, grid: Duration) -> Time {
 /// A network divided into domains.
 #[derive(Debug)]
 pub(crate) struct Division {
-    /// Domain of each node.
-    domain_of: Vec<u32>,
+    assignment: Assignment,
     pub(crate) domains: usize,
     /// Place of each link and of each socket in the list of its domain.
     link_places: Arc<[u32]>,
@@ -51,23 +51,19 @@ impl Division {
             return None;
         }
         let network = &run.network;
-        let sites = sites(network);
-        let domain_of = assign(&expected::loads(run, plan), &sites, most);
-        let domains = domain_of.iter().max().map_or(0, |last| *last as usize + 1);
-        let is_cut = |link: &knee_run::spec::Link| {
-            domain_of[link.from as usize] != domain_of[link.to as usize]
-        };
-        let links = network.links.iter().zip(network.least_delays());
-        let least = links.filter(|(link, _)| is_cut(link)).map(|(_, delay)| delay).min()?;
+        let assignment = Assignment::new(network, &expected::loads(run, plan), most);
+        let links = (0..).zip(network.least_delays());
+        let least =
+            links.filter(|(link, _)| assignment.is_cut(network, *link)).map(|it| it.1).min()?;
         let window = if run.until_done { least.min(grid(network)) } else { least };
+        let domains = assignment.domains;
         if domains < 2 || window < WINDOW_MIN {
             return None;
         }
-        let of_node = |node: NodeId| domain_of[node as usize];
-        let link_places = places(domains, network.links.iter().map(|link| of_node(link.from)));
+        let link_places = places(domains, assignment.of_links.iter().copied());
         let ends = run.flows.iter().flat_map(|flow| [flow.from, flow.to]);
-        let sock_places = places(domains, ends.map(of_node));
-        Some(Division { domain_of, domains, link_places, sock_places, window })
+        let sock_places = places(domains, ends.map(|node| assignment.of_nodes[node as usize]));
+        Some(Division { assignment, domains, link_places, sock_places, window })
     }
 }
 
@@ -92,7 +88,7 @@ pub(crate) struct Numberings {
 impl Division {
     /// Returns the domain of a node.
     pub(crate) fn domain_of(&self, node: NodeId) -> u32 {
-        self.domain_of[node as usize]
+        self.assignment.of_nodes[node as usize]
     }
 }
 
@@ -108,72 +104,13 @@ fn can_be_divided(run: &Run) -> bool {
     !switches_learn_hashes && run.schedule.is_empty() && run.flows.iter().all(flow_is_local)
 }
 
-/// Returns the site of each node: nodes of one site are in one domain. A site is a switch with its
-/// hosts, and with all that links without delay or shared buffers join to it.
-fn sites(network: &Network) -> Vec<u32> {
-    let mut sites = Sites((0..network.nodes.len() as u32).collect());
-    let is_host = |node: NodeId| network.nodes[node as usize].host.is_some();
-    let mut has_switch = vec![false; network.nodes.len()];
-    for (link, least_delay) in network.links.iter().zip(network.least_delays()) {
-        let first_switch = |host: NodeId, other: NodeId, has_switch: &[bool]| {
-            is_host(host) && !is_host(other) && !has_switch[host as usize]
-        };
-        if least_delay == Duration::ZERO {
-            sites.join(link.from, link.to);
-        }
-        for (host, other) in [(link.from, link.to), (link.to, link.from)] {
-            if first_switch(host, other, &has_switch) {
-                has_switch[host as usize] = true;
-                sites.join(host, other);
-            }
-        }
-    }
-    for buffer in &network.buffers {
-        let mut nodes = buffer.links.iter().map(|link| network.links[*link as usize].from);
-        if let Some(first) = nodes.next() {
-            nodes.for_each(|node| sites.join(first, node));
-        }
-    }
-    (0..network.nodes.len() as u32).map(|node| sites.of(node)).collect()
-}
-
-/// Disjoint sets of nodes: each node's parent, a root its own.
-struct Sites(Vec<u32>);
-
-impl Sites {
-    fn of(&mut self, node: u32) -> u32 {
-        let mut root = node;
-        while self.0[root as usize] != root {
-            // Halves the path.
-            self.0[root as usize] = self.0[self.0[root as usize] as usize];
-            root = self.0[root as usize];
-        }
-        root
-    }
-
-    fn join(&mut self, one: u32, other: u32) {
-        let (one, other) = (self.of(one), self.of(other));
-        self.0[one.max(other) as usize] = one.min(other);
-    }
-}
-
-/// Assigns sites to at most `most` domains. The heaviest site comes first, always to the domain with
-/// the least load. `loads` are those of nodes.
-fn assign(loads: &[f64], sites: &[u32], most: usize) -> Vec<u32> {
-    let mut load = vec![0u64; sites.len()];
-    for (of_node, site) in loads.iter().zip(sites) {
-        load[*site as usize] += *of_node as u64;
-    }
-    let mut order: Vec<u32> = (0..sites.len() as u32).filter(|it| load[*it as usize] > 0).collect();
-    order.sort_by_key(|site| (std::cmp::Reverse(load[*site as usize]), *site));
-    let mut domains = vec![0u64; most.min(order.len())];
-    let mut domain_of_site = vec![0u32; sites.len()];
-    for site in order {
-        let least = domains.iter().zip(0..).min().map_or(0, |(_, domain)| domain);
-        domains[least as usize] += load[site as usize];
-        domain_of_site[site as usize] = least;
-    }
-    sites.iter().map(|site| domain_of_site[*site as usize]).collect()
+/// The domain in which a link's packets arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FarEnd {
+    Here,
+    There(u32),
+    /// That of the link by which the packet goes on.
+    ByNextLink,
 }
 
 /// One domain of a division, or the whole network.
@@ -193,9 +130,29 @@ impl Domain {
         self.beyond(node).is_none()
     }
 
+    /// Reports whether the domain has this link.
+    pub(crate) fn has_link(&self, link: LinkId) -> bool {
+        self.division.as_ref().is_none_or(|it| it.assignment.of_links[link as usize] == self.number)
+    }
+
+    /// Returns where the packets of a link of this domain arrive.
+    pub(crate) fn far_end(&self, network: &Network, link: LinkId) -> FarEnd {
+        let to = network.links[link as usize].to;
+        match &self.division {
+            Some(division) if division.assignment.is_split[to as usize] => FarEnd::ByNextLink,
+            _ => self.beyond(to).map_or(FarEnd::Here, FarEnd::There),
+        }
+    }
+
+    /// Returns the number of the domain and the domain of each link; `None` if it is the whole network.
+    pub(crate) fn among(&self) -> Option<(u32, Arc<[u32]>)> {
+        let of_links = &self.division.as_ref()?.assignment.of_links;
+        Some((self.number, Arc::clone(of_links)))
+    }
+
     /// Returns the domain of a node if it is another one.
     pub(crate) fn beyond(&self, node: NodeId) -> Option<u32> {
-        let domain = self.division.as_ref()?.domain_of[node as usize];
+        let domain = self.division.as_ref()?.domain_of(node);
         (domain != self.number).then_some(domain)
     }
 
@@ -206,12 +163,12 @@ impl Domain {
             return Numberings { links: all(), socks: all(), flows: all() };
         };
         let has = |node: &NodeId| self.has_node(*node);
-        let links = (0..).zip(&run.network.links).filter(|(_, link)| has(&link.from));
+        let links = (0..run.network.links.len() as u32).filter(|link| self.has_link(*link));
         let ends = run.flows.iter().flat_map(|flow| [flow.from, flow.to]);
         let socks = (0..).zip(ends).filter(|(_, node)| has(node));
         let flows = (0..).zip(&run.flows).filter(|(_, flow)| has(&flow.from) || has(&flow.to));
         Numberings {
-            links: Numbering::shared(&division.link_places, links.map(|(number, _)| number)),
+            links: Numbering::shared(&division.link_places, links),
             socks: Numbering::shared(&division.sock_places, socks.map(|(number, _)| number)),
             flows: Numbering::own(run.flows.len(), flows.map(|(number, _)| number)),
         }

@@ -14,6 +14,7 @@ use knee_queue::time::{PS_PER_S, Time};
 use knee_run::routes::PATH_END;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// Target number of buckets per event: hardly anything to sort, and not many buckets are empty.
 const BUCKETS_PER_EVENT: u64 = 2;
@@ -308,6 +309,8 @@ pub(crate) struct Events {
     led_to: u32,
     /// Events of other domains, each with its domain, until the end of the window.
     away: Vec<(u32, Entry)>,
+    /// Number of this domain, and the domain of each link; `None` if there is one domain.
+    domains: Option<(u32, Arc<[u32]>)>,
     pub(crate) taken: u64,
 }
 
@@ -333,8 +336,14 @@ impl Events {
             now: Time::ZERO,
             led_to: NONE,
             away: Vec::new(),
+            domains: None,
             taken: 0,
         }
+    }
+
+    /// Sets the number of this domain and the domain of each link.
+    pub(crate) fn divide(&mut self, domains: Option<(u32, Arc<[u32]>)>) {
+        self.domains = domains;
     }
 
     #[inline]
@@ -370,6 +379,13 @@ impl Events {
     ) {
         let entry = Entry { leads_to, ..Entry::new(at, begun.ps() | NOT_FIRST, event) };
         self.away.push((domain, entry));
+    }
+
+    /// Returns the domain of a link, if it is another one.
+    #[inline(never)]
+    pub(crate) fn domain_of(&self, link: u32) -> Option<u32> {
+        let (this, of_links) = self.domains.as_ref()?;
+        of_links.get(link as usize).copied().filter(|domain| domain != this)
     }
 
     /// Takes the events of other domains.

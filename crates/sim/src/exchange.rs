@@ -17,7 +17,7 @@ use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
 use knee_run::{Error, validate};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Simulates one run to its end.
@@ -187,8 +187,9 @@ impl Exchange {
         }
     }
 
-    fn mailbox(&self, set: usize, from: usize, to: usize) -> &Mutex<Vec<Message>> {
-        &self.mailboxes[set][from * self.domains + to]
+    fn open_mailbox(&self, set: usize, from: usize, to: usize) -> MutexGuard<'_, Vec<Message>> {
+        let mailbox = &self.mailboxes[set][from * self.domains + to];
+        mailbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -255,6 +256,8 @@ impl Simulation<'_> {
     /// Puts what left for other domains into their mailboxes, and tells how far this domain is.
     fn hand_over_away(&mut self, exchange: &Exchange, set: usize, number: usize) {
         let away = self.net.events.take_away();
+        // Each mailbox is locked once per window: a lock costs as much as an event.
+        let mut mailboxes: Vec<_> = (0..exchange.domains).map(|_| None).collect();
         let mut next = self.net.events.next_at(self.run.end).unwrap_or(Time::MAX);
         for (domain, entry) in &away {
             next = next.min(entry.at);
@@ -265,8 +268,9 @@ impl Simulation<'_> {
                 path = self.net.paths.later_path(it.hop);
                 packet = Some(it);
             }
-            let mailbox = exchange.mailbox(set, number, *domain as usize);
-            let mut mailbox = mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let to = *domain as usize;
+            let mailbox =
+                mailboxes[to].get_or_insert_with(|| exchange.open_mailbox(set, number, to));
             mailbox.push(Message { entry: *entry, packet, path });
         }
         self.net.events.give_back(away);
@@ -278,8 +282,7 @@ impl Simulation<'_> {
     /// Takes what came from other domains.
     fn take_mail(&mut self, exchange: &Exchange, set: usize, number: usize) {
         for from in 0..exchange.domains {
-            let mailbox = exchange.mailbox(set, from, number);
-            let mut mailbox = mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut mailbox = exchange.open_mailbox(set, from, number);
             for Message { mut entry, packet, path } in mailbox.drain(..) {
                 if let Some(mut packet) = packet {
                     if let Some((links, place)) = path {

@@ -1,4 +1,4 @@
-//! The load that the flows of a run are expected to bring to each node: about the number of events.
+//! The load that the flows of a run are expected to bring to each node and link: about the number of events.
 //! Only the division into domains depends on it, not the results.
 
 use crate::plan::Plan;
@@ -18,8 +18,17 @@ const IDLE: f64 = 1.0;
 /// Load of an end of a flow besides its packets.
 const END: f64 = 4.0;
 
-/// Returns the expected load of each node.
-pub(crate) fn loads(run: &Run, plan: &Plan) -> Vec<f64> {
+/// The expected load of each thing of a network.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    /// What hosts do, and what a node has without traffic.
+    pub(crate) of_nodes: Vec<f64>,
+    /// Packets that come to a link.
+    pub(crate) of_links: Vec<f64>,
+}
+
+/// Returns the expected loads of a run.
+pub(crate) fn loads(run: &Run, plan: &Plan) -> Loads {
     let network = &run.network;
     let links_from = |start: u32| plan.links(start).map(|link| link as usize);
     // Flows without an end share the rates of their links.
@@ -29,10 +38,8 @@ pub(crate) fn loads(run: &Run, plan: &Plan) -> Vec<f64> {
             links_from(*there).for_each(|link| sharing[link] += 1);
         }
     }
-    let mut loads = vec![IDLE; network.nodes.len()];
-    for link in &network.links {
-        loads[link.from as usize] += IDLE;
-    }
+    let mut of_nodes = vec![IDLE; network.nodes.len()];
+    let mut of_links = vec![IDLE; network.links.len()];
     for (flow, (there, back)) in run.flows.iter().zip(&plan.of_flows) {
         let share =
             |link: usize| bytes_per_s(&network.links[link]) / f64::from(sharing[link].max(1));
@@ -44,17 +51,17 @@ pub(crate) fn loads(run: &Run, plan: &Plan) -> Vec<f64> {
         };
         let packets = |data: f64, acked: f64| (data + acked / PER_ACK) / PACKET_BYTES;
         let ways = [
-            (*there, flow.from, packets(request, response)),
-            (*back, flow.to, packets(response, request)),
+            (*there, [flow.from, flow.to], packets(request, response)),
+            (*back, [flow.to, flow.from], packets(response, request)),
         ];
-        for (start, sender, packets) in ways {
-            loads[sender as usize] += END + AT_SENDER * packets;
-            for link in links_from(start) {
-                loads[network.links[link].to as usize] += packets;
-            }
+        for (start, [sender, receiver], packets) in ways {
+            of_nodes[sender as usize] += END + AT_SENDER * packets;
+            of_nodes[receiver as usize] += packets;
+            // To the first link they come from the sender itself.
+            links_from(start).skip(1).for_each(|link| of_links[link] += packets);
         }
     }
-    loads
+    Loads { of_nodes, of_links }
 }
 
 /// Returns the bytes of a flow there and back, if it has an end.

@@ -62,6 +62,7 @@
 
 mod app;
 mod applications;
+mod assign;
 mod back_end;
 mod balance;
 mod barrier;

@@ -7,6 +7,7 @@
 mod changes;
 
 use crate::buffer::{self, BufferShare};
+use crate::domains::FarEnd;
 use crate::events::{self, Event, Events};
 use crate::packet::{Packet, Packets, Tos, flags};
 use crate::paths::Paths;
@@ -210,7 +211,7 @@ struct Wire {
     delay: Duration,
     /// Number of packets that have left for the far end so far.
     left_pkts: u64,
-    /// Domain of the far end, or [`HERE`].
+    /// Domain of the far end, [`HERE`], or [`BY_NEXT_LINK`].
     far_domain: u32,
 }
 
@@ -266,6 +267,8 @@ impl Chance {
 
 /// The far end of a link is in the same domain.
 const HERE: u32 = u32::MAX;
+/// The far end of a link is in the domain of the link by which a packet goes on.
+const BY_NEXT_LINK: u32 = HERE - 1;
 
 /// The loss of a link that is down: above all that is drawn, and nothing is drawn.
 const ALL: u64 = u64::MAX;
@@ -317,10 +320,14 @@ impl Wire {
     ) {
         let event = Event::Arrive { link: index, number: self.left_pkts as u32, packet };
         self.left_pkts += 1;
-        if self.far_domain == HERE {
-            events.push_arrival((begun, arrives), event, leads_to);
-        } else {
-            events.push_away(self.far_domain, (begun, arrives), event, leads_to);
+        let domain = match self.far_domain {
+            HERE => None,
+            BY_NEXT_LINK => events.domain_of(leads_to),
+            domain => Some(domain),
+        };
+        match domain {
+            None => events.push_arrival((begun, arrives), event, leads_to),
+            Some(domain) => events.push_away(domain, (begun, arrives), event, leads_to),
         }
     }
 }
@@ -625,9 +632,13 @@ impl LinkState {
         self.schedule_service(index, now, events);
     }
 
-    /// Hands packets that leave to another domain.
-    pub(crate) fn lead_to(&mut self, domain: u32) {
-        self.wire.far_domain = domain;
+    /// Hands packets that leave to the domain in which they arrive.
+    pub(crate) fn lead_to(&mut self, far_end: FarEnd) {
+        self.wire.far_domain = match far_end {
+            FarEnd::Here => HERE,
+            FarEnd::There(domain) => domain,
+            FarEnd::ByNextLink => BY_NEXT_LINK,
+        };
     }
 
     /// Reports the queue's length to shared memory.

@@ -28,7 +28,7 @@ use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Outcome, Windowed, Work};
 use knee_run::routes::Routes;
-use knee_run::spec::{Cc, HostConfig, Run};
+use knee_run::spec::{Cc, HostConfig, LinkId, Run};
 use knee_run::turns::Turns;
 use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
@@ -202,22 +202,21 @@ impl<'a> Simulation<'a> {
         }
         let mut links = Vec::with_capacity(numbering.links.count(network.links.len()));
         for ((link, seed), index) in network.links.iter().zip(&plan.link_seeds).zip(0..) {
-            if is_here(link.from) {
+            if domain.has_link(index) {
                 let mut state = LinkState::new(link, index, *seed);
-                if let Some(domain) = domain.beyond(link.to) {
-                    state.lead_to(domain);
-                }
+                state.lead_to(domain.far_end(network, index));
                 links.push(state);
             }
         }
-        let events = Events::new(events_per_sec(run, plan, is_here));
+        let mut events = Events::new(events_per_sec(run, plan, |link| domain.has_link(link)));
+        events.divide(domain.among());
         let mut links = Numbered::new(links, &numbering.links);
         let buffers = buffer::build(network, &mut links);
         let flow_control = pause::build(network, &mut links, domain.links_to(network));
         let is_host = |node: u32| network.nodes[node as usize].host.is_some();
         for (link, varying) in vary::build(&network.changes) {
             let spec = &network.links[link as usize];
-            if is_here(spec.from) {
+            if domain.has_link(link) {
                 links[link as usize].vary(varying, spec, is_host(spec.from));
             }
         }
@@ -689,13 +688,14 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Returns about how many events these nodes have per second while all flows send: arrivals of full
+/// Returns about how many events these links have per second while all flows send: arrivals of full
 /// packets both ways, at each flow's share of the links on its path.
-fn events_per_sec(run: &Run, plan: &Plan, has: impl Fn(u32) -> bool) -> u64 {
+fn events_per_sec(run: &Run, plan: &Plan, has: impl Fn(LinkId) -> bool) -> u64 {
     let links = &run.network.links;
     if !run.network.balance.is_empty() {
         // A flow's packets go many ways.
-        let rates = links.iter().filter(|link| has(link.to)).filter_map(|link| link.rate);
+        let here = (0..).zip(links).filter(|(link, _)| has(*link));
+        let rates = here.filter_map(|(_, link)| link.rate);
         return rates.map(|rate| rate.bps() / (8 * 1514)).fold(0, u64::saturating_add);
     }
     let ways = || plan.of_flows.iter().flat_map(|(there, back)| [*there, *back]);
@@ -709,7 +709,7 @@ fn events_per_sec(run: &Run, plan: &Plan, has: impl Fn(u32) -> bool) -> u64 {
             rate.map(|rate| rate.bps() / ends_of_link[link as usize])
         };
         let share = plan.links(start).filter_map(rate).min().unwrap_or(0);
-        let arrivals = plan.links(start).filter(|link| has(links[*link as usize].to)).count();
+        let arrivals = plan.links(start).filter(|link| has(*link)).count();
         (share / (8 * 1514)).saturating_mul(arrivals as u64)
     };
     ways().map(of_way).fold(0, u64::saturating_add)
