@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | [`Links`] | the approximation as a back end |
 //! | [`approximate`] | one run, and what it took |
+//! | [`Paths`] | the links of each flow of a run |
 #![forbid(unsafe_code)]
 
 mod alone;
@@ -26,4 +27,5 @@ mod refuse;
 mod run;
 
 pub use back_end::{ERROR, Links};
+pub use paths::Paths;
 pub use run::{Effort, Options, approximate};

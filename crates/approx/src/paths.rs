@@ -7,8 +7,8 @@ use knee_run::spec::{LinkId, NodeId, Run};
 
 use crate::random::Random;
 
-/// Paths of all flows.
-pub(crate) struct Paths {
+/// Paths of all flows of a run whose switches choose by the hash of a flow.
+pub struct Paths {
     /// Bounds of the paths in `links`: of flow i there `2 i`, back `2 i + 1`.
     bounds: Vec<(u32, u32)>,
     links: Vec<LinkId>,
@@ -19,7 +19,7 @@ impl Paths {
     ///
     /// # Errors
     /// If there is no way.
-    pub(crate) fn new(run: &Run) -> Result<Paths, Error> {
+    pub fn new(run: &Run) -> Result<Paths, Error> {
         let hashes = hashes(run);
         let ends = run.flows.iter().zip(&hashes);
         let ends = ends
@@ -51,12 +51,12 @@ impl Paths {
     }
 
     /// Returns the links of a flow's data.
-    pub(crate) fn there(&self, flow: usize) -> &[LinkId] {
+    pub fn there(&self, flow: usize) -> &[LinkId] {
         self.get(2 * flow)
     }
 
     /// Returns the links of its ACKs.
-    pub(crate) fn back(&self, flow: usize) -> &[LinkId] {
+    pub fn back(&self, flow: usize) -> &[LinkId] {
         self.get(2 * flow + 1)
     }
 }
