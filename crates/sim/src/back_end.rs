@@ -1,6 +1,7 @@
 //! The simulator as a back end.
 
-use crate::{captures, recording, simulate_on};
+use crate::exchange::simulate_on_up_to;
+use crate::{captures, recording};
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
 /// The simulator.
@@ -33,16 +34,8 @@ impl BackEnd for Simulator {
         let outcome = match (ask.captures, &ask.recording) {
             (_, Some(wanted)) => recording::simulate(run, wanted),
             (Some(dir), None) => captures::simulate(run, dir),
-            (None, None) => simulate_on(run, ask.threads.min(threads_worth(run))),
+            (None, None) => simulate_on_up_to(run, ask.threads),
         };
         outcome.map(RunResult::from)
     }
-}
-
-/// Flows for each thread: with fewer the exchange between threads costs more than they gain.
-const FLOWS_PER_THREAD: usize = 32;
-
-/// Returns the number of threads from which a run of this size gains.
-fn threads_worth(run: &Run) -> usize {
-    (run.flows.len() / FLOWS_PER_THREAD).max(1)
 }

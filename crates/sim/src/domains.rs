@@ -5,6 +5,7 @@
 //! itself.
 
 use crate::assign::Assignment;
+use crate::events::FarEnd;
 use crate::expected;
 use crate::numbered::Numbering;
 use crate::plan::Plan;
@@ -19,6 +20,13 @@ const GRID_MAX: Duration = Duration::from_us(1);
 /// Shortest window. In shorter ones domains would mostly wait for each other: with links of 10 ns between 256 hosts, a run
 /// takes several times as long on two threads as on one.
 const WINDOW_MIN: Duration = Duration::from_ns(200);
+
+/// Flows for each domain: with fewer the exchange between threads costs more than they gain.
+const FLOWS_MIN: usize = 32;
+
+/// Events of a window for each domain. With fewer, threads mostly wait for each other: with one or two, two threads take six times
+/// the processor time of one.
+const EVENTS_MIN: f64 = 8.0;
 
 /// Returns the times at which a run can end early: the multiples of this.
 pub(crate) fn grid(network: &Network) -> Duration {
@@ -41,9 +49,25 @@ pub(crate) struct Division {
     sock_places: Arc<[u32]>,
     /// Length of a window: no packet reaches another domain sooner.
     pub(crate) window: Duration,
+    /// Expected number of events of the run.
+    events: f64,
 }
 
 impl Division {
+    /// Like [`Division::of`], into as many domains as the run gains from.
+    pub(crate) fn worth_it(run: &Run, plan: &Plan, most: usize) -> Option<Division> {
+        let mut most = most.min(run.flows.len() / FLOWS_MIN);
+        while most > 1 {
+            let division = Division::of(run, plan, most)?;
+            let windows = busy_time(run).ps().div_ceil(division.window.ps()).max(1);
+            if division.events >= EVENTS_MIN * division.domains as f64 * windows as f64 {
+                return Some(division);
+            }
+            most /= 2;
+        }
+        None
+    }
+
     /// Divides the network of a run into up to `most` domains of about equal load. Returns `None` if
     /// it has to stay whole.
     pub(crate) fn of(run: &Run, plan: &Plan, most: usize) -> Option<Division> {
@@ -51,7 +75,8 @@ impl Division {
             return None;
         }
         let network = &run.network;
-        let assignment = Assignment::new(network, &expected::loads(run, plan), most);
+        let loads = expected::loads(run, plan);
+        let assignment = Assignment::new(network, &loads, most);
         let links = (0..).zip(network.least_delays());
         let least =
             links.filter(|(link, _)| assignment.is_cut(network, *link)).map(|it| it.1).min()?;
@@ -63,8 +88,20 @@ impl Division {
         let link_places = places(domains, assignment.of_links.iter().copied());
         let ends = run.flows.iter().flat_map(|flow| [flow.from, flow.to]);
         let sock_places = places(domains, ends.map(|node| assignment.of_nodes[node as usize]));
-        Some(Division { assignment, domains, link_places, sock_places, window })
+        let events = loads.of_nodes.iter().chain(&loads.of_links).sum();
+        Some(Division { assignment, domains, link_places, sock_places, window, events })
     }
+}
+
+/// Returns a time in which the flows of a run send at least: all of it if one has no end, otherwise the time in which they begin.
+fn busy_time(run: &Run) -> Duration {
+    if run.flows.iter().any(|flow| !flow.traffic.ends()) {
+        return run.end.since(Time::ZERO);
+    }
+    let starts = || run.flows.iter().map(|flow| flow.start);
+    let (first, last) =
+        (starts().min().unwrap_or(Time::ZERO), starts().max().unwrap_or(Time::ZERO));
+    last.min(run.end).since(first.min(run.end))
 }
 
 /// Returns the place of each thing in the list of its domain.
@@ -102,15 +139,6 @@ fn can_be_divided(run: &Run) -> bool {
     let switches_learn_hashes =
         !run.network.balance.is_empty() && run.network.nodes.iter().any(is_ipv6);
     !switches_learn_hashes && run.schedule.is_empty() && run.flows.iter().all(flow_is_local)
-}
-
-/// The domain in which a link's packets arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FarEnd {
-    Here,
-    There(u32),
-    /// That of the link by which the packet goes on.
-    ByNextLink,
 }
 
 /// One domain of a division, or the whole network.
@@ -193,42 +221,46 @@ impl Domain {
 mod tests {
     use super::*;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
-    use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Serialisation};
+    use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Serialisation, Traffic};
     use knee_run::topology::{Cable, LeafSpine};
+
+    fn run(host_delay: Duration, fabric_delay: Duration, flows: Vec<Flow>) -> Run {
+        let cable = |delay| Cable {
+            rate: None,
+            serialisation: Serialisation::StoreAndForward,
+            delay,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            overhead_bytes: 0,
+            loses_bursts: false,
+            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }),
+            sampled: false,
+        };
+        let network = LeafSpine {
+            leaves: 2,
+            spines: 2,
+            hosts_per_leaf: 2,
+            host: HostConfig::new(LinuxVersion::V6_1),
+            host_up: cable(host_delay),
+            host_down: cable(host_delay),
+            fabric: cable(fabric_delay),
+        };
+        Run {
+            seed: 1,
+            end: Time::from_ms(100),
+            until_done: false,
+            network: network.build(),
+            flows,
+            pings: Vec::new(),
+            sampling: Sampling::default(),
+            schedule: Schedule::default(),
+        }
+    }
 
     #[test]
     fn short_windows_are_not_worth_threads() {
         let is_divided = |host_delay, fabric_delay, until_done| {
-            let cable = |delay| Cable {
-                rate: None,
-                serialisation: Serialisation::StoreAndForward,
-                delay,
-                jitter: Duration::ZERO,
-                loss: 0.0,
-                overhead_bytes: 0,
-                loses_bursts: false,
-                queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }),
-                sampled: false,
-            };
-            let network = LeafSpine {
-                leaves: 2,
-                spines: 2,
-                hosts_per_leaf: 2,
-                host: HostConfig::new(LinuxVersion::V6_1),
-                host_up: cable(host_delay),
-                host_down: cable(host_delay),
-                fabric: cable(fabric_delay),
-            };
-            let run = Run {
-                seed: 1,
-                end: Time::from_ms(1),
-                until_done,
-                network: network.build(),
-                flows: Vec::new(),
-                pings: Vec::new(),
-                sampling: Sampling::default(),
-                schedule: Schedule::default(),
-            };
+            let run = Run { until_done, ..run(host_delay, fabric_delay, Vec::new()) };
             Division::of(&run, &Plan::new(&run).unwrap(), 2).is_some()
         };
         let (short, long) = (Duration::from_ns(199), Duration::from_ns(200));
@@ -236,5 +268,34 @@ mod tests {
         assert!(!is_divided(long, short, false));
         // Links to hosts are within domains, but such a run may end at multiples of their delay.
         assert!(is_divided(short, long, false) && !is_divided(short, long, true));
+    }
+
+    #[test]
+    fn few_flows_and_sparse_ones_are_not_worth_threads() {
+        // Each flow sends 10 packets, `gap` after the one before.
+        let threads = |flows: u64, gap: Duration| {
+            let flow = |number: u64| Flow {
+                group: 0,
+                from: (number % 4) as u32,
+                to: ((number + 1) % 4) as u32,
+                cc: Cc::by_name("dctcp").unwrap(),
+                peer_cc: None,
+                start: Time::from_ps(gap.ps() * number),
+                first_write: None,
+                base_rtt: None,
+                dscp: 0,
+                peer_dscp: 0,
+                max_pacing_rate: None,
+                stop: None,
+                traffic: Traffic::Bulk { bytes: Some(15_000) },
+                read_at_bytes: 1,
+                sampled: false,
+            };
+            let run =
+                run(Duration::from_us(1), Duration::from_us(1), (0..flows).map(flow).collect());
+            Division::worth_it(&run, &Plan::new(&run).unwrap(), 2).map_or(1, |it| it.domains)
+        };
+        let (dense, sparse) = (Duration::from_ns(100), Duration::from_us(100));
+        assert_eq!((threads(63, dense), threads(64, dense), threads(64, sparse)), (1, 2, 1));
     }
 }

@@ -96,6 +96,15 @@ pub(crate) enum Event {
     Reroute,
 }
 
+/// The domain in which a link's packets arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FarEnd {
+    Here,
+    There(u32),
+    /// That of the link by which the packet goes on.
+    ByNextLink,
+}
+
 /// This bit is set in the time of scheduling of all events except departure timers.
 const NOT_FIRST: u64 = 1 << 63;
 

@@ -37,7 +37,20 @@ pub fn simulate(run: &Run) -> Result<Outcome, Error> {
 pub fn simulate_on(run: &Run, threads: usize) -> Result<Outcome, Error> {
     validate(run)?;
     let plan = Plan::new(run)?;
-    let Some(division) = Division::of(run, &plan, threads) else {
+    let division = Division::of(run, &plan, threads);
+    simulate_divided(run, plan, division)
+}
+
+/// Like [`simulate_on`], on as many threads as the run gains from.
+pub(crate) fn simulate_on_up_to(run: &Run, threads: usize) -> Result<Outcome, Error> {
+    validate(run)?;
+    let plan = Plan::new(run)?;
+    let division = Division::worth_it(run, &plan, threads);
+    simulate_divided(run, plan, division)
+}
+
+fn simulate_divided(run: &Run, plan: Plan, division: Option<Division>) -> Result<Outcome, Error> {
+    let Some(division) = division else {
         let simulation = Simulation::build(run, &plan, Domain::default())?;
         drop(plan);
         return simulation.run();

@@ -7,8 +7,7 @@
 mod changes;
 
 use crate::buffer::{self, BufferShare};
-use crate::domains::FarEnd;
-use crate::events::{self, Event, Events};
+use crate::events::{self, Event, Events, FarEnd};
 use crate::packet::{Packet, Packets, Tos, flags};
 use crate::paths::Paths;
 use crate::pause::{LeftHost, LinkControl, Ticket};
