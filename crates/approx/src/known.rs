@@ -1,6 +1,7 @@
 //! What is known of a run before its links are simulated: classes of flows, and their times alone.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, PS_PER_S, Rate, Time};
@@ -99,16 +100,19 @@ impl FlowClasses {
     pub(crate) fn new(run: &Run, paths: &Paths) -> FlowClasses {
         let mut numbers = Numbers::default();
         let network = &run.network;
+        let mut of_cables = HashMap::new();
         let links: Vec<u32> = network
             .links
             .iter()
             .map(|link| {
-                let (rate, around) = (link.rate, link.overhead_bytes);
-                let mut queue = link.queue.clone();
-                // Each queue has random numbers of its own, which make it no other kind.
-                queue.seed(&mut || 0);
-                let own = (rate, link.serialisation, around, link.delay, queue);
-                numbers.of(format!("{own:?}"))
+                *of_cables.entry(Arc::as_ptr(&link.cable)).or_insert_with(|| {
+                    let (rate, around) = (link.rate, link.overhead_bytes);
+                    let mut queue = link.queue.clone();
+                    // Each queue has random numbers of its own, which make it no other kind.
+                    queue.seed(&mut || 0);
+                    let own = (rate, link.serialisation, around, link.delay, queue);
+                    numbers.of(format!("{own:?}"))
+                })
             })
             .collect();
         let hosts: Vec<u32> = network
@@ -148,7 +152,7 @@ impl FlowClasses {
 }
 
 fn host(run: &Run, node: NodeId) -> Option<&HostConfig> {
-    run.network.nodes[node as usize].host.as_ref()
+    run.network.nodes[node as usize].host.as_deref()
 }
 
 /// Returns a flow at the link at this position of its path.

@@ -1,11 +1,12 @@
 //! The simulation of one link, with its flows and no other congested place.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, ETHERNET_BYTES, Limit, QueueConfig};
 use knee_run::spec::{
-    Flow, HEADER_BYTES, HostConfig, Link, LinkId, Network, NodeId, Run, Sampling, Schedule,
+    Cable, Flow, HEADER_BYTES, HostConfig, Link, LinkId, Network, NodeId, Run, Sampling, Schedule,
     Serialisation,
 };
 
@@ -59,10 +60,7 @@ pub(crate) fn segment(
 
 /// A link that only delays.
 fn delay_only(from: NodeId, to: NodeId, delay: Duration) -> Link {
-    Link {
-        name: String::new(),
-        from,
-        to,
+    let cable = Cable {
         rate: None,
         serialisation: Serialisation::StoreAndForward,
         overhead_bytes: 0,
@@ -72,12 +70,13 @@ fn delay_only(from: NodeId, to: NodeId, delay: Duration) -> Link {
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,
-    }
+    };
+    Link { from, to, parallel: 1, sampled: false, cable: cable.into() }
 }
 
 /// Returns a link of the network between other nodes.
 fn moved(link: &Link, from: NodeId, to: NodeId) -> Link {
-    Link { name: String::new(), from, to, sampled: false, ..link.clone() }
+    Link { from, to, parallel: 1, sampled: false, cable: Arc::clone(&link.cable) }
 }
 
 /// Returns a run without flows that ends when they are done.
@@ -95,9 +94,9 @@ fn empty_run(seed: u64, end: Time) -> Run {
 }
 
 /// Returns the host of a node. [`check`](crate::refuse::check) has seen that flows join hosts.
-fn host(network: &Network, node: NodeId) -> HostConfig {
+fn host(network: &Network, node: NodeId) -> Arc<HostConfig> {
     let host = network.nodes[node as usize].host.clone();
-    host.unwrap_or_else(|| HostConfig::new(knee_run::spec::LinuxVersion::V6_1))
+    host.unwrap_or_else(|| HostConfig::new(knee_run::spec::LinuxVersion::V6_1).into())
 }
 
 /// Builds the run of one link: each flow behind a link as its host's, then the link, then only delays. Flows of one host do not

@@ -2,7 +2,7 @@
 
 use knee_queue::time::PS_PER_S;
 use knee_run::Error;
-use knee_run::routes::Routes;
+use knee_run::routes::{Routes, no_path};
 use knee_run::spec::{LinkId, NodeId, Run};
 
 use crate::random::Random;
@@ -37,7 +37,9 @@ impl Paths {
             for &index in same {
                 let (from, to, hash) = ends[index];
                 let start = paths.links.len() as u32;
-                paths.links.extend(routes.path(from, to, hash)?);
+                let name = |node: NodeId| &*run.network.nodes[node as usize].name;
+                let links = routes.path(from, to, hash);
+                paths.links.extend(links.ok_or_else(|| no_path(name(from), name(to)))?);
                 paths.bounds[index] = (start, paths.links.len() as u32);
             }
             routes.forget_distances();
@@ -131,8 +133,8 @@ mod tests {
         let mut by_routes = Routes::new(&run.network);
         for (index, hash) in hashes(&run).into_iter().enumerate() {
             let (from, to) = (run.flows[index].from, run.flows[index].to);
-            assert_eq!(Ok(paths.there(index).to_vec()), by_routes.path(from, to, hash));
-            assert_eq!(Ok(paths.back(index).to_vec()), by_routes.path(to, from, hash));
+            assert_eq!(Some(paths.there(index).to_vec()), by_routes.path(from, to, hash));
+            assert_eq!(Some(paths.back(index).to_vec()), by_routes.path(to, from, hash));
         }
         // All flows but one never begin: its packets pass these links and no others.
         for index in 0..run.flows.len() {

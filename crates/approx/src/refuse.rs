@@ -2,7 +2,9 @@
 
 use knee_queue::QueueConfig;
 use knee_queue::time::Duration;
-use knee_run::spec::{Flow, HostConfig, Link, Network, Node, Run, Sampling, Schedule, Traffic};
+use knee_run::spec::{
+    Cable, Flow, HostConfig, Link, Network, Node, Run, Sampling, Schedule, Traffic,
+};
 use knee_run::{BackEnd, Error};
 
 /// Refuses a run that links one by one do not make up.
@@ -72,11 +74,11 @@ fn of_flow(flow: &Flow) -> Option<&'static str> {
 }
 
 fn of_link(link: &Link) -> Option<&'static str> {
+    let Link { from: _, to: _, parallel: _, sampled: _, cable } = link;
     #[rustfmt::skip]
-    let Link {
-        name: _, from: _, to: _, rate: _, serialisation: _, overhead_bytes: _, delay: _,
-        jitter, loss, loses_bursts: _, queue, sampled: _,
-    } = link;
+    let Cable {
+        rate: _, serialisation: _, overhead_bytes: _, delay: _, jitter, loss, loses_bursts: _, queue, sampled: _,
+    } = &**cable;
     first(&[
         (*loss > 0.0, "random loss, which each of a flow's simulations would repeat"),
         (*jitter > Duration::ZERO, "jitter, which reorders packets across links"),
@@ -106,7 +108,7 @@ fn of_node(node: &Node) -> Option<&'static str> {
         rcvbuf_initial_bytes: _, rcvbuf_max_bytes: _, sndbuf_initial_bytes: _, sndbuf_max_bytes: _, defects: _, sysctls: _,
         // Nothing without interrupts that wait.
         receive_queues: _, gro: _,
-    } = host.as_ref()?;
+    } = host.as_deref()?;
     first(&[
         (
             coalesce.is_some() || cpu.is_some(),

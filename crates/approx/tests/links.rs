@@ -1,6 +1,7 @@
 //! The approximation held to the full simulation, and to itself.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use knee_approx::{Links, Options, approximate};
@@ -186,8 +187,9 @@ fn a_syn_ack_waits_behind_data() {
     // Short ones on the full link tell how long it is at any time.
     flows.extend((0..BYTES as u32).map(|i| flow(4 + i % 3, 1, at(i), 1)));
     let mut network = fabric(2, 1, 4);
-    let up = network.links.iter_mut().filter(|link| link.name.contains("-spine"));
-    up.for_each(|link| link.rate = Rate::from_bps(100_000_000_000));
+    let names: Vec<String> = network.link_names().collect();
+    let up = network.links.iter_mut().zip(&names).filter(|(_, name)| name.contains("-spine"));
+    up.for_each(|(link, _)| link.rate = Rate::from_bps(100_000_000_000));
     let run = run(1, network, flows);
     let alone = both(&Run { flows: run.flows[..1].to_vec(), ..run.clone() }).1[0];
     let (ours, full) = both(&run);
@@ -293,7 +295,7 @@ const REFUSED: [Refused; 18] = [
 const COALESCE: Coalesce = Coalesce { frames: None, time: Duration::from_us(10), adaptive: None };
 
 fn host_of(run: &mut Run) -> &mut HostConfig {
-    run.network.nodes[0].host.as_mut().unwrap()
+    Arc::make_mut(run.network.nodes[0].host.as_mut().unwrap())
 }
 
 #[test]

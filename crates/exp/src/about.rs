@@ -138,7 +138,7 @@ pub(crate) fn network(experiment: &Experiment) -> Result<Network, Error> {
         kind: if node.host.is_some() { NodeKind::Host } else { NodeKind::Switch },
     });
     let links = network.links.iter().map(|link| manifest::Link {
-        name: link.name.clone(),
+        name: network.link_name(link),
         from: name(link.from),
         to: name(link.to),
         rate_bps: link.rate.map(|rate| rate.bps()),

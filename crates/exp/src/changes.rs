@@ -65,8 +65,8 @@ pub(crate) fn read(readers: &[Reader<'_>], network: &mut Network) -> Result<(), 
     if readers.is_empty() {
         return Ok(());
     }
-    let by_name: HashMap<&str, LinkId> =
-        network.links.iter().zip(0..).map(|(link, id)| (link.name.as_str(), id)).collect();
+    let by_name: HashMap<String, LinkId> =
+        network.links.iter().zip(0..).map(|(link, id)| (network.link_name(link), id)).collect();
     let mut count: u64 = 0;
     let mut taken = Vec::new();
     let mut changes = Changes::default();
@@ -92,7 +92,7 @@ pub(crate) fn read(readers: &[Reader<'_>], network: &mut Network) -> Result<(), 
         }
     }
     if let Some(second) = find_overlap(&mut taken) {
-        let name = &network.links[second.link as usize].name;
+        let name = network.link_name(&network.links[second.link as usize]);
         let message =
             format!("comes while {name} is changed already: let the other change end before");
         return Err(readers[second.entry].error(&KEYS.at, message));
@@ -183,7 +183,7 @@ fn add(
 fn read_change(
     reader: &Reader<'_>,
     network: &Network,
-    by_name: &HashMap<&str, LinkId>,
+    by_name: &HashMap<String, LinkId>,
 ) -> Result<Change, Error> {
     reader.check(&[&KEYS])?;
     let links = read_links(reader, network, by_name)?;
@@ -224,7 +224,7 @@ fn read_change(
     if rate.is_some() {
         if let Some(link) = links.iter().find(|link| network.links[**link as usize].rate.is_none())
         {
-            let name = &network.links[*link as usize].name;
+            let name = network.link_name(&network.links[*link as usize]);
             let message = format!("must name links with a rate: {name} has none");
             return Err(reader.error(&KEYS.rate, message));
         }
@@ -237,7 +237,7 @@ fn read_change(
 fn read_links(
     reader: &Reader<'_>,
     network: &Network,
-    by_name: &HashMap<&str, LinkId>,
+    by_name: &HashMap<String, LinkId>,
 ) -> Result<Vec<LinkId>, Error> {
     let texts = reader.need_texts(&KEYS.links)?;
     let names = expand_all(&texts).map_err(|_| {
@@ -248,7 +248,8 @@ fn read_links(
     for name in &names {
         links.push(*by_name.get(name.as_str()).ok_or_else(|| {
             let shown: String = name.chars().take(60).collect();
-            let all: Vec<String> = network.links.iter().map(|link| link.name.clone()).collect();
+            let all: Vec<String> =
+                network.links.iter().map(|link| network.link_name(link)).collect();
             let message = format!(
                 "must name links of this network ({}): \"{shown}\" does not exist",
                 few(&all)
@@ -260,7 +261,7 @@ fn read_links(
         let ways_back = ways_back(network);
         for forth in links.clone() {
             links.push(ways_back[forth as usize].ok_or_else(|| {
-                let name = &network.links[forth as usize].name;
+                let name = network.link_name(&network.links[forth as usize]);
                 let message = format!("{name} has no opposite direction: leave both out");
                 reader.error(&KEYS.both, message)
             })?);
@@ -285,7 +286,7 @@ pub(crate) fn words(network: &Network) -> Vec<String> {
             NewState::Loss(loss) => format!("loss {}", Share(loss).show()),
         };
         let head = format!("{what} at {at}: ");
-        let name = network.links[change.link as usize].name.clone();
+        let name = network.link_name(&network.links[change.link as usize]);
         match words.iter().position(|(known, _)| *known == head) {
             Some(at) => words[at].1.push(name),
             None if words.len() < MOST_WORDS => words.push((head, vec![name])),

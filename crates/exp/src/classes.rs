@@ -1,10 +1,11 @@
 //! Ports with several queues: the links that feed them, and their names in results.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use knee_file::{Error, Node, Reader, Value};
 use knee_queue::QueueConfig;
-use knee_run::spec::{LinkId, Network, NodeId};
+use knee_run::spec::{Link, LinkId, Network, NodeId};
 
 use crate::names::expand_all;
 
@@ -15,10 +16,14 @@ pub(crate) const MAX_DSCP: u64 = 63;
 /// `[network]`.
 pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<(), Error> {
     // Most networks have no such port, and some are large.
-    let mut is_one = false;
-    let look = &mut |queue: &mut QueueConfig| is_one |= matches!(queue, QueueConfig::TwoBuffers(_));
-    network.links.iter_mut().for_each(|link| link.queue.each_mut(look));
-    if !is_one {
+    let mut known = HashMap::new();
+    let mut has_two = |link: &Link| {
+        let of_cable = known.entry(Arc::as_ptr(&link.cable));
+        *of_cable.or_insert_with(|| has_two_buffers(&link.queue))
+    };
+    let ports = (0..).zip(&network.links).filter(|(_, link)| has_two(link));
+    let ports: Vec<usize> = ports.map(|(id, _)| id).collect();
+    if ports.is_empty() {
         return Ok(());
     }
     // For each name at all such ports: whether a cable leads from it to one of the switches, and its place in the order
@@ -30,7 +35,8 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
         let name = nodes[link.from as usize].name.as_str();
         inputs.entry((link.to, name)).or_default().push(id);
     }
-    for link in links.iter_mut() {
+    for port in ports {
+        let link = &mut links[port];
         let here = link.from;
         link.queue.each_mut(&mut |queue| {
             let QueueConfig::TwoBuffers(buffers) = queue else { return };
@@ -60,6 +66,15 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
         }
     }
     Err(Error::new(reader.file(), origin, path, message))
+}
+
+/// Returns whether a queue, or one that it consists of, has two buffers.
+fn has_two_buffers(queue: &QueueConfig) -> bool {
+    let mut has_two = false;
+    let look =
+        &mut |queue: &mut QueueConfig| has_two |= matches!(queue, QueueConfig::TwoBuffers(_));
+    queue.clone().each_mut(look);
+    has_two
 }
 
 /// Finds a list `second` with a name or a range that includes `name`. Returns its path and value.
@@ -94,11 +109,12 @@ pub(crate) fn queue_name(network: &Network, link: LinkId, part: Option<u32>) -> 
         let buffer = network.buffers.get(index.checked_sub(network.links.len())?)?;
         return Some(buffer.name.clone());
     };
+    let name = network.link_name(link);
     match part {
-        None => Some(link.name.clone()),
+        None => Some(name),
         Some(part) => {
             let parts = link.queue.part_names();
-            Some(format!("{}/{}", link.name, parts.get(part as usize)?))
+            Some(format!("{name}/{}", parts.get(part as usize)?))
         }
     }
 }

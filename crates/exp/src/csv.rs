@@ -438,7 +438,7 @@ impl Writer<'_> {
             let share = utilisation(&sent, link, Duration::from_ps(length_ps));
             rows::LinkSample {
                 at_s: moment(s.at),
-                link: link.map(|link| link.name.as_str()).into(),
+                link: link.map(|link| self.run.network.link_name(link)).into(),
                 sent_pkts: s.sent_pkts.into(),
                 sent_bytes: s.sent_bytes.into(),
                 marked_pkts: s.marked_pkts.into(),

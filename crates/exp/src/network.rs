@@ -1,5 +1,6 @@
 //! `[network]`, `[hosts]` and `[[host]]`: hosts, switches and cables.
 
+mod cables;
 mod components;
 mod fat_tree;
 mod file;
@@ -7,26 +8,25 @@ mod graph;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use knee_file::keys::{Below, Choice, Key, Keys, Shape, Special, Table, Text, entries};
 use knee_file::schema::with_defaults;
-use knee_file::units::{Burst, Overhead, Pkts, Share, Size};
+use knee_file::units::{Pkts, Size};
 use knee_file::{Error, Node, Reader, keys, one_of};
+use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{DropTailConfig, ETHERNET_BYTES, Limit, PortProperties, QueueConfig};
-use knee_run::spec::{
-    Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
-};
+use knee_run::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Sysctls};
 use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::balance;
 use crate::classes::find_inputs;
 use crate::inputs;
 use crate::names::{MAX_HOSTS, expand, expand_all};
-use crate::queues::read_queue;
 use crate::random::Random;
 use crate::receiving;
 use crate::switches;
+use cables::{CABLE, CableKeys, Cables, End, draws, nothing};
 use graph::Ways;
 use serde_json::Value as Json;
 
@@ -158,7 +158,8 @@ pub(crate) struct NetworkSpec {
     network: Network,
     /// Indices of links that are sampled only if a traffic entry sends to their host.
     sampled_if_used: Vec<usize>,
-    ids: HashMap<String, NodeId>,
+    /// The hosts in the order of their names.
+    by_name: Vec<NodeId>,
     /// The key of the links, if every node and link is drawn by itself, so that a path may be missing.
     drawn: Option<&'static str>,
 }
@@ -186,15 +187,6 @@ enum Topology {
     File,
 }
 
-/// Kind of node at the sending end of a cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum End {
-    /// A host. Its queue is unlimited by default, because it is never the subject of an experiment.
-    Host,
-    /// A switch. The file must give its queue.
-    Switch,
-}
-
 impl NetworkSpec {
     pub(crate) fn read(root: &Reader<'_>) -> Result<NetworkSpec, Error> {
         let hosts = Hosts::read(root)?;
@@ -215,12 +207,14 @@ impl NetworkSpec {
         };
         switches::read(&reader, &mut network, frame)?;
         balance::read(&reader, &mut network)?;
-        let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
-        let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
+        let name = |id: NodeId| &network.nodes[id as usize].name;
+        let host_ids = (0..).zip(&network.nodes).filter(|(_, node)| node.host.is_some());
+        let mut by_name: Vec<NodeId> = host_ids.map(|(id, _)| id).collect();
+        by_name.sort_unstable_by(|one, other| name(*one).cmp(name(*other)));
         let mut spec = NetworkSpec {
             network,
             sampled_if_used,
-            ids,
+            by_name,
             drawn: match topology {
                 Topology::Graph => Some("link"),
                 Topology::File => Some("links"),
@@ -254,9 +248,14 @@ impl NetworkSpec {
         seed: u64,
     ) -> Network {
         let mut network = self.sampled(destinations).into_owned();
+        let mut known = HashMap::new();
         for (i, link) in network.links.iter_mut().enumerate() {
-            let mut random = Random::new(seed, &[i as u64, 3]);
-            link.queue.seed(&mut || random.next());
+            // A link that draws needs a cable of its own.
+            let of_cable = known.entry(Arc::as_ptr(&link.cable));
+            if *of_cable.or_insert_with(|| draws(&link.queue)) {
+                let mut random = Random::new(seed, &[i as u64, 3]);
+                link.queue.seed(&mut || random.next());
+            }
         }
         network
     }
@@ -290,24 +289,26 @@ impl NetworkSpec {
 
     /// Returns whether a link of this name, or one of its classes, is sampled.
     pub(crate) fn has_sampled_queue(&self, name: &str) -> bool {
+        let is_named = |link: &Link, name: &str| {
+            self.network.link_name_len(link) == name.len() && self.network.link_name(link) == name
+        };
         self.network.links.iter().filter(|link| link.sampled).any(|link| {
-            link.name == name
+            is_named(link, name)
                 || link.queue.part_names().iter().any(|part| {
                     let part = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('/'));
-                    part == Some(&link.name)
+                    part.is_some_and(|part| is_named(link, part))
                 })
         })
     }
 
     /// Returns the hosts of a name or a range such as `s1..s10`.
     pub(crate) fn hosts_named(&self, text: &str) -> Result<Vec<NodeId>, String> {
-        let names = expand(text)?;
-        names.iter().map(|name| self.id(name)).collect()
+        self.ids(&expand(text)?)
     }
 
     /// Returns the hosts of a list of names and ranges.
     pub(crate) fn hosts_of(&self, texts: &[&str]) -> Result<Vec<NodeId>, String> {
-        expand_all(texts)?.iter().map(|name| self.id(name)).collect()
+        self.ids(&expand_all(texts)?)
     }
 
     /// Checks that a hand-drawn network has the paths that traffic needs. The error has the key of the links.
@@ -323,13 +324,13 @@ impl NetworkSpec {
     pub(crate) fn rate_bps_named(&self, text: &str) -> Result<u64, String> {
         let links = &self.network.links;
         let rate = |link: &Link| {
-            let name = &link.name;
-            link.rate
-                .map(Rate::bps)
-                .ok_or_else(|| format!("must name links with a rate: {name} has none"))
+            link.rate.map(Rate::bps).ok_or_else(|| {
+                let name = self.network.link_name(link);
+                format!("must name links with a rate: {name} has none")
+            })
         };
-        if let Some(link) = links.iter().find(|link| link.name == text) {
-            return rate(link);
+        if let Some(link) = self.network.link_named(text) {
+            return rate(&links[link as usize]);
         }
         let hosts =
             self.hosts_named(text).map_err(|why| format!("{why}; a link is possible, too"))?;
@@ -337,8 +338,23 @@ impl NetworkSpec {
         links.iter().filter(|link| hosts.contains(&link.to)).map(rate).sum()
     }
 
+    fn ids(&self, names: &[String]) -> Result<Vec<NodeId>, String> {
+        let nodes = &self.network.nodes;
+        let mut ids: Vec<NodeId> = Vec::with_capacity(names.len());
+        for name in names {
+            // A range names hosts in the order of the network.
+            let next = ids.last().map_or(0, |last| last + 1);
+            let is_next =
+                nodes.get(next as usize).is_some_and(|it| it.host.is_some() && it.name == *name);
+            ids.push(if is_next { next } else { self.id(name)? });
+        }
+        Ok(ids)
+    }
+
     fn id(&self, name: &str) -> Result<NodeId, String> {
-        self.ids.get(name).copied().ok_or_else(|| {
+        let nodes = &self.network.nodes;
+        let at = self.by_name.binary_search_by(|id| (*nodes[*id as usize].name).cmp(name));
+        at.map(|at| self.by_name[at]).map_err(|_| {
             let hosts: Vec<_> =
                 self.network.nodes.iter().filter(|node| node.host.is_some()).collect();
             let named: Vec<&str> = match hosts.as_slice() {
@@ -477,8 +493,9 @@ impl Hosts {
                     reader.error(&HOST.ipv6, "must be the same on all hosts: give it in [hosts]")
                 );
             }
+            let config = Arc::new(config);
             for id in spec.hosts_of(&names).map_err(|why| reader.error(&SOME.hosts, why))? {
-                spec.network.nodes[id as usize].host = Some(config.clone());
+                spec.network.nodes[id as usize].host = Some(Arc::clone(&config));
             }
         }
         Ok(())
@@ -607,142 +624,6 @@ fn read_defects(reader: &Reader<'_>, base: Defects) -> Result<Defects, Error> {
     Ok(defects)
 }
 
-// ---- cables ----
-
-struct Cables<'r, 'a> {
-    network: &'r Reader<'a>,
-    frame_bytes: u32,
-}
-
-keys! {
-    /// A link in one direction, with the sender's queue.
-    pub(crate) static CABLE: CableKeys = "cable" {
-        /// Rate. Without it: only delay, no queue.
-        rate: Key<Rate>,
-        /// Depth of a token bucket, as tbf, in full packets.
-        burst: Key<Burst> = usually("none"),
-        /// Bytes per frame on the wire, not in the queue: `24 B` is Ethernet's preamble, FCS and gap.
-        overhead: Key<Overhead> = usually("none").only_on("sim, lab, vkernel"),
-        /// Propagation delay.
-        delay: Key<Duration> = or(Duration::ZERO),
-        /// Random extra delay per packet, 0 to this; may reorder.
-        jitter: Key<Duration> = or(Duration::ZERO),
-        /// Random loss before the queue.
-        loss: Key<Share> = or(Share(0.0)),
-        /// Unit of loss: a packet, or a burst of one socket.
-        loss_per: Choice<bool> = of(&[("packet", false), ("burst", true)]).or("packet"),
-        /// Queue of the sending end.
-        queue: Below = table(&crate::queues::TABLE).usually("unlimited at hosts; required at switches"),
-        /// Record the queue.
-        record: Key<bool> = usually("true for the bottleneck and ports to receivers"),
-    }
-}
-
-impl Cables<'_, '_> {
-    /// Reads the cable of a required key.
-    fn need(&self, key: &Below, end: End, recorded: bool) -> Result<Cable, Error> {
-        let reader = self.network.need_child(key)?;
-        self.read(&reader, end, recorded)
-    }
-
-    /// Reads the cable of a key. Its default is `forth` without its losses.
-    fn back_of(&self, key: &Below, forth: &Cable) -> Result<Cable, Error> {
-        match self.network.child(key)? {
-            Some(back) => self.read(&back, End::Switch, false),
-            None => Ok(Cable { sampled: false, loss: 0.0, ..forth.clone() }),
-        }
-    }
-
-    fn read(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
-        reader.check(&[&CABLE])?;
-        self.read_checked(reader, end, recorded)
-    }
-
-    /// Reads a cable like `read`, from a table whose keys are checked already.
-    fn read_checked(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
-        let rate = reader.get(&CABLE.rate)?;
-        if rate.is_none() {
-            for key in [
-                CABLE.queue.as_ref(),
-                CABLE.burst.as_ref(),
-                CABLE.overhead.as_ref(),
-                CABLE.record.as_ref(),
-            ] {
-                if reader.has(key) {
-                    return Err(reader.error(key, "needs a rate"));
-                }
-            }
-        }
-        let has_burst = reader.has(&CABLE.burst);
-        let queue = match (rate, reader.child(&CABLE.queue)?) {
-            (Some(rate), Some(queue)) => read_queue(
-                &queue,
-                PortProperties { frame_bytes: self.frame_bytes, rate, has_burst },
-            )?,
-            (Some(_), None) if end == End::Switch => {
-                return Err(reader.error(
-                    &CABLE.queue,
-                    "missing, as in queue = { kind = \"droptail\", limit = \"500 pkts\" }",
-                ));
-            }
-            _ => unlimited(),
-        };
-        Ok(Cable {
-            rate,
-            serialisation: self.serialisation(reader)?,
-            delay: reader.read(&CABLE.delay)?,
-            jitter: reader.read(&CABLE.jitter)?,
-            loss: reader.read(&CABLE.loss)?.0,
-            overhead_bytes: reader.get(&CABLE.overhead)?.map_or(0, |overhead| overhead.0),
-            loses_bursts: loses_bursts(reader)?,
-            queue,
-            sampled: rate.is_some() && reader.get_or(&CABLE.record, recorded)?,
-        })
-    }
-
-    fn serialisation(&self, reader: &Reader<'_>) -> Result<Serialisation, Error> {
-        let burst_bytes = match reader.get(&CABLE.burst)? {
-            None => return Ok(Serialisation::StoreAndForward),
-            Some(Burst::Bytes(bytes)) => bytes,
-            Some(Burst::Pkts(pkts)) => pkts.saturating_mul(self.frame_bytes),
-        };
-        if burst_bytes < self.frame_bytes {
-            return Err(reader.error(
-                &CABLE.burst,
-                format!("must hold one full packet ({} B)", self.frame_bytes),
-            ));
-        }
-        Ok(Serialisation::TokenBucket { burst_bytes })
-    }
-}
-
-/// Reads whether losses drop whole bursts. The key requires a loss.
-fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
-    if reader.has(&CABLE.loss_per) && !reader.has(&CABLE.loss) {
-        return Err(reader.error(&CABLE.loss_per, "needs loss"));
-    }
-    reader.choose(&CABLE.loss_per)
-}
-
-fn unlimited() -> QueueConfig {
-    QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) })
-}
-
-/// Returns a cable without rate and delay, as if the ends were the same place.
-fn nothing() -> Cable {
-    Cable {
-        rate: None,
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: unlimited(),
-        sampled: false,
-    }
-}
-
 // ---- topologies ----
 
 /// Builds the network of the reference runs: senders `s1..`, one switch, one receiver `r`. The cable `return` leads
@@ -760,6 +641,7 @@ fn many_to_one(
         None => nothing(),
     };
     let mut network = Network::default();
+    let (access, back) = (Arc::new(access), Arc::new(back));
     let senders: Vec<_> = hosts
         .numbered("s", senders)
         .into_iter()
@@ -768,7 +650,7 @@ fn many_to_one(
     let receiver = network.host("r", hosts.base.clone());
     let switch = network.switch("switch");
     for sender in senders {
-        network.duplex(sender, switch, access.clone(), back.clone());
+        network.duplex(sender, switch, Arc::clone(&access), Arc::clone(&back));
     }
     network.duplex(switch, receiver, bottleneck, nothing());
     Ok(network)

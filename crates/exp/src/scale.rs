@@ -7,7 +7,7 @@
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Setting, Threshold, Visit};
 use knee_run::spec::{
-    Balance, Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run, Sampling,
+    Balance, Cable, Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run, Sampling,
 };
 
 /// The scale 1, in millionths.
@@ -87,7 +87,10 @@ impl Scale {
             scaled.is_some_and(|bps| bps < SLOWEST_BPS)
         };
         match run.network.links.iter().find(slow) {
-            Some(link) => Err(format!("{share} makes the link {} slower than 1 kbps", link.name)),
+            Some(link) => {
+                let name = run.network.link_name(link);
+                Err(format!("{share} makes the link {name} slower than 1 kbps"))
+            }
             None => Ok(()),
         }
     }
@@ -98,7 +101,7 @@ impl Scale {
             return;
         }
         self.set_moment(&mut run.end);
-        run.network.links.iter_mut().for_each(|link| self.link(link));
+        run.network.change_cables(|cable| self.cable(cable));
         if let Some(flow_control) = &mut run.network.flow_control {
             self.set(&mut flow_control.reaction);
         }
@@ -109,11 +112,7 @@ impl Scale {
         }
         run.network.ports.iter_mut().for_each(|port| self.coalesce(&mut port.coalesce));
         self.changes(&mut run.network.changes);
-        run.network
-            .nodes
-            .iter_mut()
-            .filter_map(|node| node.host.as_mut())
-            .for_each(|host| self.host(host));
+        run.network.change_hosts(|host| self.host(host));
         run.flows.iter_mut().for_each(|flow| self.flow(flow));
         for task in &mut run.schedule.tasks {
             let mut gap = Duration::from_ns(task.gap_ns);
@@ -133,12 +132,12 @@ impl Scale {
         }
     }
 
-    fn link(self, link: &mut Link) {
-        link.rate = link.rate.map(|rate| self.rate(rate));
-        self.set(&mut link.delay);
-        self.set(&mut link.jitter);
+    fn cable(self, cable: &mut Cable) {
+        cable.rate = cable.rate.map(|rate| self.rate(rate));
+        self.set(&mut cable.delay);
+        self.set(&mut cable.jitter);
         let mut slower = self;
-        link.queue.each_mut(&mut |queue| queue.settings_mut().fields(&mut slower));
+        cable.queue.each_mut(&mut |queue| queue.settings_mut().fields(&mut slower));
     }
 
     fn changes(self, changes: &mut Changes) {

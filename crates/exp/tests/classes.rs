@@ -72,7 +72,7 @@ fn run(text: &str) -> Run {
 }
 
 fn bottleneck(run: &Run) -> &QueueConfig {
-    &run.network.links.iter().find(|link| link.name == "switch-r").unwrap().queue
+    &run.network.links[run.network.link_named("switch-r").unwrap() as usize].queue
 }
 
 #[test]
@@ -99,8 +99,11 @@ fn inputs_of_the_second_buffer_are_links_to_the_switch() {
     let run = run(&text(TWO));
     let QueueConfig::TwoBuffers(config) = bottleneck(&run) else { panic!("two buffers") };
     assert_eq!((config.alternate, config.limit_per), (Alternate::Packets, LimitPer::Buffer));
-    let names: Vec<_> =
-        config.second.iter().map(|link| &run.network.links[*link as usize].name).collect();
+    let names: Vec<_> = config
+        .second
+        .iter()
+        .filter_map(|link| run.network.link_names().nth(*link as usize))
+        .collect();
     assert_eq!(names, ["s2-switch", "s3-switch"]);
 }
 

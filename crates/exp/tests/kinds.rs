@@ -76,7 +76,7 @@ fn a_hop_has_its_cross_traffic_and_its_queue() {
     let name = |id: u32| run.network.nodes[id as usize].name.as_str();
     let cross: Vec<_> = run.flows.iter().filter(|flow| flow.group == 1).collect();
     assert_eq!((name(cross[2].from), name(cross[2].to)), ("x2.3", "y2.3"));
-    let link = |name: &str| run.network.links.iter().find(|link| link.name == name).unwrap();
+    let link = |name: &str| &run.network.links[run.network.link_named(name).unwrap() as usize];
     let queue = |name: &str| match &link(name).queue {
         QueueConfig::Share(share) => *share,
         other => panic!("{other:?}"),

@@ -46,9 +46,9 @@ fn read(changes: &[&str]) -> Run {
 }
 
 /// Changes of links: us, name, state.
-fn links(run: &Run) -> Vec<(u64, &str, NewState)> {
+fn links(run: &Run) -> Vec<(u64, String, NewState)> {
     let changes = run.network.changes.links.iter();
-    let name = |link: u32| run.network.links[link as usize].name.as_str();
+    let name = |link: u32| run.network.link_name(&run.network.links[link as usize]);
     changes.map(|change| (change.at.us(), name(change.link), change.to)).collect()
 }
 
@@ -64,8 +64,10 @@ fn each_change_ends_where_it_says_and_what_ends_comes_first() {
         "links = \"h0.0-leaf0\"\nat = \"1 ms\"\ndelay = \"7 us\"\nuntil = \"2 ms\"",
     ]);
     let (link, up) = ("leaf0-spine1", "h0.0-leaf0");
+    let all = links(&run);
+    let all: Vec<_> = all.iter().map(|(us, name, to)| (*us, name.as_str(), *to)).collect();
     assert_eq!(
-        links(&run),
+        all,
         [
             (1_000, up, NewState::Delay(Duration::from_us(7))),
             (2_000, up, NewState::Delay(Duration::from_us(1))),
@@ -87,7 +89,10 @@ fn links_fail_both_ways_again_and_again_and_routes_follow() {
     let all = links(&run);
     assert_eq!(all.len(), 4 * 2 * 3);
     let at = |us| -> Vec<(&str, NewState)> {
-        all.iter().filter(|change| change.0 == us).map(|change| (change.1, change.2)).collect()
+        all.iter()
+            .filter(|change| change.0 == us)
+            .map(|(_, name, to)| (name.as_str(), *to))
+            .collect()
     };
     for (us, to) in [(5_000, NewState::Down), (8_000, NewState::Up), (10_000, NewState::Up)] {
         let mut at = at(us);

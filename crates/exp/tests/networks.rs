@@ -50,7 +50,8 @@ core = {{ rate = "40 Gbps", delay = "3 us", queue = {{ kind = "droptail", limit 
 }
 
 fn link<'a>(run: &'a Run, name: &str) -> &'a Link {
-    run.network.links.iter().find(|link| link.name == name).unwrap_or_else(|| panic!("{name}"))
+    let id = run.network.link_named(name).unwrap_or_else(|| panic!("{name}"));
+    &run.network.links[id as usize]
 }
 
 #[test]

@@ -34,8 +34,8 @@ duration = "10 ms"
     let experiment = Experiment::parse(Path::new("queue.toml"), &text, &overrides)
         .map_err(|error| error.to_string())?;
     let run = experiment.run(experiment.run_id(0)).unwrap();
-    let links = run.network.links;
-    let mut queue = links.into_iter().find(|link| link.name == "switch-r").unwrap().queue;
+    let link = run.network.link_named("switch-r").unwrap();
+    let mut queue = run.network.links[link as usize].queue.clone();
     match &mut queue {
         QueueConfig::Red(red) => red.seed = 0,
         QueueConfig::FqCodel(fq) => fq.seed = 0,

@@ -47,7 +47,7 @@ fn bulk_mix_is_the_published_set_up() {
         assert_eq!((config.mtu_bytes, config.gso_max_segs), (1500, 1));
         assert_eq!(config.jiffies_at_start, None);
     }
-    let bottleneck = run.network.links.iter().find(|link| link.name == "switch-r").unwrap();
+    let bottleneck = &run.network.links[run.network.link_named("switch-r").unwrap() as usize];
     assert!(bottleneck.sampled);
     assert_eq!(bottleneck.rate.unwrap().bps(), 1_000_000_000);
     assert_eq!(bottleneck.serialisation, Serialisation::TokenBucket { burst_bytes: 1600 });
@@ -61,17 +61,18 @@ fn bulk_mix_is_the_published_set_up() {
             not_ect: NotEctAbove::Queue,
         })
     );
-    let access = run.network.links.iter().find(|link| link.name == "s3-switch").unwrap();
+    let access = &run.network.links[run.network.link_named("s3-switch").unwrap() as usize];
     let unlimited = QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) });
     assert_eq!((access.rate.unwrap().bps(), &access.queue), (1_000_000_000, &unlimited));
-    let back = run.network.links.iter().find(|link| link.name == "switch-s1").unwrap();
+    let back = &run.network.links[run.network.link_named("switch-s1").unwrap() as usize];
     assert_eq!((back.rate, back.delay), (None, Duration::from_us(100)));
     let base_rtt: u64 = run
         .network
         .links
         .iter()
         .filter(|link| {
-            ["s1-switch", "switch-r", "r-switch", "switch-s1"].contains(&link.name.as_str())
+            let name = run.network.link_name(link);
+            ["s1-switch", "switch-r", "r-switch", "switch-s1"].contains(&name.as_str())
         })
         .map(|link| link.delay.us())
         .sum();
@@ -96,7 +97,8 @@ fn bulk_mix_is_the_published_set_up() {
 
     let cubic = run_of(&experiment, "cubic", &["4200 kB", "10 kB"], 0);
     let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(4_200_000) });
-    assert_eq!(cubic.network.links.iter().find(|l| l.name == "switch-r").unwrap().queue, droptail);
+    let port = cubic.network.link_named("switch-r").unwrap();
+    assert_eq!(cubic.network.links[port as usize].queue, droptail);
     assert!(cubic.network.nodes.iter().flat_map(|node| &node.host).all(|host| host.tcp_ecn == 0));
     assert_eq!(
         run_of(&experiment, "reno-ecn", &["757 kB", "10 kB"], 0).flows[0].cc.algorithm.name(),
@@ -183,7 +185,7 @@ fn the_command_line_has_the_last_word() {
     let experiment = load("published/bulk-mix.toml", &overrides);
     assert_eq!((experiment.runs(), experiment.seed), (2 * 3, 9));
     let run = run_of(&experiment, "dctcp", &["1 MB", "5 kB"], 2);
-    let bottleneck = run.network.links.iter().find(|link| link.name == "switch-r").unwrap();
+    let bottleneck = &run.network.links[run.network.link_named("switch-r").unwrap() as usize];
     assert_eq!(bottleneck.rate.unwrap().bps(), 10_000_000_000);
     let QueueConfig::Step(step) = &bottleneck.queue else { panic!("{:?}", bottleneck.queue) };
     assert_eq!(step.limit, Limit::Bytes(1_000_000));

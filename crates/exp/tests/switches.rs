@@ -59,9 +59,9 @@ fn every_switch_has_the_buffer_and_some_have_one_of_their_own() {
     let buffers = &run.network.buffers;
     let names: Vec<_> = buffers.iter().map(|buffer| buffer.name.as_str()).collect();
     assert_eq!(names, ["buffer leaf0", "buffer leaf1", "buffer spine0"]);
-    let links = |index: usize| -> Vec<&str> {
+    let links = |index: usize| -> Vec<String> {
         let links = buffers[index].links.iter();
-        links.map(|link| run.network.links[*link as usize].name.as_str()).collect()
+        links.map(|link| run.network.link_name(&run.network.links[*link as usize])).collect()
     };
     assert_eq!(links(0), ["leaf0-h0.0", "leaf0-h0.1", "leaf0-h0.2", "leaf0-spine0"]);
     assert_eq!(links(2), ["spine0-leaf0", "spine0-leaf1"]);
@@ -192,9 +192,9 @@ fn flow_control_may_be_that_of_some_switches() {
 }
 
 /// The links whose packets wait at their ports.
-fn ports(run: &Run) -> Vec<&str> {
+fn ports(run: &Run) -> Vec<String> {
     let links = run.network.ports.iter().map(|port| &run.network.links[port.link as usize]);
-    links.map(|link| link.name.as_str()).collect()
+    links.map(|link| run.network.link_name(link)).collect()
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn weights_go_by_capacity_rate_or_links() {
     };
     let run = run("");
     let named = |(link, weight): &(u32, u32)| {
-        (run.network.links[*link as usize].name.as_str().to_owned(), *weight)
+        (run.network.link_name(&run.network.links[*link as usize]), *weight)
     };
     assert_eq!(given.iter().map(named).collect::<Vec<_>>(), [("leaf0-spine0".to_owned(), 3)]);
 }

@@ -68,7 +68,7 @@ impl Plan {
         let mut network = run.network.clone();
         let nodes = network.nodes.iter().zip(0..);
         let hosts: Vec<(NodeId, &str, &HostConfig)> =
-            nodes.filter_map(|(node, id)| Some((id, &*node.name, node.host.as_ref()?))).collect();
+            nodes.filter_map(|(node, id)| Some((id, &*node.name, node.host.as_deref()?))).collect();
         if hosts.len() > MAX_HOSTS {
             return Err(Error::Refused(format!(
                 "{} hosts: the lab runs at most {MAX_HOSTS}; use --on sim",
@@ -78,26 +78,28 @@ impl Plan {
         if let Some(link) = network.links.iter().find(|link| link.loses_bursts && link.loss > 0.0) {
             return Err(Error::Refused(format!(
                 "link {}: the lab's switch loses packets, not bursts: leave loss_per out, or use --on sim",
-                link.name
+                network.link_name(link)
             )));
         }
         let mut planned = Vec::with_capacity(hosts.len());
         for (number, (node, name, config)) in hosts.into_iter().enumerate() {
             check_host(name, config)?;
-            let mut out = network.links.iter_mut().filter(|link| link.from == node);
-            let link = out.next().ok_or_else(|| Error::Refused(format!("{name} has no link")))?;
+            let mut out = (0..network.links.len()).filter(|id| network.links[*id].from == node);
+            let id = out.next().ok_or_else(|| Error::Refused(format!("{name} has no link")))?;
             if out.next().is_some() {
                 return Err(Error::Refused(format!(
                     "{name} has several links: a host of the lab has one; use --on sim"
                 )));
             }
+            let link_name = network.link_name(&network.links[id]);
+            let link = &mut network.links[id];
             planned.push(Host {
                 node,
                 name: name.to_owned(),
                 address: address(number, config.ipv6),
                 mac: mac(number),
                 config: config.clone(),
-                egress: take_egress(link, config.mtu_bytes + ETHERNET_BYTES)?,
+                egress: take_egress(link, &link_name, config.mtu_bytes + ETHERNET_BYTES)?,
             });
         }
         Ok(Plan { hosts: planned, network })
@@ -140,23 +142,21 @@ fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
 }
 
 /// The shaper of a host's egress. The link keeps all but the limit of its queue.
-fn take_egress(link: &mut Link, frame_bytes: u32) -> Result<Option<Egress>, Error> {
+fn take_egress(link: &mut Link, name: &str, frame_bytes: u32) -> Result<Option<Egress>, Error> {
     let Some(rate) = link.rate else { return Ok(None) };
     let limit = match &link.queue {
         QueueConfig::DropTail(DropTailConfig { limit }) => *limit,
         _ => {
             return Err(Error::Refused(format!(
-                "link {}: a host's own queue is a tbf in the lab, which does not mark: give it kind = \"droptail\", or \
-                 use --on sim",
-                link.name
+                "link {name}: a host's own queue is a tbf in the lab, which does not mark: give it kind = \"droptail\", or \
+                 use --on sim"
             )));
         }
     };
     if link.sampled {
         return Err(Error::Refused(format!(
-            "link {}: the lab does not record a host's own queue, which is in the kernel: leave record out, or use \
-             --on sim",
-            link.name
+            "link {name}: the lab does not record a host's own queue, which is in the kernel: leave record out, or use \
+             --on sim"
         )));
     }
     link.queue = QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) });

@@ -56,7 +56,7 @@ fn check_given(network: &Network, switch: NodeId, given: &[(LinkId, u32)]) -> Re
         if !(1..=MAX_WEIGHT).contains(&weight) {
             return refuse(format!(
                 "balance: link {}: a weight of {weight}: must be 1 to {MAX_WEIGHT}",
-                link.name
+                network.link_name(link)
             ));
         }
     }
@@ -75,7 +75,8 @@ fn check_rates(network: &Network, switch: NodeId, weights: &Weights) -> Result<(
     match links.find(|link| link.rate.is_none()) {
         Some(link) => refuse(format!(
             "balance: weights of {} go by rates, and link {} has none: give it a rate, or give weights",
-            network.nodes[switch as usize].name, link.name
+            network.nodes[switch as usize].name,
+            network.link_name(link)
         )),
         None => Ok(()),
     }
@@ -353,7 +354,8 @@ mod tests {
     }
 
     fn link<'a>(network: &'a mut Network, name: &str) -> &'a mut crate::spec::Link {
-        network.links.iter_mut().find(|link| link.name == name).unwrap()
+        let id = network.link_named(name).unwrap();
+        &mut network.links[id as usize]
     }
 
     /// Names of the links that a switch chooses from, and the sums of their weights in Gbps.
@@ -362,7 +364,8 @@ mod tests {
         let mut routes = Routes::new(network);
         let hops = NextHops::new(network, &mut routes, [host, host]);
         let choice = hops.of(switch, host)?;
-        let names = choice.links.iter().map(|link| network.links[*link as usize].name.clone());
+        let names =
+            choice.links.iter().map(|link| network.link_name(&network.links[*link as usize]));
         Some((names.collect(), choice.sums.iter().map(|sum| sum / 1_000_000_000).collect()))
     }
 
@@ -396,8 +399,8 @@ mod tests {
         assert_eq!(sums(&network), [10, 15]);
         network.balance[0].balance = Balance::Weighted(Weights::Rate);
         assert_eq!(sums(&network), [10, 20]);
-        let id = (0..).zip(&network.links).find(|(_, at)| at.name == "edge0.0-aggregation0.1");
-        let given = vec![(id.unwrap().0, 3_000_000_000)];
+        let id = network.link_named("edge0.0-aggregation0.1").unwrap();
+        let given = vec![(id, 3_000_000_000)];
         network.balance[0].balance = Balance::Weighted(Weights::Given(given));
         assert_eq!(sums(&network), [0, 3], "a link that is not given has 1");
     }

@@ -50,7 +50,7 @@ pub(crate) fn check(network: &Network) -> Result<(), Error> {
         let Some(link) = network.links.get(change.link as usize) else {
             return refuse(format!("changes of links: there is no link {}", change.link));
         };
-        let name = &link.name;
+        let name = network.link_name(link);
         match change.to {
             NewState::Rate(_) if link.rate.is_none() => {
                 return refuse(format!("link {name}: has no rate that could change"));

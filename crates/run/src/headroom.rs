@@ -48,12 +48,12 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
         if let Serialisation::TokenBucket { .. } = link.serialisation {
             return fail(format!(
                 "the link {} has a burst, which flow control does not support: leave the burst out",
-                link.name
+                network.link_name(link)
             ));
         }
     }
     if let Stops::Classes(_) = spec.stops {
-        classes(spec, &with_queue)?;
+        classes(network, spec, &with_queue)?;
     }
     if !spec.lossless {
         return Ok(());
@@ -65,7 +65,7 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
         if let Some(link) = out.find(|link| link.rate.is_none()) {
             return fail(format!(
                 "the link {} has no rate, so it cannot be paused: give it one, or lossless = false",
-                link.name
+                network.link_name(link)
             ));
         }
     }
@@ -92,7 +92,7 @@ fn check_switches(network: &Network, spec: &FlowControl) -> Result<(), Error> {
 }
 
 /// Refuses classes that are not the same everywhere: what one switch stops would not be what another had sent.
-fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
+fn classes(network: &Network, spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
     let stopped = spec.classes();
     if stopped.is_empty() || stopped.len() > MAX_CLASSES {
         return fail(format!("1 to {MAX_CLASSES} classes can be paused, not {}", stopped.len()));
@@ -107,7 +107,8 @@ fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
                 return fail(format!(
                     "the queue of {} has no class \"{}\": every link with a rate at a pausing \
                      switch, and at its hosts, needs a queue of kind classes with this class",
-                    link.name, class.name
+                    network.link_name(link),
+                    class.name
                 ));
             };
             match &first {
@@ -117,7 +118,9 @@ fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
                     return fail(format!(
                         "the class \"{}\" takes different packets at {} and {}: give it and the \
                          classes before it the same conditions everywhere",
-                        class.name, link.name, other.name
+                        class.name,
+                        network.link_name(link),
+                        network.link_name(other)
                     ));
                 }
             }
@@ -161,7 +164,7 @@ impl MaxBacklog {
                         give more quanta",
                     spec.quanta,
                     pause.ns(),
-                    link.name
+                    network.link_name(link)
                 ));
             }
             let headroom = headroom_bytes(link, back, spec, (rate, frame_bytes));
@@ -207,11 +210,12 @@ fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), E
     let stops = |node: NodeId| stopping[node as usize];
     let ports = network.links.iter().filter(|link| link.rate.is_some() && stops(link.from));
     for link in ports {
+        let link_name = network.link_name(link);
         for (most, priority) in most.iter().zip(0..) {
             let queue = match spec.classes().get(priority) {
-                None => Some((link.name.clone(), &link.queue)),
+                None => Some((link_name.clone(), &link.queue)),
                 Some(class) => class_of(&link.queue, &class.name)
-                    .map(|queue| (format!("{}/{}", link.name, class.name), queue)),
+                    .map(|queue| (format!("{link_name}/{}", class.name), queue)),
             };
             let Some((name, queue)) = queue else { continue };
             holds(queue, &name, &most.inputs(network, link), most)?;
@@ -293,7 +297,7 @@ fn shared(
     let mut unknown_most = 0;
     let mut unknown_sum = 0_u64;
     for &link in &buffer.links {
-        let unknown = unknown_bytes(spec, &network.links[link as usize])?;
+        let unknown = unknown_bytes(network, spec, &network.links[link as usize])?;
         unknown_most = unknown.max(unknown_most);
         unknown_sum = unknown_sum.saturating_add(unknown);
     }
@@ -323,7 +327,7 @@ fn shared(
 }
 
 /// Largest backlog at a link in classes without flow control, bytes.
-fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
+fn unknown_bytes(network: &Network, spec: &FlowControl, link: &Link) -> Result<u64, Error> {
     let (Stops::Classes(stopped), QueueConfig::Classes(config)) = (&spec.stops, &link.queue) else {
         return Ok(0);
     };
@@ -334,7 +338,8 @@ fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
             return fail(format!(
                 "{}/{} shares memory with lossless traffic and has no byte limit: give it \
                  droptail, step or red with a limit in bytes, or lossless = false",
-                link.name, class.name
+                network.link_name(link),
+                class.name
             ));
         };
         bytes = bytes.saturating_add(limit);

@@ -1,7 +1,7 @@
 //! The least time that a transfer can take: what it would take alone, with a window that never limits.
 
 use crate::Error;
-use crate::routes::Routes;
+use crate::routes::{Routes, no_path};
 use crate::spec::{HEADER_BYTES, Network, NodeId, Serialisation};
 use knee_queue::time::{Duration, PS_PER_S, Rate};
 use std::cmp::Reverse;
@@ -87,8 +87,12 @@ impl<'a> Ideal<'a> {
         if let Some(way) = self.known.get(&(from, to)) {
             return Ok(*way);
         }
-        let there = self.routes.path(from, to, 0)?;
-        let back = self.routes.path(to, from, 0)?;
+        let mut path = |from: NodeId, to: NodeId| {
+            let name = |node: NodeId| &*self.network.nodes[node as usize].name;
+            self.routes.path(from, to, 0).ok_or_else(|| no_path(name(from), name(to)))
+        };
+        let there = path(from, to)?;
+        let back = path(to, from)?;
         let links = &self.network.links;
         let delay_of = |path: &[u32]| -> u64 {
             path.iter().map(|link| links[*link as usize].delay.ps()).sum()

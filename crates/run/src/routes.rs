@@ -11,7 +11,6 @@ pub const PATH_END: LinkId = LinkId::MAX;
 ///
 /// Distances are kept between switches only, one table for all hosts of the same switches: memory does not grow with hosts squared.
 pub struct Routes {
-    names: Vec<String>,
     /// The nodes that each link joins.
     ends: Vec<(NodeId, NodeId)>,
     /// Links that leave each node.
@@ -45,7 +44,6 @@ impl Routes {
         let leading = ends.iter().zip(0..).filter(|((_, to), id)| !is_host(*to) && is_used(id));
         let forward = Lists::new(nodes.len(), leading.map(|(ends, id)| (ends.0, id)));
         Routes {
-            names: nodes.iter().map(|node| node.name.clone()).collect(),
             switches: Switches::new(network, is_used),
             ends,
             out,
@@ -55,18 +53,14 @@ impl Routes {
         }
     }
 
-    /// The links from one host to another; `hash` stands for the flow's addresses, ports and label.
-    ///
-    /// # Errors
-    /// If there is no way.
-    pub fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Result<Vec<LinkId>, Error> {
+    /// The links from one host to another; `hash` stands for the flow's addresses, ports and label. `None`: there is no
+    /// way; see [`no_path`].
+    pub fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Option<Vec<LinkId>> {
         let key = self.find_distances(to);
         let distances = &self.distances[&key];
         let mut left = self.distance(from, to, distances);
         if left == u32::MAX {
-            let name = |node: NodeId| &self.names[node as usize];
-            let (from, to) = (name(from), name(to));
-            return Err(Error::Refused(format!("there is no path from {from} to {to}: add links")));
+            return None;
         }
         let mut links = Vec::with_capacity(left as usize);
         let mut node = from;
@@ -83,7 +77,7 @@ impl Routes {
             links.push(link);
             node = self.ends[link as usize].1;
         }
-        Ok(links)
+        Some(links)
     }
 
     /// Whether there is a way from one host to another.
@@ -164,7 +158,7 @@ impl Routes {
         let (first, last) = (path.clone().next()?, path.last()?);
         let (from, to) = (self.ends[first as usize].0, self.ends[last as usize].1);
         // There was a way when the run began.
-        self.path(from, to, hash).ok()
+        self.path(from, to, hash)
     }
 
     /// Avoids these links from now on, and no others.
@@ -175,8 +169,13 @@ impl Routes {
     /// The first link to a host for another hash, from the node that `link` leaves; `None`: there is no way.
     pub fn another_first(&mut self, link: LinkId, to: NodeId, hash: u64) -> Option<LinkId> {
         let from = self.ends[link as usize].0;
-        self.path(from, to, hash).ok()?.first().copied()
+        self.path(from, to, hash)?.first().copied()
     }
+}
+
+/// The error of a network without a path between two hosts of these names.
+pub fn no_path(from: &str, to: &str) -> Error {
+    Error::Refused(format!("there is no path from {from} to {to}: add links"))
 }
 
 /// Each switch hashes differently, or all of them would choose alike.

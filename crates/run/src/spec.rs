@@ -6,6 +6,8 @@ use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DynamicThresholdConfig, ETHERNET_BYTES, Ecn, QueueConfig};
 pub use knee_traffic::{Schedule, Sequence, Series, Task, Traffic};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// Index of a node in [`Network::nodes`].
 pub type NodeId = u32;
@@ -210,19 +212,43 @@ pub enum Order {
 pub struct Node {
     /// Unique name, as in results.
     pub name: String,
-    /// A host has TCP; a switch forwards.
-    pub host: Option<HostConfig>,
+    /// A host has TCP; a switch forwards. Equal hosts share their configuration.
+    pub host: Option<Arc<HostConfig>>,
 }
 
-/// A directed link: a queue, a rate and a delay.
+/// A directed link between two nodes. What its cable is can be read and changed as if it were the link's own.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Unique name, as in results.
-    pub name: String,
     /// It takes packets from here.
     pub from: NodeId,
     /// And delivers them here.
     pub to: NodeId,
+    /// Number among the links from and to the same nodes, from 1.
+    pub parallel: u32,
+    /// Whether its queue is sampled and its figures are reported.
+    pub sampled: bool,
+    /// Equal links share it: a large network has many links and few cables.
+    pub cable: Arc<Cable>,
+}
+
+impl Deref for Link {
+    type Target = Cable;
+
+    fn deref(&self) -> &Cable {
+        &self.cable
+    }
+}
+
+impl DerefMut for Link {
+    /// Gives the link a cable of its own if others share it.
+    fn deref_mut(&mut self) -> &mut Cable {
+        Arc::make_mut(&mut self.cable)
+    }
+}
+
+/// One direction of a cable with its queue, without its end points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cable {
     /// `None`: no queue and no serialisation, only the delay.
     pub rate: Option<Rate>,
     /// When a packet counts as sent.
@@ -239,11 +265,11 @@ pub struct Link {
     pub loses_bursts: bool,
     /// Queue of the link; unused without a rate.
     pub queue: QueueConfig,
-    /// Whether `queue` is sampled and its figures are reported.
+    /// Whether new links of it are [sampled](Link::sampled).
     pub sampled: bool,
 }
 
-impl Link {
+impl Cable {
     /// How long a frame of this length takes the wire, with what goes around it; `None`: there is no rate.
     pub fn time_of(&self, frame_bytes: u32) -> Option<Duration> {
         Some(self.rate?.time_of(frame_bytes.saturating_add(self.overhead_bytes)))

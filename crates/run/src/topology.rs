@@ -1,36 +1,17 @@
 //! Networks by shape. Nothing else in the simulator knows about shapes.
 
-use crate::spec::{HostConfig, Link, LinkId, Network, Node, NodeId, Serialisation};
-use knee_queue::QueueConfig;
-use knee_queue::time::{Duration, Rate};
-
-/// One direction of a cable with its queue, without its end points.
-#[derive(Clone, Debug)]
-pub struct Cable {
-    /// `None`: no queue and no serialisation.
-    pub rate: Option<Rate>,
-    /// When a packet counts as sent.
-    pub serialisation: Serialisation,
-    /// Bytes beside each frame that take time and no room.
-    pub overhead_bytes: u32,
-    /// Propagation.
-    pub delay: Duration,
-    /// Uniform extra delay per packet.
-    pub jitter: Duration,
-    /// Share of packets lost at random before the queue.
-    pub loss: f64,
-    /// Whether what is lost is whole bursts.
-    pub loses_bursts: bool,
-    /// Queue of the link.
-    pub queue: QueueConfig,
-    /// Whether the queue is sampled and reported.
-    pub sampled: bool,
-}
+pub use crate::spec::Cable;
+use crate::spec::{HostConfig, Link, LinkId, Network, Node, NodeId};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 impl Network {
     /// Adds a host.
-    pub fn host(&mut self, name: impl Into<String>, config: HostConfig) -> NodeId {
-        self.node(name.into(), Some(config))
+    pub fn host(&mut self, name: impl Into<String>, config: impl Into<Arc<HostConfig>>) -> NodeId {
+        let config = config.into();
+        let last = self.nodes.last().and_then(|node| node.host.as_ref());
+        let shared = last.filter(|last| **last == config).cloned();
+        self.node(name.into(), Some(shared.unwrap_or(config)))
     }
 
     /// Adds a switch.
@@ -38,44 +19,90 @@ impl Network {
         self.node(name.into(), None)
     }
 
-    fn node(&mut self, name: String, host: Option<HostConfig>) -> NodeId {
+    fn node(&mut self, name: String, host: Option<Arc<HostConfig>>) -> NodeId {
         self.nodes.push(Node { name, host });
         self.nodes.len() as NodeId - 1
     }
 
-    /// Adds a directed link named `from-to`.
-    pub fn link(&mut self, from: NodeId, to: NodeId, cable: Cable) -> LinkId {
-        let name = format!("{}-{}", self.nodes[from as usize].name, self.nodes[to as usize].name);
-        let Cable {
-            rate,
-            serialisation,
-            overhead_bytes,
-            delay,
-            jitter,
-            loss,
-            loses_bursts,
-            queue,
-            sampled,
-        } = cable;
-        self.links.push(Link {
-            name,
-            from,
-            to,
-            rate,
-            serialisation,
-            overhead_bytes,
-            delay,
-            jitter,
-            loss,
-            loses_bursts,
-            queue,
-            sampled,
-        });
+    /// Adds a directed link. Links of one [`Arc`] share the cable.
+    pub fn link(&mut self, from: NodeId, to: NodeId, cable: impl Into<Arc<Cable>>) -> LinkId {
+        let cable = cable.into();
+        self.links.push(Link { from, to, parallel: 1, sampled: cable.sampled, cable });
         self.links.len() as LinkId - 1
     }
 
+    /// The name of a link, as in results: `FROM-TO`, and `FROM-TO#2` for the second one between the same nodes.
+    pub fn link_name(&self, link: &Link) -> String {
+        let (from, to) = self.end_names(link);
+        match link.parallel {
+            0..=1 => format!("{from}-{to}"),
+            parallel => format!("{from}-{to}#{parallel}"),
+        }
+    }
+
+    /// The names of all links, in order.
+    pub fn link_names(&self) -> impl Iterator<Item = String> {
+        self.links.iter().map(|link| self.link_name(link))
+    }
+
+    /// The length of a link's name, bytes.
+    pub fn link_name_len(&self, link: &Link) -> usize {
+        match link.parallel {
+            0..=1 => {
+                let (from, to) = self.end_names(link);
+                from.len() + 1 + to.len()
+            }
+            _ => self.link_name(link).len(),
+        }
+    }
+
+    /// The first link of this name.
+    pub fn link_named(&self, name: &str) -> Option<LinkId> {
+        let fits = |link: &Link| self.link_name_len(link) == name.len();
+        let found = self.links.iter().position(|link| fits(link) && self.link_name(link) == name);
+        found.map(|at| at as LinkId)
+    }
+
+    /// Changes every cable, each once: links that share one share it afterwards.
+    pub fn change_cables(&mut self, mut change: impl FnMut(&mut Cable)) {
+        // A cable that is still to be changed is alive, so no other one has its address.
+        let mut changed: HashMap<*const Cable, Arc<Cable>> = HashMap::new();
+        for link in &mut self.links {
+            let new = changed.entry(Arc::as_ptr(&link.cable)).or_insert_with(|| {
+                let mut new = Cable::clone(&link.cable);
+                change(&mut new);
+                Arc::new(new)
+            });
+            link.cable = Arc::clone(new);
+        }
+    }
+
+    /// Changes every configuration of hosts, each once: hosts that share one share it afterwards.
+    pub fn change_hosts(&mut self, mut change: impl FnMut(&mut HostConfig)) {
+        let mut changed: HashMap<*const HostConfig, Arc<HostConfig>> = HashMap::new();
+        for host in self.nodes.iter_mut().filter_map(|node| node.host.as_mut()) {
+            let new = changed.entry(Arc::as_ptr(host)).or_insert_with(|| {
+                let mut new = HostConfig::clone(host);
+                change(&mut new);
+                Arc::new(new)
+            });
+            *host = Arc::clone(new);
+        }
+    }
+
+    fn end_names(&self, link: &Link) -> (&str, &str) {
+        let name = |node: NodeId| self.nodes.get(node as usize).map_or("", |node| &node.name);
+        (name(link.from), name(link.to))
+    }
+
     /// Adds both directions between a host and a switch (or two switches).
-    pub fn duplex(&mut self, a: NodeId, b: NodeId, a_to_b: Cable, b_to_a: Cable) {
+    pub fn duplex(
+        &mut self,
+        a: NodeId,
+        b: NodeId,
+        a_to_b: impl Into<Arc<Cable>>,
+        b_to_a: impl Into<Arc<Cable>>,
+    ) {
         self.link(a, b, a_to_b);
         self.link(b, a, b_to_a);
     }
@@ -100,8 +127,9 @@ impl Star {
             network.host(name, config);
         }
         let switch = network.switch("switch");
+        let (up, down) = (Arc::new(self.up), Arc::new(self.down));
         for host in 0..n {
-            network.duplex(host, switch, self.up.clone(), self.down.clone());
+            network.duplex(host, switch, Arc::clone(&up), Arc::clone(&down));
         }
         network
     }
@@ -138,11 +166,13 @@ impl Dumbbell {
         }
         let left = network.switch("left");
         let right = network.switch("right");
+        let (up, down) = (Arc::new(self.sender_up), Arc::new(self.sender_down));
         for host in 0..n {
-            network.duplex(host, left, self.sender_up.clone(), self.sender_down.clone());
+            network.duplex(host, left, Arc::clone(&up), Arc::clone(&down));
         }
+        let (up, down) = (Arc::new(self.receiver_up), Arc::new(self.receiver_down));
         for host in n..n + m {
-            network.duplex(host, right, self.receiver_up.clone(), self.receiver_down.clone());
+            network.duplex(host, right, Arc::clone(&up), Arc::clone(&down));
         }
         network.duplex(left, right, self.bottleneck, self.back);
         network
@@ -170,9 +200,15 @@ impl LeafSpine {
     /// The network; hosts have the node numbers 0 to n - 1, leaf by leaf.
     pub fn build(self) -> Network {
         let mut network = Network::default();
+        let config = Arc::new(self.host);
+        let (up, down) = (Arc::new(self.host_up), Arc::new(self.host_down));
+        let fabric = Arc::new(self.fabric);
+        let hosts = (self.leaves * self.hosts_per_leaf) as usize;
+        network.nodes.reserve_exact(hosts + (self.leaves + self.spines) as usize);
+        network.links.reserve_exact(2 * (hosts + (self.leaves * self.spines) as usize));
         for leaf in 0..self.leaves {
             for host in 0..self.hosts_per_leaf {
-                network.host(format!("h{leaf}.{host}"), self.host.clone());
+                network.host(format!("h{leaf}.{host}"), Arc::clone(&config));
             }
         }
         let leaves: Vec<_> = (0..self.leaves).map(|i| network.switch(format!("leaf{i}"))).collect();
@@ -181,10 +217,10 @@ impl LeafSpine {
         for (i, &leaf) in leaves.iter().enumerate() {
             for j in 0..self.hosts_per_leaf {
                 let host = i as NodeId * self.hosts_per_leaf + j;
-                network.duplex(host, leaf, self.host_up.clone(), self.host_down.clone());
+                network.duplex(host, leaf, Arc::clone(&up), Arc::clone(&down));
             }
             for &spine in &spines {
-                network.duplex(leaf, spine, self.fabric.clone(), self.fabric.clone());
+                network.duplex(leaf, spine, Arc::clone(&fabric), Arc::clone(&fabric));
             }
         }
         network
@@ -214,10 +250,16 @@ impl FatTree {
     pub fn build(self) -> Network {
         let mut network = Network::default();
         let half = self.k / 2;
+        let config = Arc::new(self.host);
+        let (up, down) = (Arc::new(self.host_up), Arc::new(self.host_down));
+        let (within, above) = (Arc::new(self.edge), Arc::new(self.core));
+        let hosts = (self.k * half * half) as usize;
+        network.nodes.reserve_exact(hosts + (2 * self.k * half + half * half) as usize);
+        network.links.reserve_exact(6 * hosts);
         let per_pod = |pod: u32| (0..half).map(move |i| (pod, i));
         for (pod, edge) in (0..self.k).flat_map(per_pod) {
             for host in 0..half {
-                network.host(format!("h{pod}.{edge}.{host}"), self.host.clone());
+                network.host(format!("h{pod}.{edge}.{host}"), Arc::clone(&config));
             }
         }
         let mut tier = |name: &str| -> Vec<NodeId> {
@@ -229,17 +271,17 @@ impl FatTree {
         for (i, &edge) in edges.iter().enumerate() {
             for j in 0..half {
                 let host = i as NodeId * half + j;
-                network.duplex(host, edge, self.host_up.clone(), self.host_down.clone());
+                network.duplex(host, edge, Arc::clone(&up), Arc::clone(&down));
             }
             let pod = i - i % half as usize;
             for &aggregation in &aggregations[pod..pod + half as usize] {
-                network.duplex(edge, aggregation, self.edge.clone(), self.edge.clone());
+                network.duplex(edge, aggregation, Arc::clone(&within), Arc::clone(&within));
             }
         }
         for (i, &aggregation) in aggregations.iter().enumerate() {
             let first = i % half as usize * half as usize;
             for &core in &cores[first..first + half as usize] {
-                network.duplex(aggregation, core, self.core.clone(), self.core.clone());
+                network.duplex(aggregation, core, Arc::clone(&above), Arc::clone(&above));
             }
         }
         network
@@ -270,10 +312,13 @@ impl ParkingLot {
     /// it. Hosts have the first node numbers, in this order, hop by hop; then come `switch1` and so on.
     pub fn build(self) -> Network {
         let mut network = Network::default();
+        let config = Arc::new(self.host);
+        let (access, bottleneck) = (Arc::new(self.access), Arc::new(self.bottleneck));
+        let back = Arc::new(self.back);
         let mut hosts = Vec::new();
         let mut add = |prefix: String, count: u32, switch: u32| {
             for i in 1..=count {
-                hosts.push((network.host(format!("{prefix}{i}"), self.host.clone()), switch));
+                hosts.push((network.host(format!("{prefix}{i}"), Arc::clone(&config)), switch));
             }
         };
         add("s".to_owned(), self.through, 0);
@@ -286,10 +331,10 @@ impl ParkingLot {
             (0..=self.hops).map(|i| network.switch(format!("switch{}", i + 1))).collect();
         for (host, switch) in hosts {
             let switch = switches[switch as usize];
-            network.duplex(host, switch, self.access.clone(), self.access.clone());
+            network.duplex(host, switch, Arc::clone(&access), Arc::clone(&access));
         }
         for pair in switches.windows(2) {
-            network.duplex(pair[0], pair[1], self.bottleneck.clone(), self.back.clone());
+            network.duplex(pair[0], pair[1], Arc::clone(&bottleneck), Arc::clone(&back));
         }
         network
     }

@@ -1,10 +1,13 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
 use crate::error::refuse;
-use crate::spec::{Coalesce, HostConfig, Network, Run, Sampling, Serialisation, Traffic};
+use crate::spec::{
+    Cable, Coalesce, HostConfig, Link, Network, Run, Sampling, Serialisation, Traffic,
+};
 use crate::{Error, balance, changes, headroom};
 use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::Duration;
+use std::sync::Arc;
 
 /// A port must take a full frame; hosts here have at least this MTU.
 const MTU_MIN_BYTES: u32 = 576;
@@ -50,28 +53,19 @@ pub fn run(run: &Run) -> Result<(), Error> {
         receiving(name, host)?;
         largest_frame = largest_frame.max(host.mtu_bytes + ETHERNET_BYTES);
     }
+    let mut last: Option<&Link> = None;
     for link in &run.network.links {
-        let name = &link.name;
         if link.from as usize >= nodes || link.to as usize >= nodes {
+            let name = run.network.link_name(link);
             return refuse(format!("link {name} joins nodes that do not exist"));
         }
-        if !(0.0..=1.0).contains(&link.loss) {
-            return refuse(format!("link {name}: a loss of {}: must be 0 to 1", link.loss));
+        if last.is_some_and(|last| Arc::ptr_eq(&last.cable, &link.cable)) {
+            continue;
         }
-        match link.serialisation {
-            Serialisation::TokenBucket { burst_bytes }
-                if link.rate.is_some() && burst_bytes < largest_frame =>
-            {
-                return refuse(format!(
-                    "link {name}: a burst of {burst_bytes} bytes: must hold a frame of \
-                        {largest_frame}"
-                ));
-            }
-            _ => {}
+        if let Err(why) = cable(link, largest_frame) {
+            return refuse(format!("link {}: {why}", run.network.link_name(link)));
         }
-        if let Err(error) = link.queue.validate() {
-            return refuse(format!("link {name}: {error}"));
-        }
+        last = Some(link);
     }
     ports(&run.network)?;
     changes::check(&run.network)?;
@@ -121,6 +115,24 @@ pub fn run(run: &Run) -> Result<(), Error> {
     Ok(())
 }
 
+/// Refuses contradictory settings of a cable.
+fn cable(cable: &Cable, largest_frame: u32) -> Result<(), String> {
+    if !(0.0..=1.0).contains(&cable.loss) {
+        return Err(format!("a loss of {}: must be 0 to 1", cable.loss));
+    }
+    match cable.serialisation {
+        Serialisation::TokenBucket { burst_bytes }
+            if cable.rate.is_some() && burst_bytes < largest_frame =>
+        {
+            return Err(format!(
+                "a burst of {burst_bytes} bytes: must hold a frame of {largest_frame}"
+            ));
+        }
+        _ => {}
+    }
+    cable.queue.validate().map_err(|error| error.to_string())
+}
+
 /// Refuses contradictory receive settings of a host.
 fn receiving(name: &str, host: &HostConfig) -> Result<(), Error> {
     if host.receive_queues == 0 {
@@ -140,7 +152,7 @@ fn ports(network: &Network) -> Result<(), Error> {
         let Some(link) = network.links.get(index) else {
             return refuse(format!("coalescing: the link {index} does not exist"));
         };
-        let name = &link.name;
+        let name = network.link_name(link);
         if network.nodes[link.to as usize].host.is_some() {
             return refuse(format!("link {name}: ends at a host: set the host's own coalesce"));
         }
@@ -149,7 +161,7 @@ fn ports(network: &Network) -> Result<(), Error> {
                 "link {name}: its port has two coalesce settings: leave one out"
             ));
         }
-        interrupts(name, port.coalesce)?;
+        interrupts(&name, port.coalesce)?;
     }
     Ok(())
 }
@@ -195,11 +207,15 @@ fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
                 return refuse(format!("{name}: there is no link {link}"));
             };
             let link = &network.links[link as usize];
+            let link_name = || network.link_name(link);
             if link.rate.is_none() {
-                return refuse(format!("{name}: the link {} has no rate and no queue", link.name));
+                return refuse(format!(
+                    "{name}: the link {} has no rate and no queue",
+                    link_name()
+                ));
             }
             if std::mem::replace(taken, true) {
-                return refuse(format!("{name}: the link {} is in two buffers", link.name));
+                return refuse(format!("{name}: the link {} is in two buffers", link_name()));
             }
         }
     }

@@ -16,10 +16,11 @@ use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::Error;
 use knee_run::outcome::{FlowSample, Work};
 use knee_run::routes::Routes;
-use knee_run::spec::{Cc, HostConfig, Link, Network, Node, Serialisation};
+use knee_run::spec::{Cable, Cc, HostConfig, Link, Network, Node, Serialisation};
 use knee_wire::Segment;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Flags that the simulator's packets have, with their bit in the header.
 const FLAGS: [(u16, u16); 9] = [
@@ -123,9 +124,10 @@ impl EndPoint {
         let jiffies = Jiffies::new(config.hz, config.jiffies_at_start.unwrap_or(0), Duration::ZERO);
         let modules = modules::of_host(&config);
         modules.load(cc.algorithm, &cc.params).map_err(|why| Error::Refused(why.to_string()))?;
+        let config = Arc::new(config);
         let network = Network {
             nodes: ["host", "peer"]
-                .map(|name| Node { name: name.to_owned(), host: Some(config.clone()) })
+                .map(|name| Node { name: name.to_owned(), host: Some(Arc::clone(&config)) })
                 .into(),
             links: vec![wire()],
             ..Network::default()
@@ -147,8 +149,7 @@ impl EndPoint {
             reroutes: None,
             tap: None,
         };
-        let host =
-            Rc::new(HostState { config: Rc::new(config), jiffies, modules, gro: Cell::default() });
+        let host = Rc::new(HostState { config, jiffies, modules, gro: Cell::default() });
         let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let sock = Sock::new(&place, cc, host, iss);
         Ok(EndPoint { net, sock, iss, peer_iss })
@@ -345,10 +346,7 @@ impl EndPoint {
 
 /// A link without rate and delay, so that the caller sees segments at once.
 fn wire() -> Link {
-    Link {
-        name: "wire".to_owned(),
-        from: 0,
-        to: 1,
+    let cable = Cable {
         rate: None,
         serialisation: Serialisation::StoreAndForward,
         delay: Duration::ZERO,
@@ -358,5 +356,6 @@ fn wire() -> Link {
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
         sampled: false,
-    }
+    };
+    Link { from: 0, to: 1, parallel: 1, sampled: false, cable: cable.into() }
 }

@@ -16,7 +16,7 @@ use knee_queue::time::Time;
 use knee_queue::{Ecn, QueueConfig};
 use knee_run::Error;
 use knee_run::outcome::{QueueOutcome, QueueSample};
-use knee_run::routes::Routes;
+use knee_run::routes::{Routes, no_path};
 use knee_run::spec::{Link, LinkId, Network, NodeId};
 use std::collections::HashMap;
 
@@ -80,6 +80,8 @@ pub struct Fabric {
     events: Events,
     packets: Packets,
     routes: Routes,
+    /// Names of nodes, for messages.
+    names: Vec<String>,
     paths: Paths,
     known: HashMap<(NodeId, NodeId, u64), PathId>,
     now: Time,
@@ -113,7 +115,7 @@ pub fn supports(network: &Network) -> Result<(), Error> {
     if let Some(link) = network.links.iter().find(trims) {
         return Err(Error::Refused(format!(
             "link {}: the lab's switch does not trim packets (kind = \"trim\"): use --on sim",
-            link.name
+            network.link_name(link)
         )));
     }
     if network.flow_control.is_some() {
@@ -138,8 +140,9 @@ impl Fabric {
     pub fn new(network: &Network, seed: u64) -> Result<Fabric, Error> {
         supports(network)?;
         for link in &network.links {
-            let name = &link.name;
-            link.queue.validate().map_err(|why| Error::Refused(format!("link {name}: {why}")))?;
+            link.queue.validate().map_err(|why| {
+                Error::Refused(format!("link {}: {why}", network.link_name(link)))
+            })?;
         }
         let mut random = Random::new(seed);
         let links = network.links.iter().zip(0..);
@@ -150,6 +153,7 @@ impl Fabric {
             events: Events::new(EVENTS_PER_SEC * network.links.len() as u64),
             packets: Packets::default(),
             routes: Routes::new(network),
+            names: network.nodes.iter().map(|node| node.name.clone()).collect(),
             paths: Paths::default(),
             known: HashMap::new(),
             now: Time::ZERO,
@@ -171,7 +175,9 @@ impl Fabric {
         if let Some(known) = self.known.get(&(from, to, hash)) {
             return Ok(*known);
         }
-        let start = self.paths.add(self.routes.path(from, to, hash)?);
+        let links = self.routes.path(from, to, hash);
+        let name = |node: NodeId| &*self.names[node as usize];
+        let start = self.paths.add(links.ok_or_else(|| no_path(name(from), name(to)))?);
         let path = PathId { start, hash: (hash >> 32 ^ hash) as u32 };
         self.known.insert((from, to, hash), path);
         Ok(path)

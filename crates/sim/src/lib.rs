@@ -76,6 +76,7 @@ mod exchange;
 mod expected;
 pub mod fabric;
 mod gate;
+mod hosts;
 mod interrupts;
 mod link;
 mod link_counts;

@@ -5,6 +5,7 @@
 //! link asks other disciplines, which decide at departure, each time it is free.
 
 mod changes;
+mod rest;
 
 use crate::buffer::{self, BufferShare};
 use crate::events::{self, Event, Events, FarEnd};
@@ -12,7 +13,7 @@ use crate::packet::{Packet, Packets, Tos, flags};
 use crate::paths::Paths;
 use crate::pause::{LeftHost, LinkControl, Ticket};
 use crate::random::Random;
-use crate::vary::{Sending, Varying};
+use crate::vary::Sending;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Part,
@@ -21,6 +22,7 @@ use knee_queue::{
 use knee_run::flow_control::pause_time;
 use knee_run::outcome::{QueueOutcome, QueueSample};
 use knee_run::spec::{Link, Serialisation};
+use rest::Rest;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -212,6 +214,8 @@ struct Wire {
     left_pkts: u64,
     /// Domain of the far end, [`HERE`], or [`BY_NEXT_LINK`].
     far_domain: u32,
+    /// Number of the link.
+    number: u32,
 }
 
 /// What a link does at random.
@@ -339,30 +343,12 @@ pub(crate) struct LinkState {
     sent_bytes: u64,
     marked_pkts: u64,
     queue: Queue,
-    /// All other counts.
-    counts: QueueOutcome,
-    rate: Option<Rate>,
-    /// Extra bytes per frame that take time on the link.
-    overhead_bytes: u32,
-    /// Of what the link draws.
-    seed: u64,
-    pub(crate) sampled: bool,
-    dropped: Dropped,
-    /// Whether the caller takes the dropped packets and frees them.
-    keeps_dropped: bool,
-    /// Packets that left a discipline that decides at departure; `None` if nobody asks for them.
-    departed: Option<Vec<u32>>,
-    /// The time of this link's scheduled event.
-    next_event: Time,
-    /// The queue's share of a shared memory.
-    share: Option<BufferShare>,
-    /// The link's part in flow control.
-    control: Option<Box<LinkControl>>,
-    /// Segments that left the queue; `None` if the host's sockets do not ask for them.
-    left: Option<Vec<LeftHost>>,
-    /// What changes during the run.
-    varying: Option<Box<Varying>>,
+    /// `None` until something needs it: packets that a FIFO takes do not.
+    rest: Option<Box<Rest>>,
 }
+
+// Idle links are most of the memory of a large network.
+const _: () = assert!(size_of::<LinkState>() == 3 * 64);
 
 /// The effect of offering a packet to a link.
 pub(crate) enum Sent {
@@ -398,42 +384,40 @@ impl LinkState {
             }),
             _ => Queue::with_departures(link),
         };
-        let draws = link.loss > 0.0 || link.jitter != Duration::ZERO;
+        let rest = match queue {
+            Queue::Wire | Queue::Fifo(_) => None,
+            Queue::Shaped(_) | Queue::Port(..) => Some(Rest::of_departures(link)),
+        };
         LinkState {
             queue,
-            rate: link.rate,
-            overhead_bytes: link.overhead_bytes,
+            rest,
             wire: Wire {
-                chance: draws.then(|| Chance::new(link, seed)),
+                chance: LinkState::draws(link).then(|| Chance::new(link, seed)),
                 delay: link.delay,
                 left_pkts: 0,
                 far_domain: HERE,
+                number: index,
             },
             sent_bytes: 0,
             marked_pkts: 0,
-            seed,
-            sampled: link.sampled,
-            counts: QueueOutcome {
-                link: index,
-                threshold_hits: Some(0),
-                ..QueueOutcome::default()
-            },
-            dropped: Dropped::default(),
-            keeps_dropped: false,
-            departed: None,
-            next_event: Time::MAX,
-            share: None,
-            control: None,
-            left: None,
-            varying: None,
         }
+    }
+
+    /// Reports whether a link does anything at random.
+    pub(crate) fn draws(link: &Link) -> bool {
+        link.loss > 0.0 || link.jitter != Duration::ZERO
+    }
+
+    /// Lets packets leave one after the other, before the run starts.
+    fn decide_at_departure(&mut self, link: &Link) -> &mut Rest {
+        self.queue = Queue::with_departures(link);
+        self.rest.get_or_insert_with(|| Rest::of_departures(link))
     }
 
     /// Moves the queue into shared memory, before the run starts. The memory must know when packets
     /// leave.
     pub(crate) fn put_into(&mut self, share: BufferShare, link: &Link) {
-        self.queue = Queue::with_departures(link);
-        self.share = Some(share);
+        self.decide_at_departure(link).share = Some(share);
     }
 
     /// Fetches what a packet needs of the link into the near cache.
@@ -455,14 +439,15 @@ impl LinkState {
     /// Adds the link to flow control, before the run starts. Flow control counts waiting packets
     /// and may stop the queue. With `tells_host`, the link also reports departures to its host.
     pub(crate) fn take_part(&mut self, control: LinkControl, link: &Link, tells_host: bool) {
-        self.queue = Queue::with_departures(link);
-        self.control = Some(Box::new(control));
-        self.left = tells_host.then(Vec::new);
+        let rest = self.decide_at_departure(link);
+        rest.control = Some(Box::new(control));
+        rest.left = tells_host.then(Vec::new);
     }
 
     /// Starts events that repeat by themselves (the periodic update of an AQM).
     pub(crate) fn start(&mut self, index: u32, events: &mut Events) {
-        for at in self.varying.iter().flat_map(|varying| varying.times()) {
+        let varying = self.rest.iter().filter_map(|rest| rest.varying.as_ref());
+        for at in varying.flat_map(|varying| varying.times()) {
             events.push(at, Event::LinkChange { link: index });
         }
         self.schedule_service(index, Time::ZERO, events);
@@ -482,7 +467,7 @@ impl LinkState {
     ) -> Sent {
         if let Some(chance) = &mut self.wire.chance {
             if chance.loses(packets.get(id)) {
-                self.counts.lost_pkts += 1;
+                Rest::counts_of(&mut self.rest).lost_pkts += 1;
                 packets.free(id);
                 return Sent::Lost;
             }
@@ -499,7 +484,7 @@ impl LinkState {
                 fifo.forget_departed(now);
                 match fifo.admission.admit(fifo.backlog(), len_bytes, ecn, now) {
                     QueueAction::Dropped(reason) => {
-                        count_drop(&mut self.counts, reason);
+                        count_drop(Rest::counts_of(&mut self.rest), reason);
                         packets.free(id);
                         return Sent::Dropped;
                     }
@@ -519,21 +504,23 @@ impl LinkState {
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
-                self.counts.offered_pkts += 1;
-                let mut queued = Queued::new(id, packet, (paths, at), &self.dropped);
-                if self.share.is_some() || self.control.is_some() || self.varying.is_some() {
+                let Some(rest) = &mut self.rest else { return Sent::Dropped };
+                rest.counts.offered_pkts += 1;
+                let mut queued = Queued::new(id, packet, (paths, at), &rest.dropped);
+                if rest.share.is_some() || rest.control.is_some() || rest.varying.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, events);
                 }
-                if let (Some(control), Queue::Port(qdisc, _)) = (&self.control, &mut self.queue) {
+                let Some(rest) = &mut self.rest else { return Sent::Dropped };
+                if let (Some(control), Queue::Port(qdisc, _)) = (&rest.control, &mut self.queue) {
                     queued._ticket = control.ticket(qdisc, &queued);
                 }
                 let verdict = match &mut self.queue {
                     Queue::Shaped(shaped) => {
-                        buffer::enqueue(&mut self.share, &mut **shaped, queued, now)
+                        buffer::enqueue(&mut rest.share, &mut **shaped, queued, now)
                     }
                     Queue::Port(qdisc, _) => {
-                        buffer::enqueue(&mut self.share, &mut **qdisc, queued, now)
+                        buffer::enqueue(&mut rest.share, &mut **qdisc, queued, now)
                     }
                     Queue::Wire | Queue::Fifo(_) => return Sent::Dropped,
                 };
@@ -556,7 +543,7 @@ impl LinkState {
             return Sent::Dropped;
         }
         self.service(index, packets, now, events);
-        match &mut self.left {
+        match self.rest.as_mut().and_then(|rest| rest.left.as_mut()) {
             None => Sent::Leaves(now),
             Some(left) if left.last().is_some_and(|last| last.packet == id) => {
                 left.pop();
@@ -575,9 +562,10 @@ impl LinkState {
         events: &mut Events,
     ) {
         loop {
-            if self.varying.is_some() {
+            if self.rest.as_ref().is_some_and(|rest| rest.varying.is_some()) {
                 self.finish_sending(index, packets, now, events);
             }
+            let Some(rest) = &mut self.rest else { return };
             let (taken, serialisation) = match &mut self.queue {
                 Queue::Shaped(shaped) => {
                     shaped.tick(now);
@@ -586,14 +574,14 @@ impl LinkState {
                 Queue::Port(qdisc, busy_until) => {
                     qdisc.tick(now);
                     let is_stopped =
-                        self.control.as_mut().is_some_and(|at| at.gates.apply(qdisc, now));
+                        rest.control.as_mut().is_some_and(|at| at.gates.apply(qdisc, now));
                     if *busy_until > now || is_stopped {
                         break;
                     }
                     let taken = qdisc.dequeue(now);
-                    let time = match (&taken, self.rate) {
+                    let time = match (&taken, rest.rate) {
                         (Some(queued), Some(rate)) => {
-                            rate.time_of(queued.len_bytes + self.overhead_bytes)
+                            rate.time_of(queued.len_bytes + rest.overhead_bytes)
                         }
                         _ => Duration::ZERO,
                     };
@@ -611,14 +599,14 @@ impl LinkState {
                 leaving.wire_bytes = queued.len_bytes;
                 leaving.flags |= flags::TRIMMED;
             }
-            if let Some(departed) = &mut self.departed {
+            if let Some(departed) = &mut rest.departed {
                 departed.push(queued.packet);
             }
-            if let Some(left) = &mut self.left {
+            if let Some(left) = &mut rest.left {
                 left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
             }
             let times = (now, now + serialisation);
-            match &mut self.varying {
+            match &mut rest.varying {
                 None => self.wire.carry(times, (index, queued.packet), leads_to, events),
                 Some(varying) => {
                     let (packet, (begun, ends)) = (queued.packet, times);
@@ -642,7 +630,8 @@ impl LinkState {
 
     /// Reports the queue's length to shared memory.
     fn settle_share(&mut self) {
-        let Some(share) = &mut self.share else { return };
+        let share = self.rest.as_mut().and_then(|rest| rest.share.as_mut());
+        let Some(share) = share else { return };
         match &self.queue {
             Queue::Shaped(shaped) => share.settle(shaped.len_pkts(), shaped.len_bytes()),
             Queue::Port(qdisc, _) => share.settle(qdisc.len_pkts(), qdisc.len_bytes()),
@@ -652,28 +641,39 @@ impl LinkState {
 
     /// Leaves packets that a discipline drops at departure to [`LinkState::take_dropped`].
     pub(crate) fn keep_dropped(&mut self) {
-        self.keeps_dropped = true;
+        if let Some(rest) = &mut self.rest {
+            rest.keeps_dropped = true;
+        }
     }
 
     /// Takes the packets dropped at departure since the last call.
     pub(crate) fn take_dropped(&mut self) -> Vec<u32> {
-        self.dropped.take()
+        self.rest.as_ref().map(|rest| rest.dropped.take()).unwrap_or_default()
     }
 
     /// Starts to log departures of a discipline that decides at departure, for
     /// [`LinkState::take_departed`].
     pub(crate) fn keep_departed(&mut self) {
-        self.departed.get_or_insert_default();
+        if let Some(rest) = &mut self.rest {
+            rest.departed.get_or_insert_default();
+        }
     }
 
     /// Takes the packets that left since the last call.
     pub(crate) fn take_departed(&mut self) -> Vec<u32> {
-        self.departed.as_mut().map(std::mem::take).unwrap_or_default()
+        let departed = self.rest.as_mut().and_then(|rest| rest.departed.as_mut());
+        departed.map(std::mem::take).unwrap_or_default()
     }
 
     /// Reports whether the link has a queue.
     pub(crate) fn has_rate(&self) -> bool {
-        self.rate.is_some()
+        match self.queue {
+            Queue::Wire => false,
+            Queue::Fifo(_) => true,
+            Queue::Shaped(_) | Queue::Port(..) => {
+                self.rest.as_ref().is_some_and(|rest| rest.rate.is_some())
+            }
+        }
     }
 
     /// Reports whether a refusal is known at once, and only to the caller.
@@ -683,11 +683,9 @@ impl LinkState {
 
     /// Frees dropped packets. The queue never held `refused`.
     fn free_dropped(&mut self, packets: &mut Packets, refused: Option<u32>) {
-        if self.keeps_dropped {
-            return;
-        }
-        for id in self.dropped.borrow_mut().drain(..) {
-            if let Some(left) = self.left.as_mut().filter(|_| refused != Some(id)) {
+        let Some(rest) = self.rest.as_mut().filter(|rest| !rest.keeps_dropped) else { return };
+        for id in rest.dropped.borrow_mut().drain(..) {
+            if let Some(left) = rest.left.as_mut().filter(|_| refused != Some(id)) {
                 left.extend(LeftHost::of(id, packets.get(id)));
             }
             packets.free(id);
@@ -696,7 +694,8 @@ impl LinkState {
 
     /// Takes the data segments that left a host's queue since the last call.
     pub(crate) fn take_left(&mut self) -> Vec<LeftHost> {
-        self.left.as_mut().map(std::mem::take).unwrap_or_default()
+        let left = self.rest.as_mut().and_then(|rest| rest.left.as_mut());
+        left.map(std::mem::take).unwrap_or_default()
     }
 
     /// Applies a pause frame.
@@ -708,7 +707,8 @@ impl LinkState {
         now: Time,
         events: &mut Events,
     ) {
-        let (Some(rate), Some(control)) = (self.rate, &mut self.control) else { return };
+        let Some(rest) = &mut self.rest else { return };
+        let (Some(rate), Some(control)) = (rest.rate, &mut rest.control) else { return };
         control.gates.close(priority, now, pause_time(quanta, rate));
         self.service(index, packets, now, events);
     }
@@ -721,13 +721,17 @@ impl LinkState {
     /// Sends a control frame, after the packet in transmission and before all others. Returns its
     /// arrival time; `None` if the link is down.
     pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Option<Time> {
-        if self.varying.as_ref().is_some_and(|varying| varying.is_down) {
+        let rest = self.rest.as_deref();
+        let varying = rest.and_then(|rest| rest.varying.as_ref());
+        if varying.is_some_and(|varying| varying.is_down) {
             return None;
         }
-        let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
+        let sends = rest.and_then(|rest| rest.rate.zip(Some(rest.overhead_bytes)));
+        let (Queue::Port(_, busy_until), Some((rate, overhead_bytes))) = (&mut self.queue, sends)
+        else {
             return Some(now + self.wire.delay);
         };
-        *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes + self.overhead_bytes);
+        *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes + overhead_bytes);
         Some(*busy_until + self.wire.delay)
     }
 
@@ -739,29 +743,30 @@ impl LinkState {
         now: Time,
         events: &mut Events,
     ) {
-        if self.next_event == now {
-            self.next_event = Time::MAX;
+        if let Some(rest) = self.rest.as_mut().filter(|rest| rest.next_event == now) {
+            rest.next_event = Time::MAX;
             self.service(index, packets, now, events);
         }
     }
 
     fn schedule_service(&mut self, index: u32, now: Time, events: &mut Events) {
+        let Some(rest) = &mut self.rest else { return };
         let next = match &self.queue {
             Queue::Shaped(shaped) => shaped.next_event(now),
             Queue::Port(qdisc, busy_until) => {
-                let opens = match &self.control {
+                let opens = match &rest.control {
                     None => (qdisc.len_pkts() > 0).then_some(Time::ZERO),
                     Some(control) => control.gates.opens(qdisc),
                 };
                 let free = opens.map(|opens| opens.max(*busy_until));
-                let sending = self.varying.as_ref().and_then(|varying| varying.sending);
+                let sending = rest.varying.as_ref().and_then(|varying| varying.sending);
                 let sent = sending.map(|sending| sending.ends);
                 [qdisc.next_event(now), free, sent].into_iter().flatten().min()
             }
             Queue::Wire | Queue::Fifo(_) => None,
         };
-        if let Some(next) = next.filter(|next| *next < self.next_event) {
-            self.next_event = next;
+        if let Some(next) = next.filter(|next| *next < rest.next_event) {
+            rest.next_event = next;
             events.push(next, Event::Port { link: index });
         }
     }
@@ -769,8 +774,15 @@ impl LinkState {
     /// Returns the figures of the queue so far. A discipline that decides at departure keeps its
     /// own.
     pub(crate) fn outcome(&mut self, now: Time) -> QueueOutcome {
-        let mut counts = self.counts.clone();
-        counts.pause = self.control.as_ref().and_then(|at| at.gates.link_figures(now));
+        let rest = self.rest.as_deref();
+        let none = || QueueOutcome { threshold_hits: Some(0), ..QueueOutcome::default() };
+        let counts = rest.map_or_else(none, |rest| rest.counts.clone());
+        let control = self.control();
+        let mut counts = QueueOutcome {
+            link: self.wire.number,
+            pause: control.and_then(|at| at.gates.link_figures(now)),
+            ..counts
+        };
         let stats = match &mut self.queue {
             Queue::Shaped(shaped) => shaped.stats(),
             Queue::Port(qdisc, _) => qdisc.stats(),
@@ -792,7 +804,7 @@ impl LinkState {
 
     /// Returns the figures of the queue so far, then those of its parts.
     pub(crate) fn outcomes(&mut self, now: Time) -> impl Iterator<Item = QueueOutcome> + use<> {
-        let link = self.counts.link;
+        let link = self.wire.number;
         let parts = self.parts().into_iter().zip(0..).map(|(part, index)| {
             let pause = |at: &LinkControl| at.gates.class_figures(index as usize, now);
             let outcome = QueueOutcome {
@@ -801,7 +813,7 @@ impl LinkState {
                 offered_pkts: part.stats.dequeued_pkts
                     + part.stats.dropped_pkts()
                     + u64::from(part.backlog.pkts),
-                pause: self.control.as_deref().and_then(pause),
+                pause: self.control().and_then(pause),
                 ..QueueOutcome::default()
             };
             self.without_flushed(index as usize + 1, outcome.with(&part.stats))
@@ -812,7 +824,7 @@ impl LinkState {
 
     /// Returns the present state of the queue, then that of its parts.
     pub(crate) fn samples(&mut self, now: Time) -> impl Iterator<Item = QueueSample> + use<> {
-        let link = self.counts.link;
+        let link = self.wire.number;
         let parts = self.parts().into_iter().zip(0..).map(move |(part, index)| QueueSample {
             at: now,
             link,
@@ -825,6 +837,11 @@ impl LinkState {
             qdelay: part.inside.and_then(|inside| inside.qdelay),
         });
         std::iter::once(self.sample(now)).chain(parts)
+    }
+
+    /// Returns the link's part in flow control.
+    fn control(&self) -> Option<&LinkControl> {
+        self.rest.as_ref()?.control.as_deref()
     }
 
     fn parts(&self) -> Vec<Part> {

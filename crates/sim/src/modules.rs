@@ -5,13 +5,23 @@ use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{ModuleCount, ModuleLine, Outcome};
 use knee_run::spec::HostConfig;
+use std::rc::Rc;
 
-/// Creates the module state of a host: no module loaded yet, and the host's sysctls under the
-/// kernel's names.
+/// Creates the module state of a host with these sysctls: no module is loaded yet.
+pub(crate) fn with_sysctls(sysctls: Rc<[(&'static str, i64)]>) -> LoadedModules {
+    LoadedModules::with_sysctls(sysctls)
+}
+
+/// Creates the module state of a host.
 pub(crate) fn of_host(config: &HostConfig) -> LoadedModules {
+    with_sysctls(sysctls(config))
+}
+
+/// Returns a host's sysctls under the kernel's names.
+pub(crate) fn sysctls(config: &HostConfig) -> Rc<[(&'static str, i64)]> {
     let sysctls = &config.sysctls;
     let ns = |duration: Duration| i64::try_from(duration.ns()).unwrap_or(i64::MAX);
-    LoadedModules::with_sysctls(vec![
+    Rc::new([
         ("sysctl_tcp_ecn", config.tcp_ecn.into()),
         ("sysctl_tcp_ecn_fallback", config.tcp_ecn_fallback.into()),
         ("sysctl_tcp_sack", config.sack.into()),

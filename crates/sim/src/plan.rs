@@ -2,13 +2,14 @@
 
 use crate::balance;
 use crate::clock::Jiffies;
+use crate::link::LinkState;
 use crate::paths::CHOOSE;
 use crate::random::Random;
 use knee_queue::time::{Duration, PS_PER_S};
 use knee_run::Error;
 use knee_run::balance::NextHops;
-use knee_run::routes::{PATH_END, Routes};
-use knee_run::spec::{HostConfig, Run};
+use knee_run::routes::{PATH_END, Routes, no_path};
+use knee_run::spec::{HostConfig, LinkId, Network, NodeId, Run};
 use std::sync::Arc;
 
 /// Start of the path there, and of the path back.
@@ -16,8 +17,8 @@ pub(crate) type PathStarts = (u32, u32);
 
 /// The draws and paths of a run.
 pub(crate) struct Plan {
-    /// The clock of each node; `None` for switches.
-    pub(crate) clocks: Vec<Option<Jiffies>>,
+    /// The clock of each host with a socket, in the order of nodes.
+    clocks: Vec<(NodeId, Jiffies)>,
     /// Hash of each flow.
     pub(crate) hashes: Vec<u64>,
     /// Hash of each ping stream.
@@ -28,7 +29,8 @@ pub(crate) struct Plan {
     pub(crate) hops: Option<Arc<NextHops>>,
     /// The links of all paths, each with [`PATH_END`] at its end; see [`balance`] for switches that choose.
     pub(crate) paths: Arc<[u32]>,
-    pub(crate) link_seeds: Vec<u64>,
+    /// Seeds of the links that draw or may begin to, in the order of links.
+    link_seeds: Vec<(LinkId, u64)>,
     /// Seed of what sockets draw.
     pub(crate) sock_seed: u64,
 }
@@ -41,14 +43,13 @@ impl Plan {
     pub(crate) fn new(run: &Run) -> Result<Plan, Error> {
         let network = &run.network;
         let mut random = Random::new(run.seed);
-        let clocks = network.nodes.iter();
-        let clocks = clocks.map(|node| node.host.as_ref().map(|host| clock(host, &mut random)));
-        let clocks = clocks.collect();
+        let clocks = clocks(run, &mut random);
         let mut routes = Routes::new(network);
         let is_balanced = !network.balance.is_empty();
         let mut paths = if is_balanced { balance::paths(run) } else { Vec::new() };
         let mut path = |from, to, hash| -> Result<u32, Error> {
-            let links = routes.path(from, to, hash)?;
+            let name = |node: NodeId| &*network.nodes[node as usize].name;
+            let links = routes.path(from, to, hash).ok_or_else(|| no_path(name(from), name(to)))?;
             if let (true, Some(first)) = (is_balanced, links.first()) {
                 return Ok(balance::path_by(*first));
             }
@@ -79,21 +80,57 @@ impl Plan {
             of_pings,
             hops,
             paths: paths.into(),
-            link_seeds: network.links.iter().map(|_| random.u64()).collect(),
+            link_seeds: link_seeds(network, &mut random),
             sock_seed: random.u64(),
         })
     }
 }
 
 impl Plan {
+    /// Returns the clock of a host with a socket.
+    pub(crate) fn clock(&self, node: NodeId) -> Option<Jiffies> {
+        let at = self.clocks.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(self.clocks[at].1)
+    }
+
+    /// Returns the seed of what a link draws; 0 for a link that draws nothing.
+    pub(crate) fn link_seed(&self, link: LinkId) -> u64 {
+        let at = self.link_seeds.binary_search_by_key(&link, |(link, _)| *link);
+        at.map_or(0, |at| self.link_seeds[at].1)
+    }
+
     /// Iterates over the links of a path, up to the first switch that chooses.
     pub(crate) fn links(&self, start: u32) -> impl Iterator<Item = u32> + Clone {
         self.paths[start as usize..].iter().copied().take_while(|link| *link < CHOOSE)
     }
 }
 
+/// Draws a seed for each link, and returns those that links use.
+fn link_seeds(network: &Network, random: &mut Random) -> Vec<(LinkId, u64)> {
+    let mut changing: Vec<LinkId> = network.changes.links.iter().map(|it| it.link).collect();
+    changing.sort_unstable();
+    let seeds = (0..).zip(&network.links).filter_map(|(id, link)| {
+        let seed = random.u64();
+        let is_used = LinkState::draws(link) || changing.binary_search(&id).is_ok();
+        is_used.then_some((id, seed))
+    });
+    seeds.collect()
+}
+
 fn too_long() -> Error {
     Error::Refused("the paths of all flows have more than 2^32 links: take fewer flows".to_owned())
+}
+
+/// Draws the clock of each host, and returns those of hosts with a socket.
+fn clocks(run: &Run, random: &mut Random) -> Vec<(NodeId, Jiffies)> {
+    let nodes = &run.network.nodes;
+    let mut has_socket = vec![false; nodes.len()];
+    for node in run.flows.iter().flat_map(|flow| [flow.from, flow.to]) {
+        has_socket[node as usize] = true;
+    }
+    let hosts = (0..).zip(nodes).filter_map(|(node, it)| Some((node, it.host.as_ref()?)));
+    let clocks = hosts.map(|(node, host)| (node, clock(host, random)));
+    clocks.filter(|(node, _)| has_socket[*node as usize]).collect()
 }
 
 /// Draws what a host's clock shows at the start.

@@ -104,8 +104,8 @@ impl Reroutes {
             return way.home;
         }
         match routes.path(way.from, way.to, way.hash) {
-            Ok(links) => paths.add(links),
-            Err(_) => way.home,
+            Some(links) => paths.add(links),
+            None => way.home,
         }
     }
 }

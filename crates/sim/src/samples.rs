@@ -28,10 +28,9 @@ impl Simulation<'_> {
     }
 
     pub(crate) fn sample_queues(&mut self) {
-        for link in self.net.links.iter_mut() {
-            if link.sampled {
-                self.outcome.queue_samples.extend(link.samples(self.net.now));
-            }
+        for link in &self.sampled {
+            let link = &mut self.net.links[*link as usize];
+            self.outcome.queue_samples.extend(link.samples(self.net.now));
         }
         for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
             if buffer.sampled {
@@ -74,8 +73,10 @@ impl Simulation<'_> {
 
     fn queue_outcomes(&mut self) -> Vec<QueueOutcome> {
         let now = self.net.now;
-        let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
-        let mut queues: Vec<QueueOutcome> = sampled.flat_map(|link| link.outcomes(now)).collect();
+        let mut queues: Vec<QueueOutcome> = Vec::new();
+        for link in &self.sampled {
+            queues.extend(self.net.links[*link as usize].outcomes(now));
+        }
         for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
             if buffer.sampled {
                 queues.push(buffer.outcome(&mut self.net.links, now));

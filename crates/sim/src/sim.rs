@@ -5,10 +5,10 @@ use crate::balance::Balancer;
 use crate::buffer::{self, BufferHandle};
 use crate::domains::{self, Domain};
 use crate::events::{Ahead, Event, Events, Timer};
+use crate::hosts::Hosts;
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::link_counts::LinkCounts;
-use crate::modules;
 use crate::net::Net;
 use crate::nic::Nics;
 use crate::numbered::Numbered;
@@ -28,10 +28,10 @@ use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Outcome, Windowed, Work};
 use knee_run::routes::Routes;
-use knee_run::spec::{Cc, HostConfig, LinkId, Run};
+use knee_run::spec::{LinkId, Run};
 use knee_run::turns::Turns;
 use knee_run::{Error, validate};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -64,6 +64,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) exchange_ends: Vec<Time>,
     /// Timeouts of the servers of exchanges: flow and time.
     pub(crate) server_timeouts: Vec<(u32, Time)>,
+    /// The links here whose queues are sampled, in order.
+    pub(crate) sampled: Vec<u32>,
     /// Shared memories of the switches.
     pub(crate) buffers: Vec<BufferHandle>,
     /// Number of flows that have completed, of those that can.
@@ -150,27 +152,7 @@ impl<'a> Simulation<'a> {
     ) -> Result<Simulation<'a>, Error> {
         let network = &run.network;
         let is_here = |node: u32| domain.has_node(node);
-        let mut configs: Vec<Rc<HostConfig>> = Vec::new();
-        let hosts: Vec<_> = (0..)
-            .zip(network.nodes.iter().zip(&plan.clocks))
-            .map(|(number, (node, clock))| {
-                let (host, jiffies) = node.host.as_ref().zip(*clock).filter(|_| is_here(number))?;
-                let same = configs.iter().rev().take(8).find(|config| ***config == *host).cloned();
-                let config = same.unwrap_or_else(|| {
-                    configs.push(Rc::new(host.clone()));
-                    Rc::clone(&configs[configs.len() - 1])
-                });
-                let modules = modules::of_host(&config);
-                Some(Rc::new(HostState { config, jiffies, modules, gro: Cell::default() }))
-            })
-            .collect();
-        let host = |node: u32, cc: &Cc| {
-            let host = hosts[node as usize]
-                .clone()
-                .ok_or_else(|| Error::Refused(format!("node {node} is a switch and has no TCP")))?;
-            let loaded = host.modules.load(cc.algorithm, &cc.params);
-            loaded.map(|()| host).map_err(|why| Error::Refused(why.to_string()))
-        };
+        let mut hosts = Hosts::new(network, plan);
         let numbering = domain.numbering(run);
         let mut socks = Vec::with_capacity(numbering.socks.count(2 * run.flows.len()));
         let mut apps = Vec::with_capacity(numbering.flows.count(run.flows.len()));
@@ -188,7 +170,7 @@ impl<'a> Simulation<'a> {
             for (id, peer, path, node, dscp, cc, iss) in ends {
                 if is_here(node) {
                     let place = Place { id, peer, path, base_rtt, dscp };
-                    let mut sock = Sock::new(&place, cc, host(node, cc)?, iss);
+                    let mut sock = Sock::new(&place, cc, hosts.with(node, cc)?, iss);
                     if let Some(rate) = flow.max_pacing_rate {
                         sock.set_max_pacing_rate(rate.bps() / 8);
                     }
@@ -201,9 +183,11 @@ impl<'a> Simulation<'a> {
             }
         }
         let mut links = Vec::with_capacity(numbering.links.count(network.links.len()));
-        for ((link, seed), index) in network.links.iter().zip(&plan.link_seeds).zip(0..) {
+        let mut sampled = Vec::new();
+        for (link, index) in network.links.iter().zip(0..) {
             if domain.has_link(index) {
-                let mut state = LinkState::new(link, index, *seed);
+                sampled.extend(link.sampled.then_some(index));
+                let mut state = LinkState::new(link, index, plan.link_seed(index));
                 state.lead_to(domain.far_end(network, index));
                 links.push(state);
             }
@@ -217,7 +201,8 @@ impl<'a> Simulation<'a> {
         for (link, varying) in vary::build(&network.changes) {
             let spec = &network.links[link as usize];
             if domain.has_link(link) {
-                links[link as usize].vary(varying, spec, is_host(spec.from));
+                let seeded = (spec, plan.link_seed(link));
+                links[link as usize].vary(varying, seeded, is_host(spec.from));
             }
         }
         let reroutes = Reroutes::new(
@@ -226,6 +211,7 @@ impl<'a> Simulation<'a> {
         );
         let hashes = || plan.hashes.iter().chain(&plan.ping_hashes).copied();
         let balancer = plan.hops.as_ref().map(|hops| Balancer::new(run, hops, hashes()));
+        let hosts = hosts.finish();
         let is_ipv6 = |host: &Rc<HostState>| host.config.ipv6;
         let changes_paths = reroutes.is_some() || hosts.iter().flatten().any(is_ipv6);
         let net = Net {
@@ -258,6 +244,7 @@ impl<'a> Simulation<'a> {
             outcome: Outcome::default(),
             exchange_ends: Vec::new(),
             server_timeouts: Vec::new(),
+            sampled,
             buffers,
             ended: 0,
             turns: Turns::new(&run.schedule, &run.flows),

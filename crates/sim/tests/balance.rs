@@ -59,7 +59,8 @@ fn ping_once(network: Network, count: usize) -> Outcome {
 fn shares(network: &Network, outcome: &Outcome) -> Vec<u64> {
     let is_uplink = |name: &str| name.starts_with("leaf0-spine");
     let queues = outcome.queues.iter();
-    let uplinks = queues.filter(|queue| is_uplink(&network.links[queue.link as usize].name));
+    let uplinks =
+        queues.filter(|queue| is_uplink(&network.link_name(&network.links[queue.link as usize])));
     uplinks.map(|queue| queue.sent_pkts).collect()
 }
 
@@ -75,8 +76,11 @@ fn chi_square(counts: &[u64], weights: &[u64]) -> f64 {
 
 fn weigh(spines: u32, given: &[u32]) -> Balance {
     let network = fabric(spines, host());
-    let uplinks =
-        network.links.iter().zip(0..).filter(|(link, _)| link.name.starts_with("leaf0-s"));
+    let uplinks = network
+        .links
+        .iter()
+        .zip(0..)
+        .filter(|(link, _)| network.link_name(link).starts_with("leaf0-s"));
     Balance::Weighted(Weights::Given(
         uplinks.map(|(_, id)| id).zip(given.iter().copied()).collect(),
     ))
@@ -99,7 +103,7 @@ fn hashes_fall_in_proportion_to_weights() {
 fn weights_by_capacity_see_the_slow_link_behind_the_next_one_and_those_by_rate_do_not() {
     let counts = |weights| {
         let mut network = fabric(2, host());
-        let slow = network.links.iter_mut().find(|link| link.name == "spine1-leaf1");
+        let slow = network.link_named("spine1-leaf1").map(|id| &mut network.links[id as usize]);
         slow.expect("it is there").rate = Some(mbps(2_500));
         let network = with(network, &Balance::Weighted(weights));
         shares(&network, &ping_once(network.clone(), 10_000))
@@ -166,8 +170,9 @@ fn counters(flow: &FlowOutcome) -> Counters {
 /// A transfer over four spines whose delays differ by 20 us each.
 fn transfer(balance: Option<Balance>) -> FlowOutcome {
     let mut network = fabric(4, host());
-    for link in &mut network.links {
-        if let Some(number) = link.name.strip_prefix("leaf0-spine") {
+    let names: Vec<String> = network.link_names().collect();
+    for (link, name) in network.links.iter_mut().zip(&names) {
+        if let Some(number) = name.strip_prefix("leaf0-spine") {
             link.delay = us(5 + 20 * number.parse::<u64>().expect("a spine's number"));
         }
     }
@@ -221,7 +226,7 @@ fn another_label_leaves_a_dead_path_of_a_weighted_switch() {
     let done = |ipv6| {
         let all = (0..12).map(|seed| {
             let mut network = fabric(2, HostConfig { ipv6, ..host() });
-            let dead = network.links.iter_mut().find(|link| link.name == "leaf0-spine1");
+            let dead = network.link_named("leaf0-spine1").map(|id| &mut network.links[id as usize]);
             dead.expect("it is there").loss = 1.0;
             let flow = Flow { from: 0, to: 2, ..Path::new(us(0)).bulk("reno", 100_000) };
             let mut run = Path::new(us(0)).run(vec![flow]);

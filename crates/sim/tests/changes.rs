@@ -200,8 +200,7 @@ fn ways(count: u32) -> Network {
 }
 
 fn link(network: &Network, name: &str) -> u32 {
-    let links = network.links.iter().zip(0..);
-    links.filter(|(link, _)| link.name == name).map(|(_, id)| id).next().expect("it exists")
+    network.link_named(name).expect("it exists")
 }
 
 /// A link that is down from 10 to 30 ms, and that routes avoid 2 ms later.

@@ -5,14 +5,6 @@ mod common;
 use common::*;
 use knee_run::spec::{Flow, Run};
 
-/// Largest resident size of this process so far, bytes.
-fn peak_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("it has this line");
-    let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
-    kib.expect("a number of kB") * 1024
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn an_idle_established_flow_takes_less_than_4_kib() {

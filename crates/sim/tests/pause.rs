@@ -40,8 +40,8 @@ fn stopping(mut network: Network, spec: FlowControl) -> Network {
 }
 
 fn queue<'a>(network: &Network, outcome: &'a Outcome, link: &str) -> &'a QueueOutcome {
-    let index = network.links.iter().position(|other| other.name == link).expect("a link");
-    outcome.queues.iter().find(|queue| queue.link as usize == index).expect("it is sampled")
+    let index = network.link_named(link).expect("a link");
+    outcome.queues.iter().find(|queue| queue.link == index).expect("it is sampled")
 }
 
 /// So many full packets from host 0 to host 1, all at 1 ms.
@@ -70,7 +70,8 @@ fn burst(network: &Network, packets: usize) -> Outcome {
 /// Host 0 at 1 Gbps, host 1 behind a port of this rate.
 fn slow_port(rate_mbps: u64, spec: FlowControl) -> Network {
     let mut network = star(2, endless());
-    let slow = network.links.iter_mut().find(|link| link.name == "switch-h1").expect("the port");
+    let slow = network.link_named("switch-h1").expect("the port");
+    let slow = &mut network.links[slow as usize];
     slow.rate = Some(mbps(rate_mbps));
     stopping(network, spec)
 }
@@ -242,7 +243,8 @@ fn slow_receiver(queue: QueueConfig) -> Network {
         receiver_up: port(1000, endless()),
     }
     .build();
-    let slow = network.links.iter_mut().find(|link| link.name == "right-r0").expect("the port");
+    let slow = network.link_named("right-r0").expect("the port");
+    let slow = &mut network.links[slow as usize];
     slow.rate = Some(mbps(100));
     network
 }
@@ -283,9 +285,8 @@ fn a_switch_that_alone_stops_links_stops_the_other_and_no_host() {
 fn what_a_switch_must_have_to_lose_nothing_is_asked_of_those_that_stop_links() {
     // Ports that hold next to nothing, and a token bucket: right has both.
     let mut network = slow_receiver(droptail(Limit::Bytes(3_000)));
-    for link in network.links.iter_mut().filter(|link| link.name == "right-r1") {
-        link.serialisation = Serialisation::TokenBucket { burst_bytes: 1600 };
-    }
+    let port = network.link_named("right-r1").expect("the port");
+    network.links[port as usize].serialisation = Serialisation::TokenBucket { burst_bytes: 1600 };
     let said = |switches: Option<Vec<NodeId>>| {
         let spec = FlowControl { switches, ..pauses(50_000, 25_000) };
         let network = stopping(network.clone(), spec);
@@ -312,8 +313,11 @@ fn a_slow_receiver_stops_two_switches_and_those_who_send_to_others() {
     let (alone, _) = bytes(&network);
     assert!(alone[0] < 6_200_000 && alone[1] > 40_000_000, "{alone:?}");
     // With pauses the packets of one stand before those of the other.
-    for link in network.links.iter_mut().filter(|link| link.name.starts_with("right-r")) {
-        link.queue = endless();
+    let names: Vec<String> = network.link_names().collect();
+    for (link, name) in network.links.iter_mut().zip(&names) {
+        if name.starts_with("right-r") {
+            link.queue = endless();
+        }
     }
     let network = stopping(network, pauses(50_000, 25_000));
     let (stopped, outcome) = bytes(&network);

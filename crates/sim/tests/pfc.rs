@@ -84,7 +84,8 @@ fn with(mut network: Network, spec: FlowControl) -> Network {
 
 /// Gives a link another rate.
 fn slow(mut network: Network, link: &str, rate_mbps: u64) -> Network {
-    let link = network.links.iter_mut().find(|other| other.name == link).expect("a link");
+    let id = network.link_named(link).expect("a link");
+    let link = &mut network.links[id as usize];
     link.rate = Some(mbps(rate_mbps));
     network
 }
@@ -96,8 +97,8 @@ fn queue<'a>(
     link: &str,
     part: Option<u32>,
 ) -> &'a QueueOutcome {
-    let index = network.links.iter().position(|other| other.name == link).expect("a link");
-    let is_it = |queue: &&QueueOutcome| queue.link as usize == index && queue.part == part;
+    let index = network.link_named(link).expect("a link");
+    let is_it = |queue: &&QueueOutcome| queue.link == index && queue.part == part;
     outcome.queues.iter().find(is_it).expect("it is sampled")
 }
 

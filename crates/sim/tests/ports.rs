@@ -28,7 +28,7 @@ fn star(queue: QueueConfig) -> Network {
 }
 
 fn link(network: &Network, name: &str) -> LinkId {
-    network.links.iter().position(|link| link.name == name).expect("a link") as LinkId
+    network.link_named(name).expect("a link")
 }
 
 /// What comes by these links waits.

@@ -6,6 +6,7 @@ use knee_queue::time::Duration;
 use knee_run::outcome::{FlowOutcome, Outcome};
 use knee_run::spec::{Cc, Flow, Network, Run, Sampling, Serialisation, Traffic};
 use knee_run::topology::{Cable, LeafSpine};
+use std::sync::Arc;
 
 /// `a` and `b` with two ways between them; the second loses this share of what goes from a to b, and of
 /// what goes back.
@@ -91,7 +92,7 @@ fn headers_of_ipv6_are_twenty_bytes_longer() {
 #[test]
 fn both_ends_of_a_flow_speak_the_same_ip() {
     let mut network = two_ways(true, 0.0, 0.0);
-    network.nodes[1].host.as_mut().unwrap().ipv6 = false;
+    Arc::make_mut(network.nodes[1].host.as_mut().unwrap()).ipv6 = false;
     let flow = Flow { from: 0, to: 1, ..Path::new(us(0)).bulk("reno", 1000) };
     let mut run = Path::new(us(0)).run(vec![flow]);
     run.network = network;

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use knee_algo::module;
@@ -330,7 +331,9 @@ fn wait(kernel: &Built) {
             down.rate = Rate::from_bps(100_000_000);
             down.queue = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(5) });
         }
-        for host in wanted.network.nodes.iter_mut().filter_map(|node| node.host.as_mut()) {
+        for host in
+            wanted.network.nodes.iter_mut().filter_map(|node| node.host.as_mut()).map(Arc::make_mut)
+        {
             host.hz = kernel.hz;
             host.rto_min = Duration::from_ms(rto_min);
             // Without a probe of the tail before.
@@ -393,7 +396,9 @@ fn what_is_lost_as_a_burst_is_counted_by_packets() {
 
 fn lose_bursts(kernel: &Built) {
     let mut wanted = two_flows(kernel, "bbr", Time::from_ms(500), ENDLESS);
-    for host in wanted.network.nodes.iter_mut().filter_map(|node| node.host.as_mut()) {
+    for host in
+        wanted.network.nodes.iter_mut().filter_map(|node| node.host.as_mut()).map(Arc::make_mut)
+    {
         host.gso_max_segs = 8;
     }
     let up = wanted.network.links.iter_mut().find(|link| link.from == 0).expect("it is the first");

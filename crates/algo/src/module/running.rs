@@ -28,7 +28,7 @@ const PRIVATE_AREA: &str = "its private area (inet_csk_ca)";
 pub struct LoadedModules {
     loaded: RefCell<Vec<Loaded>>,
     /// The host's sysctls, by their names in `struct netns_ipv4`.
-    sysctls: Vec<(&'static str, i64)>,
+    sysctls: Rc<[(&'static str, i64)]>,
 }
 
 #[derive(Debug)]
@@ -65,8 +65,9 @@ impl Deref for LoadedCopy {
 }
 
 impl LoadedModules {
-    /// Creates the set for a host with these sysctls, given by their names in `struct netns_ipv4`.
-    pub fn with_sysctls(sysctls: Vec<(&'static str, i64)>) -> LoadedModules {
+    /// Creates the set for a host with these sysctls, given by their names in `struct netns_ipv4`. Hosts with the same ones
+    /// share them.
+    pub fn with_sysctls(sysctls: Rc<[(&'static str, i64)]>) -> LoadedModules {
         LoadedModules { loaded: RefCell::default(), sysctls }
     }
 

@@ -4,6 +4,7 @@ mod csv;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use knee_file::keys::{Below, Key, Name, Shape, Table, Text, entries};
 use knee_file::{Error, Node, Origin, Reader, Value, keys, one_of};
@@ -140,7 +141,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// A cable, and whether its kind says what is recorded.
-type Known = (Cable, bool);
+type Known = (Arc<Cable>, bool);
 
 /// A kind of cable, its sending end, and the values that a row changes.
 type CableKey<'c> = (usize, End, [&'c str; LINK_COLUMNS.len() - FIRST_CHANGE]);
@@ -221,12 +222,12 @@ impl<'c> Links<'_, '_, 'c> {
         let (cable, says) = self.cable(row, kind, end)?;
         let sampled =
             if says { cable.sampled } else { to_host && !from_host && cable.rate.is_some() };
-        let link = self.network.link(a, b, Cable { sampled, ..cable });
+        let link = self.network.link(a, b, cable);
+        self.network.links[link as usize].sampled = sampled;
         let parallel = self.joined.entry((a, b)).or_insert(0);
         *parallel += 1;
         if *parallel > 1 {
-            let name = &mut self.network.links[link as usize].name;
-            *name = format!("{name}#{parallel}");
+            self.network.links[link as usize].parallel = *parallel;
         }
         if !says && sampled {
             self.recorded_if_used.push(link as usize);
@@ -252,7 +253,8 @@ impl<'c> Links<'_, '_, 'c> {
             // The value may be the row's, or that of the cable.
             read.map_err(|why| Error { key: format!("cable {name}: {}", why.key), ..why })?
         };
-        self.known.insert((kind, end, changes), (cable.clone(), says));
+        let cable = Arc::new(cable);
+        self.known.insert((kind, end, changes), (Arc::clone(&cable), says));
         Ok((cable, says))
     }
 }

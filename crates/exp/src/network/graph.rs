@@ -1,6 +1,7 @@
 //! `topology = "graph"`: any network, node by node and link by link.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use knee_file::keys::{Below, Choice, Key, List, Name, Shape, Table, Text, entries};
 use knee_file::{Error, Reader, keys};
@@ -132,13 +133,14 @@ impl Graph {
         // Without its own `back`, the reverse link has the same queue, so a switch there needs one too.
         let both_alike = !is_oneway && back.is_none();
         let owners = if both_alike { [from.as_slice(), &to].concat() } else { from };
-        let forth = cables.read_checked(reader, self.end_of(&owners), false)?;
+        let forth = Arc::new(cables.read_checked(reader, self.end_of(&owners), false)?);
         let says = reader.has(&CABLE.record);
         let back = match &back {
             Some(back) => {
-                Some((cables.read(back, self.end_of(&to), false)?, back.has(&CABLE.record)))
+                let cable = Arc::new(cables.read(back, self.end_of(&to), false)?);
+                Some((cable, back.has(&CABLE.record)))
             }
-            None => both_alike.then(|| (forth.clone(), says)),
+            None => both_alike.then(|| (Arc::clone(&forth), says)),
         };
         for (a, b) in pairs {
             self.add_link(reader, (a, b), &forth, says)?;
@@ -153,7 +155,7 @@ impl Graph {
         &mut self,
         reader: &Reader<'_>,
         (a, b): (NodeId, NodeId),
-        cable: &Cable,
+        cable: &Arc<Cable>,
         says: bool,
     ) -> Result<(), Error> {
         if !self.joined.insert((a, b)) {
@@ -166,7 +168,8 @@ impl Graph {
         }
         let is_port_to_host = self.is_host(b) && !self.is_host(a) && cable.rate.is_some();
         let sampled = if says { cable.sampled } else { is_port_to_host };
-        let link = self.network.link(a, b, Cable { sampled, ..cable.clone() });
+        let link = self.network.link(a, b, Arc::clone(cable));
+        self.network.links[link as usize].sampled = sampled;
         if !says && sampled {
             self.recorded_if_used.push(link as usize);
         }

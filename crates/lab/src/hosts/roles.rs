@@ -193,7 +193,7 @@ impl<'a> Roles<'a> {
         let nodes = self.run.network.nodes.iter().zip(0..);
         let of_nodes = &self.of_nodes;
         nodes.filter_map(move |(node, id)| {
-            node.host.as_ref().filter(|_| of_nodes.get(&id) == Some(&machine))
+            node.host.as_deref().filter(|_| of_nodes.get(&id) == Some(&machine))
         })
     }
 }
@@ -218,7 +218,7 @@ fn check_framing(run: &Run) -> Result<(), Error> {
     Err(Error::Refused(format!(
         "link {}: overhead applies to modelled links, but links of real machines have their own; leave it out, or use \
          --on lab or --on sim",
-        link.name
+        run.network.link_name(link)
     )))
 }
 

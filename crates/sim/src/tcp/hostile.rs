@@ -13,7 +13,7 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
 use knee_run::outcome::Work;
 use knee_run::routes::Routes;
-use knee_run::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
+use knee_run::spec::{Cable, Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
 use proptest::prelude::*;
 use std::rc::Rc;
 
@@ -73,10 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn net() -> Net {
-    let link = Link {
-        name: "out".to_owned(),
-        from: 0,
-        to: 1,
+    let cable = Cable {
         rate: Rate::from_bps(1_000_000_000),
         serialisation: Serialisation::StoreAndForward,
         delay: Duration::from_us(50),
@@ -87,9 +84,10 @@ fn net() -> Net {
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
         sampled: false,
     };
+    let link = Link { from: 0, to: 1, parallel: 1, sampled: false, cable: cable.into() };
     let node = |name: &str| Node {
         name: name.to_owned(),
-        host: Some(HostConfig::new(LinuxVersion::V6_1)),
+        host: Some(HostConfig::new(LinuxVersion::V6_1).into()),
     };
     let network =
         Network { nodes: vec![node("a"), node("b")], links: vec![link], ..Network::default() };

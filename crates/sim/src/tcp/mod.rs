@@ -46,6 +46,7 @@ use rtx_queue::{RtxQueue, SegmentId};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use timers::{LazyTimer, RetransmitTimer};
 
 /// `gso_max_size` of a socket: 64 KiB less room for headers.
@@ -56,7 +57,7 @@ const GSO_MAX_BYTES: u32 = 65_343;
 #[repr(C, align(64))]
 pub(crate) struct HostState {
     /// Hosts with the same configuration share it, so that it stays in the near cache.
-    pub(crate) config: Rc<HostConfig>,
+    pub(crate) config: Arc<HostConfig>,
     pub(crate) jiffies: Jiffies,
     /// Modules in use on this host.
     pub(crate) modules: LoadedModules,

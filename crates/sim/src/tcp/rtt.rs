@@ -165,7 +165,6 @@ mod tests {
     use crate::clock::Jiffies;
     use knee_algo::module::LoadedModules;
     use knee_run::spec::{HostConfig, LinuxVersion};
-    use std::rc::Rc;
 
     fn host() -> HostState {
         HostState {
@@ -193,7 +192,7 @@ mod tests {
     fn the_least_timeout_is_in_whole_ticks() {
         let mut host = host();
         host.jiffies = Jiffies::new(250, 0, Duration::ZERO);
-        Rc::make_mut(&mut host.config).rto_min = Duration::from_ms(5);
+        std::sync::Arc::make_mut(&mut host.config).rto_min = Duration::from_ms(5);
         let mut rtt = RttEstimator::new(&host);
         let srtt_us = rtt.sample(0, 200, (1, 0));
         rtt.set_rto(srtt_us, &host);

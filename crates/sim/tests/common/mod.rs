@@ -38,6 +38,14 @@ pub(crate) mod state {
     pub(crate) const LOSS: u8 = 4;
 }
 
+/// Largest resident size of this process so far, bytes.
+pub(crate) fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("it has this line");
+    let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    kib.expect("a number of kB") * 1024
+}
+
 pub(crate) const fn us(n: u64) -> Duration {
     Duration::from_us(n)
 }

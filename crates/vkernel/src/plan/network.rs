@@ -119,7 +119,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn host(&self, node: NodeId) -> Option<&HostConfig> {
-        self.network.nodes[node as usize].host.as_ref()
+        self.network.nodes[node as usize].host.as_deref()
     }
 
     fn netlink(&mut self, node: NodeId, request: Message, what: String) {
@@ -157,7 +157,7 @@ impl Builder<'_> {
     /// Adds the device at which a link leaves, and its queue.
     fn link(&mut self, id: LinkId) -> Result<(), Error> {
         let link = &self.network.links[id as usize];
-        let name = link.name.clone();
+        let name = self.network.link_name(link);
         let refuse =
             |why: Lack| Error::Refused(format!("link {name}: {why}; change it, or use --on sim"));
         if link.loss > 0.0 && link.loses_bursts && self.host(link.from).is_none() {

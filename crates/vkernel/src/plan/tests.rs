@@ -14,6 +14,7 @@ use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
 use super::*;
 use crate::guest::Step;
+use std::sync::Arc;
 
 fn cable(queue: QueueConfig) -> Cable {
     Cable {
@@ -134,7 +135,8 @@ fn a_flow_has_its_addresses_ports_and_algorithms() {
     let mut run = run_on(star(drop_tail()));
     run.flows[0].peer_cc = Some(Cc { is_kernels_own: true, ..Cc::by_name("cubic").unwrap() });
     run.flows[0].dscp = 10;
-    run.network.nodes[1].host.as_mut().unwrap().base_rtt = Some(Duration::from_us(70));
+    Arc::make_mut(run.network.nodes[1].host.as_mut().unwrap()).base_rtt =
+        Some(Duration::from_us(70));
     let plan = plan(&run).unwrap();
     let flow = &plan.orders.traffic.flows[0];
     assert_eq!((&*flow.algorithm, &*flow.peer_algorithm), ("knee_dctcp", "cubic"));
@@ -216,7 +218,7 @@ fn a_run_says_in_what_it_is_not_the_simulators() {
     let says = |run: &Run, words: &str| differences(run).iter().any(|line| line.starts_with(words));
     let mut run = run_on(star(drop_tail()));
     assert!(!says(&run, "step") && !says(&run, "hosts.fq") && !says(&run, "of equal ways"));
-    run.network.nodes[0].host.as_mut().unwrap().fq = true;
+    Arc::make_mut(run.network.nodes[0].host.as_mut().unwrap()).fq = true;
     assert!(says(&run, "hosts.fq: a limit in bytes"));
     let one = ClassConfig {
         name: "all".into(),
@@ -263,7 +265,7 @@ fn a_pacing_queue_has_room_for_as_many_full_packets() {
 }
 
 fn host(run: &mut Run) -> &mut HostConfig {
-    run.network.nodes[0].host.as_mut().unwrap()
+    Arc::make_mut(run.network.nodes[0].host.as_mut().unwrap())
 }
 
 #[test]
@@ -273,7 +275,7 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
                 if let Some(host) = &mut node.host {
-                    host.ipv6 = true;
+                    Arc::make_mut(host).ipv6 = true;
                 }
             })
         }),
