@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use knee_algo::{Algorithm, module};
 use knee_file::keys::{Below, Key, List, Name, Shape, Text};
@@ -23,6 +24,7 @@ use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
 use crate::inputs;
 use crate::inside;
+use crate::last_scenario::LastScenario;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
@@ -198,6 +200,7 @@ pub struct Experiment {
     root: Node,
     /// Keys and values that are applied last.
     set: Vec<(String, Node)>,
+    last: LastScenario,
 }
 
 impl Experiment {
@@ -300,6 +303,7 @@ impl Experiment {
             unchecked: VecDeque::new(),
             set,
             root: root.clone(),
+            last: LastScenario::default(),
         };
         experiment.unchecked = (0..experiment.configurations.len()).collect();
         let (size, first) = experiment.check_row()?;
@@ -310,7 +314,7 @@ impl Experiment {
         if let Some(first) = first {
             experiment.check_published(&first)?;
             experiment.check_claims(&first)?;
-            experiment.plot = first.plot;
+            experiment.plot = first.plot.clone();
         }
         experiment.plots()?;
         Ok(experiment)
@@ -358,7 +362,7 @@ impl Experiment {
     }
 
     /// Checks the next row, and adds its algorithms and memory to the experiment's. Returns its size and the row.
-    fn check_row(&mut self) -> Result<(usize, Option<Scenario>), Error> {
+    fn check_row(&mut self) -> Result<(usize, Option<Arc<Scenario>>), Error> {
         let Some(row) = self.unchecked.pop_front() else { return Ok((0, None)) };
         let scenario = self.scenario(&self.configurations[row])?;
         inputs::add(&mut self.inputs, inputs::noted(&scenario.resolved))
@@ -376,7 +380,7 @@ impl Experiment {
         if self.scale.is_one() {
             return Ok(());
         }
-        let mut as_written = scenario.clone();
+        let mut as_written = Scenario::clone(scenario);
         as_written.scale = Scale::ONE;
         let checked = self.scale.check(&as_written.run(self.seed, 0));
         checked.map_err(|why| Error::input(&self.path, Origin::Nowhere, "--scale", why))
@@ -463,8 +467,21 @@ impl Experiment {
         Ok(scenario.groups().into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Returns the scenario of a configuration, with every value in place.
-    pub(crate) fn scenario(&self, configuration: &Configuration) -> Result<Scenario, Error> {
+    /// Returns the scenario of a configuration, with every value in place. The last one is kept, because the next
+    /// question is mostly about it, and to read a large network takes long.
+    pub(crate) fn scenario(&self, configuration: &Configuration) -> Result<Arc<Scenario>, Error> {
+        if let Some(last) = self.last.get(configuration) {
+            return Ok(last);
+        }
+        let scenario = Arc::new(self.read_scenario(configuration)?);
+        // Files that it names may change, which the next reading notices.
+        if inputs::noted(&scenario.resolved).is_empty() {
+            self.last.keep(configuration, &scenario);
+        }
+        Ok(scenario)
+    }
+
+    fn read_scenario(&self, configuration: &Configuration) -> Result<Scenario, Error> {
         let mut root = self.root.clone();
         let case = &self.cases[configuration.case];
         let mut cc = case.cc.clone();
@@ -568,7 +585,7 @@ impl Experiment {
         let first = self.configurations.iter().take(self.cases.len());
         first
             .map(|configuration| {
-                let mut values = flat(self.scenario(configuration)?.resolved);
+                let mut values = flat(self.scenario(configuration)?.resolved.clone());
                 if let Some(cc) = &self.cases[configuration.case].cc {
                     values.insert("case.cc".into(), cc.name().into());
                     for (info, value) in cc.algorithm.params().iter().zip(cc.params.values()) {

@@ -70,6 +70,7 @@ pub mod golden;
 mod host_metrics;
 mod inputs;
 mod inside;
+mod last_scenario;
 pub mod machine;
 mod matrix;
 mod measure;

@@ -70,7 +70,7 @@ pub struct Done {
     pub ran: RunResult,
     /// Number of attempts.
     pub attempts: u32,
-    pub(crate) scenario: Scenario,
+    pub(crate) scenario: Arc<Scenario>,
     /// Name of its flight recording.
     pub(crate) recording: Option<String>,
     /// Whether it has captures.
