@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use knee_algo::Algorithm;
 use knee_file::{Error, Reader};
@@ -12,7 +13,7 @@ use knee_run::outcome::{
     FlowOutcome, FlowSample, FlowWindow, GoodputSample, LinkSample, PingRecord, QueueOutcome,
     QueueSample, RpcRecord,
 };
-use knee_run::spec::{Balance, Flow, HEADER_BYTES, Link, Network, NodeId, Traffic};
+use knee_run::spec::{Balance, Cable, Flow, HEADER_BYTES, Link, Network, Node, NodeId, Traffic};
 
 use super::Scenario;
 use crate::memory::{MOST_LISTED_LINKS, Memory, shown};
@@ -29,11 +30,19 @@ const FLOW: u64 = 4096;
 const TASK: u64 = 256;
 /// Bytes that two sockets usually take less.
 const FLOW_LESS: u64 = 600;
+/// Bytes of a link in the simulator, besides its description twice: its state, and its place in the lists of routes.
+const LINK: u64 = 216;
+/// Bytes that a link takes more if its queue decides at departure: that queue, and the rare part of the link's state.
+const DEPARTURES: u64 = 640;
+/// Bytes of a node, besides its description twice: names, and its place in lists.
+const NODE: u64 = 136;
 /// Bytes of a flow that is approximated, besides its description and its completion: two paths, and its place and
 /// two times at each link.
 const APPROXIMATED_FLOW: u64 = 512;
+/// Bytes of a cable of its own, as the network of a link alone has.
+const OWN_CABLE: u64 = 160;
 /// Bytes of a link and its ends that are not simulated, besides their description: names, and who sends over it.
-const APPROXIMATED_LINK: u64 = 640;
+const APPROXIMATED_LINK: u64 = 170;
 /// How much more flows than the average link has the busiest one.
 const BUSIEST: u64 = 8;
 /// Bytes of a packet in flight: itself, its event, and its place in a queue.
@@ -51,7 +60,9 @@ const PROCESS: u64 = 4_000_000;
 /// to the fabrics of tests/small_files.rs on 4 threads.
 const THREAD: u64 = 100_000;
 const THREAD_PER_FLOW: u64 = 16;
-const THREAD_PER_NODE: u64 = 180;
+const THREAD_PER_NODE: u64 = 24;
+/// Part of the memory of packets that a further thread takes more, since its lists double by themselves.
+const THREAD_PER_PACKETS: u64 = 32;
 /// Number of entries whose paths give the round trip for the likely number of packets.
 const TIMED_ENTRIES: usize = 16;
 /// Largest number of ACK queues on a path.
@@ -150,6 +161,11 @@ pub(super) fn check(
     let besides = likely_packets.min(packets.bytes).saturating_add(listed + PROCESS);
     let less = at_once.saturating_mul(FLOW_LESS);
     let likely_bytes = sum(&parts).saturating_add(besides).saturating_sub(less);
+    let nodes = (amounts.network.nodes.len() + links) as u64;
+    let of_flows = amounts.flows.saturating_mul(THREAD_PER_FLOW);
+    let of_packets = likely_packets.min(packets.bytes) / THREAD_PER_PACKETS;
+    let thread_bytes =
+        of_flows.saturating_add(THREAD + nodes * THREAD_PER_NODE).saturating_add(of_packets);
     parts.push(packets);
     let kept = amounts.kept()?;
     let (run_bytes, kept_bytes) = (sum(&parts), kept.bytes);
@@ -159,9 +175,6 @@ pub(super) fn check(
     };
     let words = most.words();
     let most_words = format!("{words} ({})", most.table.key(most.key));
-    let nodes = (amounts.network.nodes.len() + links) as u64;
-    let of_flows = amounts.flows.saturating_mul(THREAD_PER_FLOW);
-    let thread_bytes = of_flows.saturating_add(THREAD + nodes * THREAD_PER_NODE);
     let memory = Memory { run_bytes, likely_bytes, thread_bytes, kept_bytes, most: most_words };
     if memory.bytes() <= asked.most_bytes {
         return Ok(memory);
@@ -226,10 +239,11 @@ impl<'a> Amounts<'a> {
             + TIME_TEXT
             + NUMBER_TEXT * (20 + values)
             + self.name_text;
+        let name_len = |link: &Link| self.network.link_name_len(link) as u64;
         let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
         let queues = self.network.links.iter().filter(|link| link.sampled);
         let buffers = self.network.buffers.iter().filter(|buffer| buffer.sampled);
-        let link_text = queues.clone().map(|link| link.name.len() as u64).max().unwrap_or(0);
+        let link_text = queues.clone().map(name_len).max().unwrap_or(0);
         let of_queue =
             size_of::<QueueSample>() as u64 + 2 * TIME_TEXT + NUMBER_TEXT * 6 + link_text;
         let of_goodput = size_of::<GoodputSample>() as u64
@@ -239,7 +253,7 @@ impl<'a> Amounts<'a> {
             // Goodput sums per period for convergence.
             + if self.scenario.traffic.iter().any(|entry| entry.converged().is_some()) { 8 } else { 0 };
         let with_rate = self.network.links.iter().filter(|link| link.rate.is_some());
-        let link_text = with_rate.clone().map(|link| link.name.len() as u64).max().unwrap_or(0);
+        let link_text = with_rate.clone().map(name_len).max().unwrap_or(0);
         let of_link = size_of::<LinkSample>() as u64 + TIME_TEXT + NUMBER_TEXT * 5 + link_text;
         let rows = [
             ("flows", sampling.flows, sampled, of_flow, "samples of flows"),
@@ -377,7 +391,7 @@ impl<'a> Amounts<'a> {
             bytes: match self.asked.approximated {
                 true => links.len() as u64 * (size_of::<Link>() as u64 + APPROXIMATED_LINK),
                 false => empty
-                    .saturating_add(links.len() as u64 * (size_of::<Link>() + 1024) as u64)
+                    .saturating_add(self.described_bytes())
                     .saturating_add(self.balance_bytes()),
             },
         };
@@ -387,7 +401,7 @@ impl<'a> Amounts<'a> {
             [packets, segments, acks].map(|all| self.part_of(at_once, all));
         // Each of these flows has a host and a link of its own.
         let of_flows = match self.asked.approximated {
-            true => at_once.saturating_mul(FLOW + 2 * (size_of::<Link>() as u64 + 1024)),
+            true => at_once.saturating_mul(FLOW + 2 * (LINK + NODE + OWN_CABLE)),
             false => 0,
         };
         let packets = Part {
@@ -410,6 +424,19 @@ impl<'a> Amounts<'a> {
             bytes: self.flows.saturating_mul(2 * 4 * 3 / 2 * farthest(&self.network)),
         };
         Ok([lists, packets, paths])
+    }
+
+    /// Nodes and links with their state, before anything is sent.
+    fn described_bytes(&self) -> u64 {
+        let Network { nodes, links, buffers, flow_control, changes, .. } = &*self.network;
+        let all_depart = !buffers.is_empty() || flow_control.is_some() || !changes.links.is_empty();
+        let mut departs = per_cable(|link| {
+            link.rate.is_some() && (all_depart || link.queue.admission().is_none())
+        });
+        let departing = links.iter().filter(|link| departs(link)).count() as u64;
+        let of_link = LINK + 2 * size_of::<Link>() as u64;
+        let of_node = NODE + 2 * size_of::<Node>() as u64;
+        links.len() as u64 * of_link + nodes.len() as u64 * of_node + departing * DEPARTURES
     }
 
     /// Next links of each switch to each place, and tables of flowlets, of which flows use a page in each direction.
@@ -476,11 +503,12 @@ impl<'a> Amounts<'a> {
         let marks = self.scenario.algorithms().any(Algorithm::needs_ecn);
         let destinations = self.scenario.destinations();
         let ports = self.network.links.iter().filter(|link| destinations.contains(&link.to));
+        let mut most_pkts = per_cable(|link| link.queue.most_pkts(mtu as u32));
         let in_ports = ports.map(|link| {
             let Some(rate) = link.rate else { return u64::MAX };
             let path =
                 u64::try_from(bits_until(round_trip, rate.bps()) / 8).unwrap_or(u64::MAX) / mtu;
-            let limit = link.queue.most_pkts(mtu as u32).unwrap_or(u64::MAX);
+            let limit = most_pkts(link).unwrap_or(u64::MAX);
             let threshold = match &link.queue {
                 QueueConfig::Step(step) if marks => match step.threshold {
                     Threshold::Pkts(pkts) => u64::from(pkts),
@@ -524,9 +552,10 @@ impl<'a> Amounts<'a> {
         });
         let of_time = of_time.fold(0, u64::saturating_add);
         let fastest = self.network.links.iter().filter_map(|link| link.rate).max();
+        let mut most_pkts = per_cable(|link| link.queue.most_pkts(mtu as u32));
         let of_links = self.network.links.iter().map(|link| {
             let is_host = self.network.nodes[link.from as usize].host.is_some();
-            let waiting = match (link.rate, link.queue.most_pkts(mtu as u32)) {
+            let waiting = match (link.rate, most_pkts(link)) {
                 (None, _) => 0,
                 (Some(_), Some(pkts)) => pkts,
                 // TCP small queues limit these hosts.
@@ -551,10 +580,13 @@ impl<'a> Amounts<'a> {
     /// arrive no faster than data reaches the receivers, for as long as the queues before them delay it.
     fn acks(&self, mtu: u64) -> u64 {
         let (mut room, mut slowest_ps) = (0u64, 0u128);
+        let mut most = per_cable(|link| {
+            let most = |bytes: u32| link.queue.most_pkts(bytes);
+            most(mtu as u32).zip(most(HEADER_BYTES))
+        });
         for link in &self.network.links {
             let Some(rate) = link.rate else { continue };
-            let most = |bytes: u32| link.queue.most_pkts(bytes);
-            let (Some(data), Some(acks)) = (most(mtu as u32), most(HEADER_BYTES)) else { continue };
+            let Some((data, acks)) = most(link) else { continue };
             if acks > data {
                 room = room.saturating_add(acks - data);
                 let bits = u128::from(data) * u128::from(mtu) * 8;
@@ -657,6 +689,12 @@ impl<'a> Quickest<'a> {
         self.known.insert((hosts, bytes), fit);
         fit
     }
+}
+
+/// Returns a function that computes something of each cable once.
+fn per_cable<T: Copy>(of: impl Fn(&Link) -> T) -> impl FnMut(&Link) -> T {
+    let mut known: HashMap<*const Cable, T> = HashMap::new();
+    move |link| *known.entry(Arc::as_ptr(&link.cable)).or_insert_with(|| of(link))
 }
 
 /// Returns the bits that a link carries until a time.
