@@ -31,7 +31,7 @@ const TASK: u64 = 256;
 /// Bytes that two sockets usually take less.
 const FLOW_LESS: u64 = 600;
 /// Bytes of a link in the simulator, besides its description twice: its state, and its place in the lists of routes.
-const LINK: u64 = 216;
+const LINK: u64 = 280;
 /// Bytes that a link takes more if its queue decides at departure: that queue, and the rare part of the link's state.
 const DEPARTURES: u64 = 640;
 /// Bytes of a node, besides its description twice: names, and its place in lists.
