@@ -270,6 +270,11 @@ pub struct Cable {
 }
 
 impl Cable {
+    /// Whether the way behind the queue does anything at random.
+    pub fn draws(&self) -> bool {
+        self.loss > 0.0 || self.jitter != Duration::ZERO
+    }
+
     /// How long a frame of this length takes the wire, with what goes around it; `None`: there is no rate.
     pub fn time_of(&self, frame_bytes: u32) -> Option<Duration> {
         Some(self.rate?.time_of(frame_bytes.saturating_add(self.overhead_bytes)))

@@ -393,7 +393,7 @@ impl LinkState {
             queue,
             rest,
             wire: Wire {
-                chance: LinkState::draws(link).then(|| Chance::new(link, seed)),
+                chance: link.draws().then(|| Chance::new(link, seed)),
                 delay: link.delay,
                 left_pkts: 0,
                 far_domain: HERE,
@@ -402,11 +402,6 @@ impl LinkState {
             sent_bytes: 0,
             marked_pkts: 0,
         }
-    }
-
-    /// Reports whether a link does anything at random.
-    pub(crate) fn draws(link: &Link) -> bool {
-        link.loss > 0.0 || link.jitter != Duration::ZERO
     }
 
     /// Lets packets leave one after the other, before the run starts.

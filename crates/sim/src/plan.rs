@@ -2,7 +2,6 @@
 
 use crate::balance;
 use crate::clock::Jiffies;
-use crate::link::LinkState;
 use crate::paths::CHOOSE;
 use crate::random::Random;
 use knee_queue::time::{Duration, PS_PER_S};
@@ -111,7 +110,7 @@ fn link_seeds(network: &Network, random: &mut Random) -> Vec<(LinkId, u64)> {
     changing.sort_unstable();
     let seeds = (0..).zip(&network.links).filter_map(|(id, link)| {
         let seed = random.u64();
-        let is_used = LinkState::draws(link) || changing.binary_search(&id).is_ok();
+        let is_used = link.draws() || changing.binary_search(&id).is_ok();
         is_used.then_some((id, seed))
     });
     seeds.collect()
