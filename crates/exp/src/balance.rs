@@ -205,7 +205,13 @@ fn read_weights(
     let mut chooses = vec![false; network.nodes.len()];
     switches.iter().for_each(|switch| chooses[*switch as usize] = true);
     let mut weights: Vec<Option<u32>> = vec![None; network.links.len()];
-    for reader in reader.children(&WEIGHTED.weight)? {
+    let entries = reader.children(&WEIGHTED.weight)?;
+    if entries.is_empty() {
+        let message = "must have at least one entry, as in \
+                       [{ from = \"leaf0\", to = \"spine0\", weight = 2 }]: or leave it out";
+        return Err(reader.error(&WEIGHTED.weight, message));
+    }
+    for reader in entries {
         reader.check(&[&WEIGHT])?;
         let weight = u32::try_from(reader.read(&WEIGHT.weight)?).unwrap_or(MAX_WEIGHT);
         let ends = [&WEIGHT.from, &WEIGHT.to].map(|key| read_nodes(&reader, key, &ids));
@@ -219,7 +225,13 @@ fn read_weights(
         let mut unused = [from.clone(), to.clone()];
         for (link, weight_of) in network.links.iter().zip(&mut weights) {
             if from.contains_key(&link.from) && to.contains_key(&link.to) {
-                *weight_of = Some(weight);
+                if weight_of.replace(weight).is_some() {
+                    let name = shown(&link.name);
+                    let message = format!(
+                        "must not name {name}, which has a weight already: leave it out of one entry"
+                    );
+                    return Err(reader.error(&WEIGHT.to, message));
+                }
                 unused[0].remove(&link.from);
                 unused[1].remove(&link.to);
             }

@@ -350,6 +350,16 @@ fn mistakes_of_choices_are_named_with_their_key() {
     );
     assert!(weight("from = \"h0.0\", to = \"leaf0\", weight = 1").contains("h0.0 is not one"));
     assert!(weight("from = \"leaf0\", to = \"leaf1\", weight = 1").contains("has no link between"));
+    let none = said("kind = \"weighted\", weight = []");
+    assert!(none.contains("network.balance.weight = "), "{none}");
+    assert!(none.contains("at least one entry") && none.contains("or leave it out"), "{none}");
+    let twice = said(
+        "kind = \"weighted\", weight = [{ from = \"leaf0..leaf1\", to = \"spine0\", weight = 1 }, \
+         { from = \"leaf1\", to = \"spine0\", weight = 2 }]",
+    );
+    assert!(twice.contains("network.balance.weight.2.to = \"spine0\""), "{twice}");
+    assert!(twice.contains("leaf1-spine0, which has a weight already"), "{twice}");
+    assert!(twice.contains("leave it out of one entry") && !twice.contains('\n'), "{twice}");
     let both = "kind = \"weighted\", by = \"rate\", weight = []";
     assert!(said(both).contains("conflicts with weight"));
     let some = error("[[network.balances]]\nkind = \"spray\"\nswitches = \"h0.0\"");
