@@ -1,5 +1,6 @@
 //! Measures a run, by the kind of its traffic.
 
+mod cut_off;
 mod jobs;
 mod together;
 mod window;
@@ -36,7 +37,12 @@ fn late_from(run: &Run) -> Duration {
 /// Measures everything in a run.
 pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<Measured> {
     let window = scenario.window(outcome.end);
-    let goodput = goodputs(run, outcome, window);
+    let known = Known {
+        run,
+        outcome,
+        goodput: goodputs(run, outcome, window),
+        waiting: cut_off::waiting(scenario, run, outcome),
+    };
     let groups = scenario.groups();
     let late_from = late_from(run);
     let keeps = scenario.output.keeps_sketches(run.flows.len());
@@ -47,14 +53,14 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
         let members: Vec<usize> =
             (0..run.flows.len()).filter(|i| run.flows[*i].group == group).collect();
         if measured.kind != Kind::Ping && !members.is_empty() {
-            measure_flows(scenario, measured, run, outcome, &members, &goodput);
+            measure_flows(scenario, measured, &known, &members);
         }
         for class in scenario.size_classes(&measured.subject) {
             let mut of_class = new(&class.subject(&measured.subject), Kind::SizeClass);
             let members: Vec<usize> =
                 members.iter().copied().filter(|i| class.holds(run.flows[*i].traffic)).collect();
             if !members.is_empty() {
-                measure_flows(scenario, &mut of_class, run, outcome, &members, &goodput);
+                measure_flows(scenario, &mut of_class, &known, &members);
             }
             classes.push(of_class);
         }
@@ -84,14 +90,22 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     measured
 }
 
+/// What is known of a run, and follows for each flow.
+struct Known<'a> {
+    run: &'a Run,
+    outcome: &'a Outcome,
+    goodput: Vec<Option<f64>>,
+    /// See [`cut_off::waiting`].
+    waiting: Vec<bool>,
+}
+
 fn measure_flows(
     scenario: &Scenario,
     measured: &mut Measured,
-    run: &Run,
-    outcome: &Outcome,
+    known: &Known<'_>,
     members: &[usize],
-    goodput: &[Option<f64>],
 ) {
+    let Known { run, outcome, goodput, waiting } = known;
     let flows: Vec<&FlowOutcome> = members.iter().filter_map(|i| outcome.flows.get(*i)).collect();
     let messages = jobs::Messages::of(measured.kind, run, outcome, members);
     if let Some(messages) = &messages {
@@ -136,7 +150,10 @@ fn measure_flows(
         measure_receiving(measured, &flows, &receivers, senders.as_deref());
         measure_cpu_shares(measured, outcome, &receivers, senders.as_deref());
     }
-    let unfinished = |i: &&usize| scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
+    let unfinished = |i: &&usize| {
+        let is_cut_off = scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
+        is_cut_off || waiting.get(**i).is_some_and(|waits| *waits)
+    };
     let known = members.iter().filter(|i| **i < outcome.flows.len());
     if let Some(messages) = &messages {
         measured.record(M::Unfinished, messages.unfinished());

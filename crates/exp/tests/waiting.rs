@@ -259,3 +259,43 @@ fn what_does_not_fit_is_said() {
         assert!(!said.contains('\n'), "{said}");
     }
 }
+
+/// A link that fails holds up exchanges whether or not the connection has an end, before the first retransmission timeout
+/// (1 ms before the end of the run) and after many.
+#[test]
+fn what_waits_at_a_dead_link_is_unfinished() {
+    let (one, all) = ("from = \"h2\"\nto = \"h1\"", "from = \"h2\"\nto = \"h1..h3\"");
+    let mesh = "from = \"h1..h3\"\nto = \"h1..h3\"\nsize = \"1 MB\"\nrounds = 1000";
+    let ring = "hosts = \"h1..h4\"\noperation = \"ring-all-reduce\"\nsize = \"1 MB\"";
+    // The server of the link that fails has not answered; the others wait for it.
+    let query = all.replace("h2\"\nto", "h4\"\nto");
+    for (kind, keys, expected) in [
+        ("rpc", one, Some(1.0)),
+        ("rpc", &format!("{one}\nflows = 3\nstop = \"3999500 us\""), Some(3.0)),
+        ("rpc", &format!("{one}\ncount = 1000000000"), Some(1.0)),
+        ("query", &format!("{query}\nresponse = \"2 kB\""), Some(1.0)),
+        ("bulk", &format!("{one}\nsize = \"600 MB\""), Some(1.0)),
+        ("incast", &format!("{one}\nsize = \"1 MB\"\nrounds = 1000"), None),
+        ("shuffle", mesh, None),
+        ("collective", &format!("{ring}\niterations = 2000"), None),
+    ] {
+        for at in ["100 ms", "3999 ms"] {
+            let change =
+                format!("[[network.change]]\nlinks = \"switch-h1\"\nat = \"{at}\"\ndown = true");
+            let cut_off = means(&format!("kind = \"{kind}\"\n{keys}\n{change}\n"))("unfinished");
+            match expected {
+                Some(_) => assert_eq!(cut_off, expected, "{kind}, {keys}, {at}"),
+                None => {
+                    assert!(cut_off.is_some_and(|count| count > 0.0), "{kind}, {at}: {cut_off:?}")
+                }
+            }
+        }
+        if expected.is_some() && !keys.contains("count") && !keys.contains("size") {
+            assert_eq!(
+                means(&format!("kind = \"{kind}\"\n{keys}\n"))("unfinished"),
+                Some(0.0),
+                "{kind}"
+            );
+        }
+    }
+}
