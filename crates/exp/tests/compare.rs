@@ -101,7 +101,7 @@ fn several_stand_in_one_table() {
     let words: Vec<&str> = queue.split_whitespace().collect();
     let verdicts: Vec<_> = words.iter().filter(|word| ["DIFFER", "agree"].contains(word)).collect();
     assert_eq!(verdicts, [&"DIFFER", &"agree"], "{queue}");
-    assert!(queue.trim_end().ends_with("0.0  agree"), "{queue}");
+    assert!(queue.trim_end().ends_with("0.0 %  agree"), "{queue}");
     assert!(
         shown.contains("differ in network.bottleneck.queue.k (20 pkts; 60 pkts) (A and B)"),
         "{shown}"
@@ -141,6 +141,39 @@ fn another_threshold_is_refused_and_differs_when_forced() {
         "{shown}"
     );
     assert!(json(&comparison)["differ"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_difference_from_zero_is_no_percentage() {
+    let scratch = Scratch::new();
+    let a = simulated(&scratch, MIX);
+    let small =
+        MIX.replace("limit = \"100 pkts\", k = \"20 pkts\"", "limit = \"8 pkts\", k = \"4 pkts\"");
+    let b = simulated(&scratch, &small);
+    let comparison = compared(&a, &b, true).unwrap();
+    let is_from_zero =
+        |line: &&Line| line.metric == "drops" && line.a.mean == 0.0 && line.b.mean >= 1.0;
+    let line = comparison.lines.iter().find(is_from_zero).unwrap();
+    assert_eq!(line.verdict, Verdict::Differs, "{line:?}");
+    let json = json(&comparison);
+    let in_json = json["figures"].as_array().unwrap().iter().find(|other| {
+        [&other["row"], &other["subject"], &other["metric"]]
+            == [&line.row, &line.subject, &line.metric].map(|text| text.as_str())
+    });
+    let in_json = in_json.unwrap();
+    assert!(in_json["difference"].as_f64().unwrap() >= 1.0, "{in_json}");
+    assert!(in_json.get("difference_share").is_none(), "{in_json}");
+    // Alone, and beside another one.
+    for several in [vec![comparison.clone()], vec![comparison.clone(), comparison.clone()]] {
+        let shown = render(&several);
+        let is_of_line = |row: &&str| {
+            row.contains(&line.row) && row.contains(&format!("{}  drops ", line.subject))
+        };
+        let row = shown.lines().find(is_of_line).unwrap();
+        assert!(row.contains("  +") && !row.contains('%'), "{row}");
+        // Other lines have a percentage, with its sign.
+        assert!(shown.lines().any(|row| row.contains(" queue ") && row.contains(" %")), "{shown}");
+    }
 }
 
 #[test]

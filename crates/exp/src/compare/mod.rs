@@ -64,7 +64,7 @@ pub struct Line {
     pub b: Mean,
     /// Half the 95 % interval of the difference. `None` if there are too few runs.
     pub half_width: Option<f64>,
-    /// Base of percentages.
+    /// Base of percentages, and of the tolerance.
     pub scale: f64,
     /// Verdict on the difference.
     pub verdict: Verdict,
@@ -76,6 +76,11 @@ impl Line {
     /// Returns the second mean minus the first.
     pub fn difference(&self) -> f64 {
         self.b.mean - self.a.mean
+    }
+
+    /// Returns a difference as a share of the first mean. `None` if that is zero: from zero nothing is a percentage.
+    pub fn share(&self, difference: f64) -> Option<f64> {
+        (self.a.mean != 0.0 && self.scale > 0.0).then(|| difference / self.scale)
     }
 
     /// Returns whether the difference is significant. `None` if there are too few runs.
@@ -179,20 +184,38 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
     Ok(Comparison { a, b, options, differences, of_host, lines, left_out })
 }
 
-/// Takes back verdicts on differences that lie within the error of an approximation. Returns a sentence if there are any.
-fn refuse_within_error(lines: &mut [Line], sides: [&Side; 2]) -> Option<String> {
-    let error = sides.into_iter().filter_map(|side| side.error).reduce(f64::max)?;
-    let mut refused = 0;
-    for line in lines {
-        if line.a.mean != line.b.mean && !tells_apart(line.a.mean, line.b.mean, error) {
-            (line.verdict, line.note) = (Verdict::Undecided, "within the error");
-            refused += 1;
-        }
+/// Takes back verdicts on differences that lie within the error of an approximation, and on those from or to zero, of which
+/// the error, a share, says nothing. Returns a sentence for each kind that there is.
+fn refuse_within_error(lines: &mut [Line], sides: [&Side; 2]) -> Vec<String> {
+    let Some(error) = sides.into_iter().filter_map(|side| side.error).reduce(f64::max) else {
+        return Vec::new();
+    };
+    let (mut within, mut of_zero) = (0, 0);
+    for line in lines.iter_mut().filter(|line| line.a.mean != line.b.mean) {
+        let (count, note) = if line.a.mean == 0.0 || line.b.mean == 0.0 {
+            (&mut of_zero, "one side is 0")
+        } else if !tells_apart(line.a.mean, line.b.mean, error) {
+            (&mut within, "within the error")
+        } else {
+            continue;
+        };
+        *count += 1;
+        (line.verdict, line.note) = (Verdict::Undecided, note);
     }
-    (refused > 0).then(|| {
-        let (figures, error) = (if refused == 1 { "figure differs" } else { "figures differ" }, percent(error));
-        format!("REFUSED: {refused} {figures} by less than the error of the approximation, which is {error}")
-    })
+    let figures = |count: usize, one: &str, several: &str| match count {
+        1 => format!("REFUSED: 1 figure {one}"),
+        _ => format!("REFUSED: {count} figures {several}"),
+    };
+    let error = percent(error);
+    let within = (within > 0).then(|| {
+        let figures = figures(within, "differs", "differ");
+        format!("{figures} by less than the error of the approximation, which is {error}")
+    });
+    let of_zero = (of_zero > 0).then(|| {
+        let figures = figures(of_zero, "is 0 on one side", "are 0 on one side");
+        format!("{figures}: the error of the approximation is a share, and says nothing of that")
+    });
+    within.into_iter().chain(of_zero).collect()
 }
 
 /// Merges rows left out for the same reason into one sentence, which names the first of them.
@@ -287,7 +310,7 @@ impl RunMetric {
     }
 }
 
-/// Returns the minimum base of percentages, so that tiny figures need not agree to 5 %: one event or packet per run,
+/// Returns the minimum base of the tolerance, so that tiny figures need not agree to 5 %: one event or packet per run,
 /// a tenth of marks.
 fn least_scale(figure: &Figure) -> f64 {
     match (Metric::by_name(&figure.metric), figure.unit.as_str()) {
@@ -424,6 +447,20 @@ mod tests {
         assert_eq!((lines[0].verdict, lines[0].difference()), (Verdict::Ok, 0.0));
         let lines = compare_figures(&of(&[0.0; 5]), &of(&[1.0; 5]), 0.05);
         assert_eq!(lines[0].verdict, Verdict::Differs);
+    }
+
+    #[test]
+    fn from_zero_nothing_is_a_share() {
+        let line = |a: &[f64], b: &[f64]| {
+            compare_figures(&plain("timeouts", "", a), &plain("timeouts", "", b), 0.05).remove(0)
+        };
+        let from_zero = line(&[0.0; 5], &[12.0; 5]);
+        assert_eq!((from_zero.verdict, from_zero.share(12.0)), (Verdict::Differs, None));
+        let to_zero = line(&[12.0; 5], &[0.0; 5]);
+        assert_eq!(
+            (to_zero.verdict, to_zero.share(to_zero.difference())),
+            (Verdict::Differs, Some(-1.0))
+        );
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn grid(comparison: &Comparison) -> Grid {
     let mut grid = Grid::default();
     let heads = ["verdict", "row", "subject", "metric"];
     grid.head(heads.map(str::to_owned), Align::Left);
-    let heads = ["A", "± 95 %", "B", "± 95 %", "diff %", "± 95 %", "runs"];
+    let heads = ["A", "± 95 %", "B", "± 95 %", "diff", "± 95 %", "runs"];
     grid.head(heads.map(str::to_owned), Align::Right);
     grid.head(["", ""].map(str::to_owned), Align::Left);
     for line in &comparison.lines {
@@ -109,12 +109,18 @@ fn shown(verdict: Verdict) -> String {
     }
 }
 
-/// Formats a value as a percentage of the first mean. Empty if that is zero.
-fn percent(line: &Line, value: f64) -> String {
-    match line.scale {
-        0.0 => String::new(),
-        scale => format!("{:.1}", 100.0 * value / scale),
+/// Formats a difference as a percentage of the first mean, or in the unit of the line if that is zero.
+fn difference(line: &Line, scale: &Scale, value: f64) -> String {
+    match line.share(value) {
+        Some(share) => format!("{:.1} %", 100.0 * share),
+        None => scale.show(Some(value)),
     }
+}
+
+/// Puts a sign before a difference.
+fn signed(line: &Line, scale: &Scale) -> String {
+    let shown = difference(line, scale, line.difference());
+    if line.difference() > 0.0 { format!("+{shown}") } else { shown }
 }
 
 fn cells(line: &Line) -> Vec<String> {
@@ -133,8 +139,8 @@ fn cells(line: &Line) -> Vec<String> {
         scale.show(line.a.ci95),
         scale.show(Some(line.b.mean)),
         scale.show(line.b.ci95),
-        percent(line, line.difference()),
-        line.half_width.map_or_else(String::new, |half| percent(line, half)),
+        signed(line, &scale),
+        line.half_width.map_or_else(String::new, |half| difference(line, &scale, half)),
         format!("{}/{}", line.a.runs, line.b.runs),
         significance.to_owned(),
         line.note.to_owned(),
@@ -148,7 +154,7 @@ fn grid_of_several(comparisons: &[Comparison]) -> Grid {
     grid.head(["row", "subject", "metric"].map(str::to_owned), Align::Left);
     grid.head(["A", "± 95 %"].map(str::to_owned), Align::Right);
     for name in (1..=comparisons.len()).map(letter) {
-        grid.head([name, "± 95 %".to_owned(), "diff %".to_owned()], Align::Right);
+        grid.head([name, "± 95 %".to_owned(), "diff".to_owned()], Align::Right);
         grid.head(["verdict".to_owned()], Align::Left);
     }
     let mut rows: BTreeMap<[&str; 3], Vec<Option<&Line>>> = BTreeMap::new();
@@ -191,7 +197,7 @@ fn cells_of_several(row: &[Option<&Line>]) -> Vec<String> {
             Some(line) => [
                 scale.show(Some(line.b.mean)),
                 scale.show(line.b.ci95),
-                percent(line, line.difference()),
+                signed(line, &scale),
                 shown(line.verdict),
             ],
         });
@@ -233,7 +239,6 @@ fn json_of_line(line: &Line) -> Json {
         map.insert("runs".into(), mean.runs.into());
         Json::Object(map)
     };
-    let share = |value: f64| (line.scale > 0.0).then(|| rounded(value / line.scale));
     let mut map = Map::new();
     map.insert("verdict".into(), word(line.verdict).into());
     map.insert("row".into(), line.row.clone().into());
@@ -247,7 +252,7 @@ fn json_of_line(line: &Line) -> Json {
     map.insert("difference".into(), rounded(line.difference()).into());
     // Unknown values are absent.
     let known = [
-        ("difference_share", share(line.difference())),
+        ("difference_share", line.share(line.difference()).map(rounded)),
         ("difference_ci95", line.half_width.map(rounded)),
     ];
     map.extend(known.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
