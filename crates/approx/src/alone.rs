@@ -4,6 +4,8 @@ use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Flow, Traffic};
 use knee_run::{Error, Run};
 
+use crate::said::Said;
+
 /// Up to this many packets, each number is simulated.
 const EACH_PKTS: u64 = 128;
 /// Above, the next size is this much larger, per cent.
@@ -38,22 +40,23 @@ pub(crate) fn sizes(mss_bytes: u32, most: u64) -> Vec<u64> {
     }
 }
 
-/// Simulates one size in the run that `make` builds of a flow. Returns when the flow is complete and when it is established,
-/// ps; `None` if it does not complete.
+/// Simulates one size of a flow in the run that `make` builds of it. Returns when the flow is complete and when it is
+/// established, ps, or `None` if it does not complete; and what was said.
 ///
 /// # Errors
 /// Those of the simulator.
 pub(crate) fn time(
-    flow: &Flow,
-    bytes: u64,
+    run: &Run,
+    (index, bytes): (usize, u64),
     make: impl Fn(&Flow) -> Run,
-) -> Result<Option<(u64, u64)>, Error> {
+) -> Result<(Option<(u64, u64)>, Said), Error> {
     let traffic = Traffic::Bulk { bytes: Some(bytes) };
-    let flow = Flow { start: Time::ZERO, traffic, ..flow.clone() };
-    let outcome = knee_sim::simulate(&make(&flow))?;
-    let Some(flow) = outcome.flows.first() else { return Ok(None) };
+    let made = make(&Flow { start: Time::ZERO, traffic, ..run.flows[index].clone() });
+    let mut outcome = knee_sim::simulate(&made)?;
+    let said = Said::of(&mut outcome, &made, run, &[index]);
+    let Some(flow) = outcome.flows.first() else { return Ok((None, said)) };
     let established = flow.established_at.map(Time::ps);
-    Ok(flow.completion_time().map(Duration::ps).zip(established))
+    Ok((flow.completion_time().map(Duration::ps).zip(established), said))
 }
 
 impl Alone {

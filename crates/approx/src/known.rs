@@ -13,6 +13,7 @@ use crate::link::{self, Segment};
 use crate::parallel;
 use crate::paths::Paths;
 use crate::random::Random;
+use crate::said::Said;
 
 /// A flow that has not completed at its link this long after the end of the run counts as unfinished. Flows alone are
 /// simulated as long.
@@ -175,7 +176,18 @@ pub(crate) struct AloneTimes {
     of: Vec<Vec<Alone>>,
     /// When a flow is established, ps after its start, likewise: the same for all sizes. `None`: no size completes.
     established: Vec<Vec<Option<u64>>>,
+    /// What flows said over their whole path, by class.
+    said: Vec<SaidAlone>,
     pub(crate) simulated: usize,
+}
+
+/// What a flow of a class says alone over its whole path.
+#[derive(Clone, Default)]
+struct SaidAlone {
+    /// The largest size that was simulated.
+    most: u64,
+    /// Sizes at which something was said, each with the next smaller one, ascending.
+    at: Vec<(u64, u64, Said)>,
 }
 
 impl AloneTimes {
@@ -202,9 +214,8 @@ impl AloneTimes {
         let times = parallel::map(threads, tasks.len(), stop, |index| {
             let (class, place, bytes) = tasks[index];
             let example = flows.classes[class].0;
-            let flow = &run.flows[example];
             let seed = Random::of(run.seed, OF_ALONE, bytes).u64();
-            alone::time(flow, bytes, |flow| {
+            alone::time(run, (example, bytes), |flow| {
                 let segment = place.checked_sub(1).map(|at| segment(run, paths, example, at));
                 match segment {
                     Some(segment) => link::run(&run.network, seed, end, &[(flow, segment)]),
@@ -220,14 +231,32 @@ impl AloneTimes {
             flows.classes.iter().map(|class| vec![Vec::new(); places(class)]).collect();
         let mut established: Vec<Vec<Option<u64>>> =
             flows.classes.iter().map(|class| vec![None; places(class)]).collect();
+        let mut all_said = vec![SaidAlone::default(); flows.classes.len()];
         // Sizes descend.
-        for ((class, place, bytes), time) in tasks.iter().zip(times).rev() {
+        for ((class, place, bytes), (time, said)) in tasks.iter().zip(times).rev() {
+            if *place == 0 {
+                let of_class = &mut all_said[*class];
+                if !said.is_empty() {
+                    of_class.at.push((of_class.most, *bytes, said));
+                }
+                of_class.most = *bytes;
+            }
             let Some((took_ps, established_ps)) = time else { continue };
             points[*class][*place].push((*bytes, took_ps));
             established[*class][*place] = Some(established_ps);
         }
         let of = points.into_iter().map(|class| class.into_iter().map(Alone::new).collect());
-        Ok(AloneTimes { of: of.collect(), established, simulated: tasks.len() })
+        let of = of.collect();
+        Ok(AloneTimes { of, established, said: all_said, simulated: tasks.len() })
+    }
+
+    /// Returns what a flow says alone over its whole path: what one of the next larger size said. `None`: nothing.
+    pub(crate) fn said(&self, run: &Run, flows: &FlowClasses, flow: usize) -> Option<Said> {
+        let class = flows.of[flow] as usize;
+        let SaidAlone { most, at } = &self.said[class];
+        let bytes = bytes(&run.flows[flow]).min(*most);
+        let (_, _, said) = at.iter().find(|(less, size, _)| *less < bytes && bytes <= *size)?;
+        Some(said.of_another(run, (flows.classes[class].0, flow)))
     }
 
     /// Returns the time of a flow over its whole path.

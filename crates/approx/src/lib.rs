@@ -25,6 +25,7 @@ mod paths;
 mod random;
 mod refuse;
 mod run;
+mod said;
 
 pub use back_end::{ERROR, Links};
 pub use paths::Paths;

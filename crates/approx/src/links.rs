@@ -4,6 +4,7 @@
 //! nothing else. In the second round a flow that another link holds up is paced: as many times more slowly as it takes longer
 //! there than alone.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, Rate};
@@ -13,6 +14,7 @@ use knee_run::spec::{Flow, LinkId};
 
 use crate::known::{AFTERWARDS, Known, OF_LINKS, bytes};
 use crate::random::Random;
+use crate::said::{Said, SaidOnce};
 use crate::{link, parallel};
 
 /// The time of a flow that does not complete.
@@ -37,6 +39,8 @@ pub(crate) struct Round {
     times: Vec<Box<[u64]>>,
     /// By link of the network: when its flows start, and how long the SYN of each waits there, ps; ascending.
     syn_waits: Vec<Vec<(u64, u64)>>,
+    /// What was said at links, where anything was.
+    said: BTreeMap<LinkId, Said>,
     pub(crate) work: Work,
     /// Number of simulations.
     pub(crate) simulated: usize,
@@ -106,8 +110,12 @@ impl<'a> Links<'a> {
         let done =
             parallel::map(threads, links.len(), stop, |index| self.simulate(links[index], &pace))?;
         round.simulated = links.len();
-        for (index, (flows, work)) in links.into_iter().zip(done) {
+        for (index, (flows, said, work)) in links.into_iter().zip(done) {
             let (link, members) = &self.links[index];
+            round.said.remove(link);
+            if !said.is_empty() {
+                round.said.insert(*link, said);
+            }
             round.work.events += work.events;
             round.work.data_pkts += work.data_pkts;
             round.work.pkt_hops += work.pkt_hops;
@@ -128,7 +136,7 @@ impl<'a> Links<'a> {
         &self,
         link: usize,
         pace: impl Fn(usize, usize) -> Option<Rate>,
-    ) -> Result<(Vec<AtLink>, Work), Error> {
+    ) -> Result<(Vec<AtLink>, Said, Work), Error> {
         let Known { run, .. } = self.known;
         let (link, members) = &self.links[link];
         let flows: Vec<Flow> = members
@@ -146,8 +154,10 @@ impl<'a> Links<'a> {
         });
         let segments: Vec<_> = segments.collect();
         let seed = Random::of(run.seed, OF_LINKS, (*link).into()).u64();
-        let outcome =
-            knee_sim::simulate(&link::run(&run.network, seed, run.end + AFTERWARDS, &segments))?;
+        let made = link::run(&run.network, seed, run.end + AFTERWARDS, &segments);
+        let mut outcome = knee_sim::simulate(&made)?;
+        let numbers: Vec<usize> = members.iter().map(|(flow, _)| *flow as usize).collect();
+        let said = Said::of(&mut outcome, &made, run, &numbers);
         let at_link = |((flow, position), got): (&(u32, u32), &FlowOutcome)| {
             let established =
                 got.established_at.map(|at| at.since(run.flows[*flow as usize].start));
@@ -159,7 +169,21 @@ impl<'a> Links<'a> {
                     .map(|(took, alone_ps)| took.ps().saturating_sub(alone_ps)),
             }
         };
-        Ok((members.iter().zip(&outcome.flows).map(at_link).collect(), outcome.work))
+        Ok((members.iter().zip(&outcome.flows).map(at_link).collect(), said, outcome.work))
+    }
+
+    /// Returns what the last simulation of each link said, and of flows that meet no others, what they say alone.
+    pub(crate) fn said(&self, last: &Round) -> SaidOnce {
+        let Known { run, flows, alone, .. } = self.known;
+        let mut all = SaidOnce::default();
+        last.said.values().for_each(|said| all.add(said));
+        let mut do_meet = vec![false; run.flows.len()];
+        let members = self.meeting.iter().flat_map(|link| &self.links[*link].1);
+        members.for_each(|(flow, _)| do_meet[*flow as usize] = true);
+        for flow in (0..run.flows.len()).filter(|flow| !do_meet[*flow]) {
+            alone.said(run, flows, flow).iter().for_each(|said| all.add(said));
+        }
+        all
     }
 }
 

@@ -79,12 +79,15 @@ pub fn approximate(
         let alone_ps = alone.whole(&flows, index, bytes(flow));
         outcome(run, flow, alone_ps, delay(known, index, &first, &second))
     });
-    let flows: Vec<FlowOutcome> = outcomes.collect();
+    let mut flows: Vec<FlowOutcome> = outcomes.collect();
+    let module_lines = links.said(&second).finish(&mut flows, run.end);
     effort.wall[2] = started.elapsed();
     let last =
         flows.iter().map(|flow| flow.done_at).try_fold(Time::ZERO, |last, at| Some(last.max(at?)));
     let end = last.filter(|_| run.until_done).unwrap_or(run.end);
-    Ok((Outcome { end, flows, work, completions_only: true, ..Outcome::default() }, effort))
+    let outcome =
+        Outcome { end, flows, work, module_lines, completions_only: true, ..Outcome::default() };
+    Ok((outcome, effort))
 }
 
 fn outcome(run: &Run, flow: &Flow, alone_ps: u64, extra: Option<i64>) -> FlowOutcome {
