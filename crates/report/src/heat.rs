@@ -466,6 +466,20 @@ mod tests {
     }
 
     #[test]
+    fn each_of_parallel_cables_is_a_cell() {
+        let mut network = fabric();
+        for at in 2..4 {
+            let mut more = network.links.iter().find(|link| link.name == "leaf0-spine1").cloned();
+            more.iter_mut().for_each(|link| link.name = format!("leaf0-spine1#{at}"));
+            network.links.extend(more);
+        }
+        let (tiers, links) = tiers(&network);
+        assert_eq!(tiers[2].columns, [("leaf0".to_owned(), 4), ("leaf1".to_owned(), 2)]);
+        let wanted = ["leaf0-spine0", "leaf0-spine1", "leaf0-spine1#2", "leaf0-spine1#3"];
+        assert_eq!(links[8..12], wanted);
+    }
+
+    #[test]
     fn a_count_is_within_three_per_cent() {
         for count in (0..60_000u64).step_by(7) {
             let shown = (2f64.powf(f64::from(code(count)) / 16.0) - 1.0).round();

@@ -19,8 +19,64 @@ const ROW: f64 = 74.0;
 const MOST_BOXES: usize = 40;
 /// Cables between switches beyond have no labels of their own.
 const MOST_LABELLED: usize = 4;
+/// Parallel cables beyond are not drawn one by one; the label says how many there are.
+const MOST_STROKES: usize = 4;
+/// From one of parallel cables to the next.
+const STROKES_APART: f64 = 4.0;
+/// Kinds of parallel cables beyond are not labelled.
+const MOST_KINDS: usize = 4;
 
-/// Both directions between two nodes.
+/// All cables between two nodes. The first way there and the first way back are one cable, and so on.
+struct Cables<'a> {
+    there: Vec<&'a Link>,
+    back: Vec<&'a Link>,
+}
+
+impl<'a> Cables<'a> {
+    fn count(&self) -> usize {
+        self.there.len().max(self.back.len())
+    }
+
+    fn both(&self) -> impl Iterator<Item = &'a Link> {
+        self.there.iter().chain(&self.back).copied()
+    }
+
+    fn each(&self) -> impl Iterator<Item = Cable<'a>> {
+        let of = |links: &[&'a Link], index: usize| links.get(index).copied();
+        (0..self.count())
+            .map(move |index| Cable { there: of(&self.there, index), back: of(&self.back, index) })
+    }
+
+    /// What a cable carries; of several, a line for each kind with their number.
+    fn lines(&self) -> Vec<String> {
+        let mut each = self.each();
+        match (each.next(), self.count()) {
+            (Some(only), 1) => only.lines(),
+            _ => counted(self.each().map(|cable| cable.lines().join(", ")), "cables"),
+        }
+    }
+}
+
+/// Each text once, with its number if there are several, or with `bare` where a text is empty.
+fn counted(texts: impl Iterator<Item = String>, bare: &str) -> Vec<String> {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for text in texts {
+        match kinds.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((text, 1)),
+        }
+    }
+    let words = |(text, count): (String, usize)| match (text.is_empty(), count) {
+        (true, _) => format!("{count} {bare}"),
+        (false, 1) => text,
+        (false, _) => format!("{count} x {text}"),
+    };
+    let more = kinds.len().saturating_sub(MOST_KINDS);
+    let shown = kinds.into_iter().take(MOST_KINDS).map(words);
+    shown.chain((more > 0).then(|| format!("and {more} more kinds"))).collect()
+}
+
+/// Both directions of a cable.
 struct Cable<'a> {
     there: Option<&'a Link>,
     back: Option<&'a Link>,
@@ -141,13 +197,13 @@ fn draw(network: &Network) -> Option<Piece> {
     let mut labels = String::new();
     for group in &groups {
         let Some(at) = places.get(&group.switch) else { continue };
-        let cable = cable(network, &group.names[0], &group.switch);
-        draw_cable(
+        let cables = cables(network, &group.names[0], &group.switch);
+        draw_cables(
             &mut out,
             &mut labels,
             (group.x, group.y),
             *at,
-            &cable,
+            &cables,
             BOX.0 / 2.0,
             SWITCH / 2.0,
         );
@@ -155,10 +211,10 @@ fn draw(network: &Network) -> Option<Piece> {
     let mut between = Vec::new();
     for (i, one) in switches.iter().enumerate() {
         for other in &switches[i + 1..] {
-            let cable = cable(network, one, other);
+            let cables = cables(network, one, other);
             let (Some(a), Some(b)) = (places.get(*one), places.get(*other)) else { continue };
-            if cable.there.is_some() || cable.back.is_some() {
-                between.push((*a, *b, cable));
+            if cables.count() > 0 {
+                between.push((*a, *b, cables));
             }
         }
     }
@@ -166,16 +222,13 @@ fn draw(network: &Network) -> Option<Piece> {
     if between.len() > MOST_LABELLED {
         // Labels would cover each other: what cables carry stands below, once for each kind.
         let mut kinds: Vec<(String, usize)> = Vec::new();
-        for (a, b, cable) in &between {
-            let _ = write!(
-                out,
-                "<path class=\"a\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke-width=\"1.6\"/>",
-                a.0, a.1, b.0, b.1
-            );
-            let words = cable.words();
-            match kinds.iter_mut().find(|(known, _)| *known == words) {
-                Some((_, count)) => *count += 1,
-                None => kinds.push((words, 1)),
+        for (a, b, cables) in &between {
+            draw_strokes(&mut out, *a, *b, cables.count());
+            for words in cables.each().map(|cable| cable.words()) {
+                match kinds.iter_mut().find(|(known, _)| *known == words) {
+                    Some((_, count)) => *count += 1,
+                    None => kinds.push((words, 1)),
+                }
             }
         }
         for (words, count) in kinds.iter().take(4) {
@@ -188,8 +241,8 @@ fn draw(network: &Network) -> Option<Piece> {
                 write!(labels, "<text x=\"4\" y=\"{:.1}\">{}</text>", height - 6.0, escaped(&text));
         }
     } else {
-        for (a, b, cable) in &between {
-            draw_cable(&mut out, &mut labels, *a, *b, cable, SWITCH / 2.0, SWITCH / 2.0);
+        for (a, b, cables) in &between {
+            draw_cables(&mut out, &mut labels, *a, *b, cables, SWITCH / 2.0, SWITCH / 2.0);
         }
     }
     out.push_str(&labels);
@@ -257,30 +310,31 @@ fn label(names: &[String]) -> String {
     }
 }
 
-fn cable<'a>(network: &'a Network, from: &str, to: &str) -> Cable<'a> {
-    let find =
-        |from: &str, to: &str| network.links.iter().find(|link| link.from == from && link.to == to);
-    Cable { there: find(from, to), back: find(to, from) }
+fn cables<'a>(network: &'a Network, from: &str, to: &str) -> Cables<'a> {
+    let find = |from: &str, to: &str| {
+        network.links.iter().filter(|link| link.from == from && link.to == to).collect()
+    };
+    Cables { there: find(from, to), back: find(to, from) }
 }
 
 fn hosts(network: &Network, is_switch: &dyn Fn(&str) -> bool) -> Vec<Hosts> {
     // Switches by host, so that large networks are read once.
     let mut at: HashMap<&str, &str> = HashMap::new();
-    let mut cables: HashMap<(&str, &str), &Link> = HashMap::new();
+    let mut cables: HashMap<(&str, &str), Vec<&Link>> = HashMap::new();
     for link in &network.links {
-        cables.insert((&link.from, &link.to), link);
+        cables.entry((&link.from, &link.to)).or_default().push(link);
         match (is_switch(&link.from), is_switch(&link.to)) {
             (false, true) => at.entry(&link.from).or_insert(&link.to),
             (true, false) => at.entry(&link.to).or_insert(&link.from),
             _ => continue,
         };
     }
-    let kind = |link: Option<&&Link>| {
-        link.map(|link| {
+    let kind = |links: Option<&Vec<&Link>>| {
+        let words = |link: &&Link| {
             let Link { rate_bps, delay_s, queue, recorded, overhead_bytes, .. } = link;
             format!("{rate_bps:?} {delay_s} {queue:?} {recorded} {overhead_bytes}")
-        })
-        .unwrap_or_default()
+        };
+        links.into_iter().flatten().map(words).collect::<Vec<_>>().join("; ")
     };
     let mut alike: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut groups: Vec<Hosts> = Vec::new();
@@ -331,11 +385,8 @@ fn place_chain(
     places: &mut HashMap<String, (f64, f64)>,
 ) -> (f64, f64) {
     let receives = |group: &Hosts| {
-        let link = network
-            .links
-            .iter()
-            .find(|link| link.from == group.switch && link.to == group.names[0]);
-        link.is_some_and(|link| link.recorded)
+        let of_group = |link: &&Link| link.from == group.switch && link.to == group.names[0];
+        network.links.iter().filter(of_group).any(|link| link.recorded)
     };
     let (first, last) = (order[0], order[order.len() - 1]);
     let mut sides: Vec<usize> = Vec::new();
@@ -411,22 +462,37 @@ fn place_layers(
     (width, 250.0 + deepest as f64 * 46.0 - 10.0)
 }
 
-/// A cable with what it carries; a recorded queue stands at the end that it is in.
-fn draw_cable(
+/// A line for each of so many parallel cables.
+fn draw_strokes(out: &mut String, from: (f64, f64), to: (f64, f64), count: usize) {
+    let length = ((to.0 - from.0).powi(2) + (to.1 - from.1).powi(2)).sqrt().max(1.0);
+    let aside = ((from.1 - to.1) / length, (to.0 - from.0) / length);
+    let strokes = count.min(MOST_STROKES);
+    for stroke in 0..strokes {
+        let by = (stroke as f64 - (strokes as f64 - 1.0) / 2.0) * STROKES_APART;
+        let (dx, dy) = (aside.0 * by, aside.1 * by);
+        let _ = write!(
+            out,
+            "<path class=\"a\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke-width=\"1.6\"/>",
+            from.0 + dx,
+            from.1 + dy,
+            to.0 + dx,
+            to.1 + dy
+        );
+    }
+}
+
+/// Cables with what they carry; a recorded queue stands at the end that it is in.
+fn draw_cables(
     out: &mut String,
     labels: &mut String,
     from: (f64, f64),
     to: (f64, f64),
-    cable: &Cable<'_>,
+    cables: &Cables<'_>,
     from_half: f64,
     to_half: f64,
 ) {
-    let _ = write!(
-        out,
-        "<path class=\"a\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke-width=\"1.6\"/>",
-        from.0, from.1, to.0, to.1
-    );
-    let lines = cable.lines();
+    draw_strokes(out, from, to, cables.count());
+    let lines = cables.lines();
     // Between the boxes, above the cable; beside it where it is steep.
     let steep = (to.1 - from.1).abs() > (to.0 - from.0).abs();
     let (dx, dy) = ((to.0 - from.0).signum(), to.1 - from.1);
@@ -443,7 +509,7 @@ fn draw_cable(
         (near.0 + (near.1 - near.0) * share, from.1 + dy * share)
     };
     // Above the queue's box.
-    let lift = if cable.both().any(|link| link.recorded) { 12.0 } else { 7.0 };
+    let lift = if cables.both().any(|link| link.recorded) { 12.0 } else { 7.0 };
     let write_lines = |labels: &mut String,
                        lines: &[String],
                        x: f64,
@@ -472,9 +538,12 @@ fn draw_cable(
             "middle",
         ),
     }
-    for (link, end, toward) in [(cable.there, from, to), (cable.back, to, from)] {
-        let recorded = link.filter(|link| link.recorded && !link.queue.is_empty());
-        let Some(Link { queue, .. }) = recorded else { continue };
+    for (links, end, toward) in [(&cables.there, from, to), (&cables.back, to, from)] {
+        let recorded = links.iter().filter(|link| link.recorded && !link.queue.is_empty());
+        let queue = counted(recorded.map(|link| link.queue.clone()), "").join(", ");
+        if queue.is_empty() {
+            continue;
+        }
         let half = if end == from { from_half } else { to_half };
         let length = ((toward.0 - end.0).powi(2) + (toward.1 - end.1).powi(2)).sqrt().max(1.0);
         let (ux, uy) = ((toward.0 - end.0) / length, (toward.1 - end.1) / length);
@@ -494,7 +563,7 @@ fn draw_cable(
             );
         }
         // Below a cable that falls is its host.
-        let lines = wrapped(queue, if dy == 0.0 { 22 } else { 17 });
+        let lines = wrapped(&queue, if dy == 0.0 { 22 } else { 17 });
         let (tx, anchor) = if steep { (x + 20.0, "start") } else { (x - 16.0, "start") };
         write_lines(labels, &lines, tx, y + 21.0, anchor);
     }
@@ -556,6 +625,57 @@ mod tests {
             assert!(piece.body.contains(wanted), "{wanted}: {}", piece.body);
         }
         assert!(!piece.body.contains(">s7<"));
+    }
+
+    /// Hosts at two switches, with parallel cables between these: of 1 Gbps, and a slower one.
+    fn parallel(cables: usize) -> Network {
+        let mut network = Network::default();
+        for (name, kind) in [("a", NodeKind::Switch), ("b", NodeKind::Switch)] {
+            network.nodes.push(node(name, kind));
+        }
+        for (host, switch) in [("h1", "a"), ("h2", "b")] {
+            network.nodes.push(node(host, NodeKind::Host));
+            network.links.push(Link { delay_s: 1e-6, ..link(host, switch, false) });
+            network.links.push(Link { delay_s: 1e-6, ..link(switch, host, false) });
+        }
+        for at in 0..cables {
+            let rate_bps = Some(if at == 2 { 10_000_000 } else { 1_000_000_000 });
+            for (from, to) in [("a", "b"), ("b", "a")] {
+                network.links.push(Link { rate_bps, ..link(from, to, from == "a") });
+            }
+        }
+        network
+    }
+
+    #[test]
+    fn parallel_cables_are_each_drawn_and_said() {
+        let drawn = |cables: usize| draw(&parallel(cables)).expect("is drawn").body;
+        let strokes = |body: &str| body.matches("stroke-width=\"1.6\"").count();
+        let one = drawn(1);
+        assert!(one.contains(">1 Gbps<") && !one.contains(" x "), "{one}");
+        let three = drawn(3);
+        for wanted in [">2 x 1 Gbps, RTT 100 us<", ">10 Mbps, RTT 100 us<", "3 x droptail"] {
+            assert!(three.contains(wanted), "{wanted}: {three}");
+        }
+        assert_eq!(strokes(&three) - strokes(&one), 2);
+        // So many are not told apart, but their number is.
+        let many = drawn(100);
+        assert!(many.contains(">99 x 1 Gbps, RTT 100 us<"), "{many}");
+        assert_eq!(strokes(&many) - strokes(&one), MOST_STROKES - 1);
+    }
+
+    #[test]
+    fn parallel_cables_of_many_switches_are_counted() {
+        let mut network = parallel(3);
+        for at in 0..5 {
+            network.nodes.push(node(format!("c{at}"), NodeKind::Switch));
+            network.links.push(link(&format!("c{at}"), "a", false));
+            network.links.push(link(&format!("c{at}"), "a", false));
+        }
+        let body = draw(&network).expect("is drawn").body;
+        assert!(body.contains("between switches: 10 links of 1 Gbps, RTT 50 us<"), "{body}");
+        assert!(body.contains("between switches: 2 links of 1 Gbps, RTT 100 us, queue"), "{body}");
+        assert!(body.contains("between switches: 1 links of 10 Mbps, RTT 100 us, queue"), "{body}");
     }
 
     #[test]
