@@ -11,6 +11,7 @@
 use crate::packet::Packet;
 use crate::paths::{CHOOSE, Paths};
 use knee_queue::time::{PS_PER_S, Time};
+use knee_run::Error;
 use knee_run::routes::PATH_END;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -141,6 +142,18 @@ pub(crate) struct Code([u32; 3]);
 
 /// Bits of a code's first number that a link may have beside the kind.
 const LINK_BITS: u32 = 24;
+/// Most links of a network.
+const MAX_LINKS: usize = 1 << LINK_BITS;
+
+/// Refuses a network with more links than codes tell apart.
+pub(crate) fn check_links(links: usize) -> Result<(), Error> {
+    if links > MAX_LINKS {
+        let message =
+            format!("a network has at most {MAX_LINKS} links, not {links}: take fewer of them");
+        return Err(Error::Refused(message));
+    }
+    Ok(())
+}
 
 impl Code {
     #[inline]
@@ -694,6 +707,15 @@ mod tests {
         events.push(at, Event::App { flow: 3 });
         let order: Vec<_> = drain(&mut events).into_iter().map(|(_, event)| event).collect();
         assert_eq!(order, (0..4).map(|flow| Event::App { flow }).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn more_links_than_codes_tell_apart_are_refused() {
+        assert_eq!(check_links(1 << 24), Ok(()));
+        let last = Event::Arrive { link: (1 << 24) - 1, number: 1, packet: 2 };
+        assert_eq!(Code::new(last).event(), last);
+        let why = check_links((1 << 24) + 1).unwrap_err().to_string();
+        assert!(why.contains("at most 16777216 links, not 16777217"), "{why}");
     }
 
     #[test]

@@ -112,7 +112,8 @@ pub fn simulate_in_turns(run: &Run, domains: usize) -> Result<(Outcome, Option<L
         domain.net.now = end;
         domain.finish()
     });
-    Ok((merge::outcome(run, &division, parts.collect()), Some(loads)))
+    let parts = parts.collect::<Result<_, Error>>()?;
+    Ok((merge::outcome(run, &division, parts), Some(loads)))
 }
 
 /// Simulates a run, one thread per domain. Returns the parts in the order of their domains.
@@ -147,7 +148,7 @@ fn part(
     let done = carry_out(|| simulation.run_beside(exchange, number));
     let part = done.map_err(|fault| Error::Algorithm(fault.to_string()))?;
     std::mem::forget(alarm);
-    Ok(part)
+    part.transpose()
 }
 
 /// Stops the other domains when it is dropped.
@@ -224,7 +225,7 @@ impl Steps {
 
 impl Simulation<'_> {
     /// Simulates this domain beside the others. Returns `None` if another one failed.
-    fn run_beside(mut self, exchange: &Exchange, number: usize) -> Option<Part> {
+    fn run_beside(mut self, exchange: &Exchange, number: usize) -> Option<Result<Part, Error>> {
         let mut steps = Steps::new(&self);
         self.start();
         let end = loop {
@@ -299,7 +300,9 @@ impl Simulation<'_> {
             for Message { mut entry, packet, path } in mailbox.drain(..) {
                 if let Some(mut packet) = packet {
                     if let Some((links, place)) = path {
-                        packet.hop = self.net.paths.add(links) + place;
+                        // Without room for the path the run is refused at its end.
+                        let Some(start) = self.net.paths.add(links) else { continue };
+                        packet.hop = start + place;
                     }
                     entry.code.set_packet(self.net.packets.insert(packet));
                 }

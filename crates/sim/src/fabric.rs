@@ -4,12 +4,12 @@
 //! Time is an argument. The caller offers packets in the order of their times. [`Fabric::advance`]
 //! moves packets up to a given time and reports which arrived and which were dropped.
 
-use crate::events::{Event, Events};
+use crate::events::{Event, Events, check_links};
 use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
-use crate::paths::Paths;
+use crate::paths::{Paths, too_long};
 use crate::ports::Ports;
 use crate::random::Random;
 use knee_queue::time::Time;
@@ -93,6 +93,7 @@ pub struct Fabric {
 /// # Errors
 /// Names the feature, in one sentence.
 pub fn supports(network: &Network) -> Result<(), Error> {
+    check_links(network.links.len())?;
     if let Some(buffer) = network.buffers.first() {
         return Err(Error::Refused(format!(
             "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
@@ -154,7 +155,7 @@ impl Fabric {
             packets: Packets::default(),
             routes: Routes::new(network),
             names: network.nodes.iter().map(|node| node.name.clone()).collect(),
-            paths: Paths::default(),
+            paths: Paths::new([].into()),
             known: HashMap::new(),
             now: Time::ZERO,
             log: None,
@@ -177,7 +178,8 @@ impl Fabric {
         }
         let links = self.routes.path(from, to, hash);
         let name = |node: NodeId| &*self.names[node as usize];
-        let start = self.paths.add(links.ok_or_else(|| no_path(name(from), name(to)))?);
+        let links = links.ok_or_else(|| no_path(name(from), name(to)))?;
+        let start = self.paths.add(links).ok_or_else(too_long)?;
         let path = PathId { start, hash: (hash >> 32 ^ hash) as u32 };
         self.known.insert((from, to, hash), path);
         Ok(path)

@@ -82,7 +82,7 @@ impl Net {
             return first.map_or(path, balance::path_by);
         }
         let links = routes.another(self.paths.links(path), hash);
-        let another = links.map_or(path, |links| self.paths.add(links));
+        let another = links.and_then(|links| self.paths.add(links)).unwrap_or(path);
         if let Some(reroutes) = &mut self.reroutes {
             reroutes.note_hash(sock, hash, another);
         }

@@ -2,7 +2,8 @@
 
 use crate::balance;
 use crate::clock::Jiffies;
-use crate::paths::CHOOSE;
+use crate::events;
+use crate::paths::{CHOOSE, too_long};
 use crate::random::Random;
 use knee_queue::time::{Duration, PS_PER_S};
 use knee_run::Error;
@@ -38,9 +39,10 @@ impl Plan {
     /// Draws and finds what the run needs.
     ///
     /// # Errors
-    /// If there is no path between the hosts of a flow or ping.
+    /// If there is no path between the hosts of a flow or ping, or if there are too many links.
     pub(crate) fn new(run: &Run) -> Result<Plan, Error> {
         let network = &run.network;
+        events::check_links(network.links.len())?;
         let mut random = Random::new(run.seed);
         let clocks = clocks(run, &mut random);
         let mut routes = Routes::new(network);
@@ -114,10 +116,6 @@ fn link_seeds(network: &Network, random: &mut Random) -> Vec<(LinkId, u64)> {
         is_used.then_some((id, seed))
     });
     seeds.collect()
-}
-
-fn too_long() -> Error {
-    Error::Refused("the paths of all flows have more than 2^32 links: take fewer flows".to_owned())
 }
 
 /// Draws the clock of each host, and returns those of hosts with a socket.

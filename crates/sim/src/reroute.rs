@@ -104,7 +104,7 @@ impl Reroutes {
             return way.home;
         }
         match routes.path(way.from, way.to, way.hash) {
-            Some(links) => paths.add(links),
+            Some(links) => paths.add(links).unwrap_or(way.home),
             None => way.home,
         }
     }

@@ -6,6 +6,7 @@ use crate::modules;
 use crate::sim::{Simulation, client_of, server_of};
 use crate::tcp::{Sock, State};
 use knee_queue::time::{Duration, Time};
+use knee_run::Error;
 use knee_run::outcome::{
     Counters, FlowOutcome, FlowWindow, GoodputSample, QueueOutcome, Windowed, Work,
 };
@@ -88,7 +89,11 @@ impl Simulation<'_> {
     // ---- the end ----
 
     /// Returns the outcome of this domain.
-    pub(crate) fn finish(mut self) -> Part {
+    ///
+    /// # Errors
+    /// If there was no room for its paths.
+    pub(crate) fn finish(mut self) -> Result<Part, Error> {
+        self.net.paths.check()?;
         // The run may end before the measured window.
         if self.before_window.is_some() {
             self.count_window();
@@ -103,11 +108,11 @@ impl Simulation<'_> {
         let loaded = self.hosts.iter().map(|host| host.as_ref().map(|host| &host.modules));
         modules::collect(loaded, &mut self.outcome);
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
-        Part {
+        Ok(Part {
             outcome: self.outcome,
             exchange_ends: self.exchange_ends,
             server_timeouts: self.server_timeouts,
-        }
+        })
     }
 
     /// Returns what the domain knows of each flow with an end in it.

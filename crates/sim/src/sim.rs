@@ -9,6 +9,7 @@ use crate::hosts::Hosts;
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::link_counts::LinkCounts;
+use crate::merge::Part;
 use crate::net::Net;
 use crate::nic::Nics;
 use crate::numbered::Numbered;
@@ -293,16 +294,16 @@ impl<'a> Simulation<'a> {
     }
 
     pub(crate) fn run(self) -> Result<Outcome, Error> {
-        carry_out(|| self.run_to_end()).map_err(|fault| Error::Algorithm(fault.to_string()))
+        carry_out(|| self.run_to_end()).map_err(|fault| Error::Algorithm(fault.to_string()))?
     }
 
-    fn run_to_end(mut self) -> Outcome {
+    fn run_to_end(mut self) -> Result<Outcome, Error> {
         self.start();
         self.work_off();
         if let Some(mut tap) = self.net.tap.take() {
             tap.on_end(self.net.now);
         }
-        self.finish().finish()
+        self.finish().map(Part::finish)
     }
 
     pub(crate) fn start(&mut self) {
@@ -700,4 +701,83 @@ fn events_per_sec(run: &Run, plan: &Plan, has: impl Fn(LinkId) -> bool) -> u64 {
         (share / (8 * 1514)).saturating_mul(arrivals as u64)
     };
     ways().map(of_way).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use knee_queue::time::Rate;
+    use knee_queue::{DropTailConfig, Limit, QueueConfig};
+    use knee_run::spec::{
+        Flow, LinuxVersion, RouteChange, Sampling, Schedule, Serialisation, Traffic,
+    };
+    use knee_run::topology::{Cable, LeafSpine};
+
+    /// A flow between two leaves whose routes avoid the link to its spine from 1 ms on.
+    fn rerouted() -> Run {
+        let cable = Cable {
+            rate: Rate::from_bps(1_000_000_000),
+            serialisation: Serialisation::StoreAndForward,
+            delay: Duration::from_us(1),
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            overhead_bytes: 0,
+            loses_bursts: false,
+            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
+            sampled: false,
+        };
+        let fabric = LeafSpine {
+            leaves: 2,
+            spines: 2,
+            hosts_per_leaf: 1,
+            host: HostConfig::new(LinuxVersion::V6_1),
+            host_up: cable.clone(),
+            host_down: cable.clone(),
+            fabric: cable,
+        };
+        let mut network = fabric.build();
+        let at = Time::from_ms(1);
+        let up = network.links.iter().zip(0..).filter(|(link, _)| link.name == "leaf0-spine0");
+        let changes = up.map(|(_, link)| RouteChange { at, link, avoids: true });
+        network.changes.routes = changes.collect();
+        assert_eq!(network.changes.routes.len(), 1);
+        let flow = Flow {
+            group: 0,
+            from: 0,
+            to: 1,
+            cc: Cc::by_name("reno").unwrap(),
+            peer_cc: None,
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic: Traffic::Bulk { bytes: None },
+            read_at_bytes: 1,
+            base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
+            sampled: false,
+        };
+        Run {
+            seed: 1,
+            end: Time::from_ms(2),
+            until_done: false,
+            network,
+            // One of them at least goes by that spine.
+            flows: vec![flow; 16],
+            pings: Vec::new(),
+            sampling: Sampling::default(),
+            schedule: Schedule::default(),
+        }
+    }
+
+    #[test]
+    fn paths_without_room_refuse_the_run() {
+        let run = rerouted();
+        assert!(Simulation::whole(&run).unwrap().run().is_ok());
+        let mut simulation = Simulation::whole(&run).unwrap();
+        simulation.net.paths.limit(0);
+        let why = simulation.run().map(|_| ()).unwrap_err().to_string();
+        assert!(why.contains("more than 2^32 links: take fewer flows"), "{why}");
+    }
 }
