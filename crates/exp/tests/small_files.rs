@@ -407,6 +407,7 @@ duration = "{duration}"
             fabric(&leaf_spine(32, 32), &format!("{halves}size = \"10 kB\""), "3 ms"),
         ),
         ("long-paths", long_paths()),
+        ("two-leaves-each", two_leaves_each()),
         ("fat-tree-long", fabric(&fat_tree(16), pods, "2 ms")),
         ("fat-tree-idle", fabric(&fat_tree(40), &format!("{large}size = \"1 kB\""), "300 us")),
         (
@@ -440,6 +441,48 @@ to = "r1"
 [run]
 duration = "100 us"
 "#
+    )
+}
+
+/// Each host is linked to another pair of leaves, to which every switch has its own distance and its own next links.
+fn two_leaves_each() -> String {
+    const LEAVES: u32 = 2000;
+    const ROUNDS: u32 = 6;
+    let port = r#"rate = "10 Gbps", delay = "1 us", record = false, queue = { kind = "droptail", limit = "100 pkts" }"#;
+    let hosts = LEAVES * ROUNDS;
+    let once = format!("\"leaf1..leaf{LEAVES}\"");
+    let first = vec![once; ROUNDS as usize].join(", ");
+    // Shifted by one more leaf in each round.
+    let second = (1..=ROUNDS)
+        .map(|shift| format!("\"leaf{}..leaf{LEAVES}\", \"leaf1..leaf{shift}\"", shift + 1));
+    let second = second.collect::<Vec<_>>().join(", ");
+    let half = hosts / 2;
+    format!(
+        r#"question = "?"
+cc = ["dctcp"]
+[network]
+topology = "graph"
+balance = {{ kind = "spray" }}
+node = [
+  {{ name = "h", kind = "host", count = {hosts} }},
+  {{ name = "leaf", kind = "switch", count = {LEAVES} }},
+  {{ name = "core", kind = "switch" }},
+]
+link = [
+  {{ from = "h1..h{hosts}", to = [{first}], {port} }},
+  {{ from = "h1..h{hosts}", to = [{second}], {port} }},
+  {{ from = "leaf1..leaf{LEAVES}", to = "core", {port} }},
+]
+[[traffic]]
+name = "a"
+kind = "bulk"
+size = "1 kB"
+from = "h1..h{half}"
+to = "h{}..h{hosts}"
+[run]
+duration = "100 us"
+"#,
+        half + 1
     )
 }
 

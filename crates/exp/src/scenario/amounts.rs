@@ -79,6 +79,12 @@ const ONE_BY_ONE: u64 = 4096;
 const HISTOGRAM: u64 = 256 << 10;
 /// Bytes of a sketch with its rows: a thousand buckets, some fifteen powers of two.
 const SKETCH: u64 = 128 << 10;
+/// Bytes of a table of routes besides its distances: its key, and its place in a map.
+const ROUTE_TABLE: u64 = 96;
+/// Distances from here on take 4 bytes instead of 1.
+const WIDE_DISTANCE: u64 = 255;
+/// Bytes of a node or link in the routes that a run keeps because its paths change.
+const ROUTED: u64 = 64;
 /// Bytes of a flowlet, and of those that are allocated together.
 const FLOWLET: u64 = 16;
 const FLOWLET_PAGE: u64 = 64 * FLOWLET;
@@ -164,8 +170,9 @@ pub(super) fn check(
     let nodes = (amounts.network.nodes.len() + links) as u64;
     let of_flows = amounts.flows.saturating_mul(THREAD_PER_FLOW);
     let of_packets = likely_packets.min(packets.bytes) / THREAD_PER_PACKETS;
-    let thread_bytes =
-        of_flows.saturating_add(THREAD + nodes * THREAD_PER_NODE).saturating_add(of_packets);
+    let of_routes = if amounts.changes_paths() { ROUTED } else { 0 };
+    let of_nodes = THREAD + nodes * (THREAD_PER_NODE + of_routes);
+    let thread_bytes = of_flows.saturating_add(of_nodes).saturating_add(of_packets);
     parts.push(packets);
     let kept = amounts.kept()?;
     let (run_bytes, kept_bytes) = (sum(&parts), kept.bytes);
@@ -382,6 +389,7 @@ impl<'a> Amounts<'a> {
     /// Estimates queues that are lists themselves, and packets in flight.
     fn network(&self) -> Result<[Part<'a>; 3], Error> {
         let links = &self.network.links;
+        let longest = farthest(&self.network);
         let empty = links.iter().map(|link| link.queue.empty_bytes()).fold(0, u64::saturating_add);
         let lists = Part {
             table: self.root.need_child("network")?,
@@ -392,7 +400,7 @@ impl<'a> Amounts<'a> {
                 true => links.len() as u64 * (size_of::<Link>() as u64 + APPROXIMATED_LINK),
                 false => empty
                     .saturating_add(self.described_bytes())
-                    .saturating_add(self.balance_bytes()),
+                    .saturating_add(self.routes_bytes(longest)),
             },
         };
         let MaxInFlight { packets, segments, acks } = self.max_in_flight();
@@ -421,7 +429,7 @@ impl<'a> Amounts<'a> {
             things: self.flows,
             of: ("the paths of flows", "fewer of them, or shorter paths"),
             // There and back, of 4 bytes each, in lists that double.
-            bytes: self.flows.saturating_mul(2 * 4 * 3 / 2 * farthest(&self.network)),
+            bytes: self.flows.saturating_mul(2 * 4 * 3 / 2 * longest),
         };
         Ok([lists, packets, paths])
     }
@@ -439,11 +447,44 @@ impl<'a> Amounts<'a> {
         links.len() as u64 * of_link + nodes.len() as u64 * of_node + departing * DEPARTURES
     }
 
-    /// Next links of each switch to each place, and tables of flowlets, of which flows use a page in each direction.
-    fn balance_bytes(&self) -> u64 {
+    /// Returns whether a run keeps its routes, to find other paths.
+    fn changes_paths(&self) -> bool {
+        let mut hosts = self.network.nodes.iter().filter_map(|node| node.host.as_ref());
+        !self.network.changes.routes.is_empty() || hosts.any(|host| host.ipv6)
+    }
+
+    /// Returns the number of places: sets of switches with links to hosts that have traffic. Each has a table of routes.
+    fn places(&self) -> u64 {
+        let senders = self.scenario.traffic.iter().flat_map(TrafficSpec::senders);
+        let mut has_traffic = vec![false; self.network.nodes.len()];
+        senders
+            .chain(self.scenario.destinations())
+            .for_each(|host| has_traffic[host as usize] = true);
+        let mut into: Vec<(NodeId, NodeId)> = Vec::new();
+        for link in self.network.links.iter().filter(|link| has_traffic[link.to as usize]) {
+            if self.network.nodes[link.from as usize].host.is_none() {
+                into.push((link.to, link.from));
+            }
+        }
+        into.sort_unstable();
+        into.dedup();
+        let places = into.chunk_by(|one, other| one.0 == other.0);
+        let places: HashSet<Vec<NodeId>> =
+            places.map(|links| links.iter().map(|(_, switch)| *switch).collect()).collect();
+        places.len() as u64
+    }
+
+    /// Distances of each switch to each place, next links of each switch to each place, and tables of flowlets, of which
+    /// flows use a page in each direction. Paths have at most `longest` links.
+    fn routes_bytes(&self, longest: u64) -> u64 {
         let balance = &self.network.balance;
         let nodes = &self.network.nodes;
         let switches = nodes.iter().filter(|node| node.host.is_none()).count() as u64;
+        let distance = if longest < WIDE_DISTANCE { 1 } else { 4 };
+        let places = self.places();
+        let distances = places.saturating_mul(switches * distance + ROUTE_TABLE);
+        let things = (nodes.len() + self.network.links.len()) as u64;
+        let kept = if self.changes_paths() { things * ROUTED } else { 0 };
         let tables = balance.iter().map(|at| match at.balance {
             Balance::Flowlet { entries, .. } => {
                 let pages = self.flows.saturating_mul(2 * FLOWLET_PAGE);
@@ -451,8 +492,9 @@ impl<'a> Amounts<'a> {
             }
             _ => 0,
         });
-        let places = if balance.is_empty() { 0 } else { switches };
-        tables.fold(places * switches * 4, u64::saturating_add)
+        let next_links = if balance.is_empty() { 0 } else { places.saturating_mul(switches * 4) };
+        let routes = distances.saturating_add(next_links).saturating_add(kept);
+        tables.fold(routes, u64::saturating_add)
     }
 
     /// Returns the number of flows that are simulated at once: all, or those of the busiest links, one per core.
