@@ -226,7 +226,7 @@ fn read_weights(
         for (link, weight_of) in network.links.iter().zip(&mut weights) {
             if from.contains_key(&link.from) && to.contains_key(&link.to) {
                 if weight_of.replace(weight).is_some() {
-                    let name = shown(&link.name);
+                    let name = shown(&network.link_name(link));
                     let message = format!(
                         "must not name {name}, which has a weight already: leave it out of one entry"
                     );

@@ -12,7 +12,7 @@
 //! An input may so have XOFF, the frame over it, and this, of all that it carries or of each class.
 
 use crate::Error;
-use crate::flow_control::{CONTROL_FRAME_BYTES, controlled, pause_time, stopping};
+use crate::flow_control::{CONTROL_FRAME_BYTES, controlled, pause_time, stopping, ways_back};
 use crate::spec::{
     FlowControl, Link, LinkId, Network, NodeId, Run, Serialisation, SharedBuffer, Stops, Thresholds,
 };
@@ -175,11 +175,9 @@ impl MaxBacklog {
     }
 
     /// The inputs of the switch that a link leaves, but for the link's own way back.
-    fn inputs(&self, network: &Network, link: &Link) -> Vec<(LinkId, u64)> {
-        let from_there =
-            network.links.iter().position(|back| (back.from, back.to) == (link.to, link.from));
+    fn inputs(&self, network: &Network, link: &Link, back: Option<LinkId>) -> Vec<(LinkId, u64)> {
         let ids = network.links.iter().zip(0..).filter(|(input, _)| input.to == link.from);
-        let others = ids.filter(|(_, id)| from_there != Some(*id as usize));
+        let others = ids.filter(|(_, id)| back != Some(*id));
         others.map(|(_, id)| (id, self.bytes[id as usize])).collect()
     }
 
@@ -208,8 +206,8 @@ fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), E
     let most = most?;
     let stopping = stopping(network);
     let stops = |node: NodeId| stopping[node as usize];
-    let ports = network.links.iter().filter(|link| link.rate.is_some() && stops(link.from));
-    for link in ports {
+    let ports = network.links.iter().zip(ways_back(network));
+    for (link, back) in ports.filter(|(link, _)| link.rate.is_some() && stops(link.from)) {
         let link_name = network.link_name(link);
         for (most, priority) in most.iter().zip(0..) {
             let queue = match spec.classes().get(priority) {
@@ -218,7 +216,7 @@ fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), E
                     .map(|queue| (format!("{link_name}/{}", class.name), queue)),
             };
             let Some((name, queue)) = queue else { continue };
-            holds(queue, &name, &most.inputs(network, link), most)?;
+            holds(queue, &name, &most.inputs(network, link, back), most)?;
         }
     }
     let of_stopping = |buffer: &&SharedBuffer| {

@@ -170,6 +170,22 @@ fn too_little_headroom_is_named_and_loses_packets_if_it_is_wanted() {
     assert!(queue(&network, &outcome, "switch-h2").dropped_full_pkts > 0);
 }
 
+/// Two switches with a cable of 1 Gbps and one of 10 Gbps. What waits at the fast port of one came by the slow cable, as
+/// much as from a host in [`NEEDED`]; what comes back by the fast cable waits elsewhere.
+#[test]
+fn parallel_cables_each_have_their_own_headroom() {
+    let mut network = Network::default();
+    network.host("h", host());
+    let (a, b) = (network.switch("a"), network.switch("b"));
+    let fast = port(10_000, droptail(Limit::Bytes(1)));
+    network.duplex(a, b, port(1000, endless()), port(1000, endless()));
+    network.duplex(a, b, fast.clone(), fast);
+    let network = stopping(network, pauses(20_000, 10_000));
+    let refused = knee_sim::simulate(&run(&network, Vec::new(), 1));
+    let message = refused.map(|_| ()).expect_err("it is unsafe").to_string();
+    assert!(message.contains(&format!("{} bytes may queue at a-b,", NEEDED / 2)), "{message}");
+}
+
 #[test]
 fn pauses_that_never_come_change_nothing() {
     let flows = || {
