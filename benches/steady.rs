@@ -15,7 +15,7 @@ use knee_approx::Paths;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;
 use knee_run::outcome::Outcome;
-use knee_run::spec::{HEADER_BYTES, HostConfig, LinkId, Run};
+use knee_run::spec::{HEADER_BYTES, LinkId, Run};
 
 /// Settling times, base RTTs of the longest path among coupled flows.
 const SETTLING_RTTS: [u64; 4] = [0, 5, 20, 100];
@@ -154,7 +154,7 @@ fn flows(run: &Run, outcome: &Outcome) -> Vec<Flow> {
         .map(|(index, flow)| {
             let (there, back) = (paths.there(index).to_vec(), paths.back(index).to_vec());
             let host = run.network.nodes[flow.from as usize].host.as_ref();
-            let frame_bytes = host.map_or(0, HostConfig::mss_bytes) + HEADER_BYTES;
+            let frame_bytes = host.map_or(0, |host| host.mss_bytes()) + HEADER_BYTES;
             let rtt_ps = time_of(&there, frame_bytes) + time_of(&back, HEADER_BYTES);
             let got = &outcome.flows[index];
             let start = got.connected_at.map_or(outcome.end.ps(), |at| at.ps());

@@ -709,7 +709,7 @@ mod tests {
     use knee_queue::time::Rate;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
     use knee_run::spec::{
-        Flow, LinuxVersion, RouteChange, Sampling, Schedule, Serialisation, Traffic,
+        Cc, Flow, HostConfig, LinuxVersion, RouteChange, Sampling, Schedule, Serialisation, Traffic,
     };
     use knee_run::topology::{Cable, LeafSpine};
 
@@ -737,10 +737,8 @@ mod tests {
         };
         let mut network = fabric.build();
         let at = Time::from_ms(1);
-        let up = network.links.iter().zip(0..).filter(|(link, _)| link.name == "leaf0-spine0");
-        let changes = up.map(|(_, link)| RouteChange { at, link, avoids: true });
-        network.changes.routes = changes.collect();
-        assert_eq!(network.changes.routes.len(), 1);
+        let link = network.link_named("leaf0-spine0").unwrap();
+        network.changes.routes = vec![RouteChange { at, link, avoids: true }];
         let flow = Flow {
             group: 0,
             from: 0,
