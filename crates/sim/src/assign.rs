@@ -111,7 +111,7 @@ impl Assignment {
 
     /// Returns the load of each domain.
     fn load(&self, loads: &Loads) -> Vec<f64> {
-        let mut load = vec![0.0; self.domains];
+        let mut load = vec![0.0; self.domains.max(1)];
         let nodes = self.of_nodes.iter().zip(&loads.of_nodes);
         for (domain, of_one) in nodes.chain(self.of_links.iter().zip(&loads.of_links)) {
             load[*domain as usize] += of_one;
@@ -335,6 +335,15 @@ mod tests {
         let assignment = assigned(&network, 2);
         assert_eq!(assignment.domains, 2);
         assert!(!assignment.is_split.contains(&true));
+    }
+
+    #[test]
+    fn a_network_without_hosts_is_assigned() {
+        let mut network = leaf_spine();
+        network.nodes.iter_mut().for_each(|node| node.host = None);
+        let assignment = assigned(&network, 2);
+        let domains = assignment.domains as u32;
+        assert!(assignment.of_links.iter().all(|domain| *domain < domains));
     }
 
     #[test]
