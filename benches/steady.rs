@@ -26,7 +26,11 @@ const STEADY_WITHIN: [f64; 3] = [0.05, 0.1, 0.2];
 fn main() {
     std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let (file, keys) = args.split_first().expect("the name or path of an experiment");
+    let Some((file, keys)) = args.split_first() else {
+        return println!(
+            "steady: name an experiment: cargo bench -p knee-exp --bench steady -- EXPERIMENT KEY=VALUE..."
+        );
+    };
     let own = |key: &str| keys.iter().find_map(|arg| arg.strip_prefix(&format!("{key}=")));
     let is_own = |arg: &&String| ["cc=", "seed=", "period="].iter().any(|key| arg.starts_with(key));
     let overrides = Overrides {

@@ -474,7 +474,7 @@ impl Experiment {
             return Ok(last);
         }
         let scenario = Arc::new(self.read_scenario(configuration)?);
-        // Files that it names may change, which the next reading notices.
+        // Files with a network, sizes or transfers may change, which the next reading notices.
         if inputs::noted(&scenario.resolved).is_empty() {
             self.last.keep(configuration, &scenario);
         }

@@ -40,8 +40,8 @@ pub struct Outcome {
     pub window: Option<Windowed>,
     /// Work of the simulator.
     pub work: Work,
-    /// Of its flows only start and completion times are known, and warnings; lines of modules are. Everything else is absent,
-    /// whatever its field says.
+    /// Of its flows only start times, completion times and warnings are known. Lines of modules are known, too. Everything
+    /// else is absent, whatever its field says.
     pub completions_only: bool,
 }
 

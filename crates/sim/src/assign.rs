@@ -9,10 +9,10 @@ use knee_run::spec::{LinkId, Network, NodeId};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// How much more than the least load a domain may have, if fewer packets change their domain for it.
+/// How much heavier the heaviest domain may be than with whole sites, if fewer packets change their domain for it.
 const UNEVEN: f64 = 1.05;
-/// Switches without hosts that are this many links from one belong to no domain as a whole.
-const FAR_LINKS: usize = 8;
+/// Rounds in which switches without hosts join their neighbours' domain. One that is further away from all hosts is split.
+const JOIN_ROUNDS: usize = 8;
 /// Steps in the search for the least load of the heaviest piece: each halves the error.
 const HALVINGS: usize = 30;
 /// The domain of a node that has none yet.
@@ -80,6 +80,7 @@ impl Assignment {
             is_whole[*site as usize] |=
                 network.nodes[node as usize].host.is_some() || node != *site;
         }
+        // What is between two switches that can be split, no site has.
         let mut weights = vec![0.0; sites.len()];
         for (site, load) in sites.iter().zip(&loads.of_nodes) {
             weights[*site as usize] += load;
@@ -136,7 +137,7 @@ fn ports_are_independent(network: &Network) -> bool {
 
 /// Gives switches the domain of those of their neighbours that have one, if they all have the same one.
 fn join_neighbours(network: &Network, of_nodes: &mut [u32]) {
-    for _ in 0..FAR_LINKS {
+    for _ in 0..JOIN_ROUNDS {
         let before = of_nodes.to_vec();
         let mut neighbours = vec![None; before.len()];
         for link in &network.links {
@@ -268,7 +269,7 @@ mod tests {
     /// Each link has the same load.
     fn even(network: &Network) -> Loads {
         let of_links = vec![100.0; network.links.len()];
-        Loads { of_nodes: vec![1.0; network.nodes.len()], of_links }
+        Loads { of_nodes: vec![1.0; network.nodes.len()], of_links, events: 0.0 }
     }
 
     fn assigned(network: &Network, domains: usize) -> Assignment {

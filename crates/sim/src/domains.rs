@@ -24,7 +24,7 @@ const WINDOW_MIN: Duration = Duration::from_ns(200);
 /// Flows for each domain: with fewer the exchange between threads costs more than they gain.
 const FLOWS_MIN: usize = 32;
 
-/// Events of a window for each domain. With fewer, threads mostly wait for each other: with one or two, two threads take six times
+/// Events of a window for each domain. With fewer, threads mostly wait for each other: with one or two, two threads take seven times
 /// the processor time of one.
 const EVENTS_MIN: f64 = 8.0;
 
@@ -58,7 +58,10 @@ impl Division {
     pub(crate) fn worth_it(run: &Run, plan: &Plan, most: usize) -> Option<Division> {
         let mut most = most.min(run.flows.len() / FLOWS_MIN);
         while most > 1 {
-            let division = Division::of(run, plan, most)?;
+            let Some(division) = Division::of(run, plan, most) else {
+                most /= 2;
+                continue;
+            };
             let windows = busy_time(run).ps().div_ceil(division.window.ps()).max(1);
             if division.events >= EVENTS_MIN * division.domains as f64 * windows as f64 {
                 return Some(division);
@@ -88,20 +91,19 @@ impl Division {
         let link_places = places(domains, assignment.of_links.iter().copied());
         let ends = run.flows.iter().flat_map(|flow| [flow.from, flow.to]);
         let sock_places = places(domains, ends.map(|node| assignment.of_nodes[node as usize]));
-        let events = loads.of_nodes.iter().chain(&loads.of_links).sum();
+        let events = loads.events;
         Some(Division { assignment, domains, link_places, sock_places, window, events })
     }
 }
 
-/// Returns a time in which the flows of a run send at least: all of it if one has no end, otherwise the time in which they begin.
+/// Returns a lower bound of the time in which flows send.
 fn busy_time(run: &Run) -> Duration {
-    if run.flows.iter().any(|flow| !flow.traffic.ends()) {
-        return run.end.since(Time::ZERO);
-    }
-    let starts = || run.flows.iter().map(|flow| flow.start);
-    let (first, last) =
-        (starts().min().unwrap_or(Time::ZERO), starts().max().unwrap_or(Time::ZERO));
-    last.min(run.end).since(first.min(run.end))
+    let sends_until = |flow: &Flow| {
+        let end = if flow.traffic.ends() { flow.start } else { flow.stop.unwrap_or(run.end) };
+        end.min(run.end)
+    };
+    let first = run.flows.iter().map(|flow| flow.start).min().unwrap_or(Time::ZERO).min(run.end);
+    run.flows.iter().map(sends_until).max().map_or(Duration::ZERO, |last| last.since(first))
 }
 
 /// Returns the place of each thing in the list of its domain.
@@ -123,6 +125,11 @@ pub(crate) struct Numberings {
 }
 
 impl Division {
+    /// Returns the number of switches whose ports are in several domains.
+    pub(crate) fn split_switches(&self) -> usize {
+        self.assignment.is_split.iter().filter(|is_split| **is_split).count()
+    }
+
     /// Returns the domain of a node.
     pub(crate) fn domain_of(&self, node: NodeId) -> u32 {
         self.assignment.of_nodes[node as usize]
@@ -224,7 +231,12 @@ mod tests {
     use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Serialisation, Traffic};
     use knee_run::topology::{Cable, LeafSpine};
 
-    fn run(host_delay: Duration, fabric_delay: Duration, flows: Vec<Flow>) -> Run {
+    fn run(
+        hosts_per_leaf: u32,
+        host_delay: Duration,
+        fabric_delay: Duration,
+        flows: Vec<Flow>,
+    ) -> Run {
         let cable = |delay| Cable {
             rate: None,
             serialisation: Serialisation::StoreAndForward,
@@ -239,7 +251,7 @@ mod tests {
         let network = LeafSpine {
             leaves: 2,
             spines: 2,
-            hosts_per_leaf: 2,
+            hosts_per_leaf,
             host: HostConfig::new(LinuxVersion::V6_1),
             host_up: cable(host_delay),
             host_down: cable(host_delay),
@@ -260,7 +272,7 @@ mod tests {
     #[test]
     fn short_windows_are_not_worth_threads() {
         let is_divided = |host_delay, fabric_delay, until_done| {
-            let run = Run { until_done, ..run(host_delay, fabric_delay, Vec::new()) };
+            let run = Run { until_done, ..run(2, host_delay, fabric_delay, Vec::new()) };
             Division::of(&run, &Plan::new(&run).unwrap(), 2).is_some()
         };
         let (short, long) = (Duration::from_ns(199), Duration::from_ns(200));
@@ -273,11 +285,11 @@ mod tests {
     #[test]
     fn few_flows_and_sparse_ones_are_not_worth_threads() {
         // Each flow sends 10 packets, `gap` after the one before.
-        let threads = |flows: u64, gap: Duration| {
+        let threads = |hosts_per_leaf: u32, flows: u64, gap: Duration| {
             let flow = |number: u64| Flow {
                 group: 0,
-                from: (number % 4) as u32,
-                to: ((number + 1) % 4) as u32,
+                from: number as u32 % (2 * hosts_per_leaf),
+                to: (number as u32 + 1) % (2 * hosts_per_leaf),
                 cc: Cc::by_name("dctcp").unwrap(),
                 peer_cc: None,
                 start: Time::from_ps(gap.ps() * number),
@@ -291,11 +303,16 @@ mod tests {
                 read_at_bytes: 1,
                 sampled: false,
             };
-            let run =
-                run(Duration::from_us(1), Duration::from_us(1), (0..flows).map(flow).collect());
+            let us = Duration::from_us(1);
+            let run = run(hosts_per_leaf, us, us, (0..flows).map(flow).collect());
             Division::worth_it(&run, &Plan::new(&run).unwrap(), 2).map_or(1, |it| it.domains)
         };
         let (dense, sparse) = (Duration::from_ns(100), Duration::from_us(100));
-        assert_eq!((threads(63, dense), threads(64, dense), threads(64, sparse)), (1, 2, 1));
+        assert_eq!(
+            [threads(2, 63, dense), threads(2, 64, dense), threads(2, 64, sparse)],
+            [1, 2, 1]
+        );
+        // Idle hosts have no events.
+        assert_eq!(threads(2000, 64, Duration::from_us(10)), 1);
     }
 }

@@ -68,6 +68,8 @@ pub struct Loads {
     pub window: Duration,
     /// By domain, then by window. Windows in which nothing happens are not there.
     pub events: Vec<Vec<u32>>,
+    /// Number of switches whose ports are in several domains.
+    pub split_switches: usize,
 }
 
 /// Like [`simulate_on`], but the domains take turns on one thread: for tests, and to measure how evenly
@@ -89,7 +91,11 @@ pub fn simulate_in_turns(run: &Run, domains: usize) -> Result<(Outcome, Option<L
         Ok(domain)
     });
     let mut domains = domains.collect::<Result<Vec<_>, Error>>()?;
-    let mut loads = Loads { window: division.window, events: vec![Vec::new(); domains.len()] };
+    let mut loads = Loads {
+        window: division.window,
+        events: vec![Vec::new(); domains.len()],
+        split_switches: division.split_switches(),
+    };
     let mut steps = Steps::new(&domains[0]);
     let end = loop {
         for (number, domain) in domains.iter_mut().enumerate() {

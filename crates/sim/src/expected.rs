@@ -25,6 +25,8 @@ pub(crate) struct Loads {
     pub(crate) of_nodes: Vec<f64>,
     /// Packets that come to a link.
     pub(crate) of_links: Vec<f64>,
+    /// All of it but what things have without packets.
+    pub(crate) events: f64,
 }
 
 /// Returns the expected loads of a run.
@@ -40,6 +42,7 @@ pub(crate) fn loads(run: &Run, plan: &Plan) -> Loads {
     }
     let mut of_nodes = vec![IDLE; network.nodes.len()];
     let mut of_links = vec![IDLE; network.links.len()];
+    let mut events = 0.0;
     for (flow, (there, back)) in run.flows.iter().zip(&plan.of_flows) {
         let share =
             |link: usize| bytes_per_s(&network.links[link]) / f64::from(sharing[link].max(1));
@@ -57,11 +60,12 @@ pub(crate) fn loads(run: &Run, plan: &Plan) -> Loads {
         for (start, [sender, receiver], packets) in ways {
             of_nodes[sender as usize] += END + AT_SENDER * packets;
             of_nodes[receiver as usize] += packets;
+            events += packets * (AT_SENDER + links_from(start).count() as f64);
             // To the first link they come from the sender itself.
             links_from(start).skip(1).for_each(|link| of_links[link] += packets);
         }
     }
-    Loads { of_nodes, of_links }
+    Loads { of_nodes, of_links, events }
 }
 
 /// Returns the bytes of a flow there and back, if it has an end.

@@ -25,6 +25,7 @@ use knee_run::spec::{Link, Serialisation};
 use rest::Rest;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::mem::offset_of;
 use std::rc::Rc;
 
 /// Packets that a discipline dropped after it had accepted them.
@@ -212,8 +213,7 @@ struct Wire {
     delay: Duration,
     /// Number of packets that have left for the far end so far.
     left_pkts: u64,
-    /// Domain of the far end, [`HERE`], or [`BY_NEXT_LINK`].
-    far_domain: u32,
+    far_end: FarEnd,
     /// Number of the link.
     number: u32,
 }
@@ -268,11 +268,6 @@ impl Chance {
     }
 }
 
-/// The far end of a link is in the same domain.
-const HERE: u32 = u32::MAX;
-/// The far end of a link is in the domain of the link by which a packet goes on.
-const BY_NEXT_LINK: u32 = HERE - 1;
-
 /// The loss of a link that is down: above all that is drawn, and nothing is drawn.
 const ALL: u64 = u64::MAX;
 
@@ -323,10 +318,10 @@ impl Wire {
     ) {
         let event = Event::Arrive { link: index, number: self.left_pkts as u32, packet };
         self.left_pkts += 1;
-        let domain = match self.far_domain {
-            HERE => None,
-            BY_NEXT_LINK => events.domain_of(leads_to),
-            domain => Some(domain),
+        let domain = match self.far_end {
+            FarEnd::Here => None,
+            FarEnd::There(domain) => Some(domain),
+            FarEnd::ByNextLink => events.domain_of(leads_to),
         };
         match domain {
             None => events.push_arrival((begun, arrives), event, leads_to),
@@ -350,6 +345,8 @@ pub(crate) struct LinkState {
 
 // Idle links are most of the memory of a large network.
 const _: () = assert!(size_of::<LinkState>() == 256);
+// What every packet touches is in the three lines that are fetched.
+const _: () = assert!(offset_of!(LinkState, rest) <= 3 * 64);
 
 /// The effect of offering a packet to a link.
 pub(crate) enum Sent {
@@ -396,7 +393,7 @@ impl LinkState {
                 chance: link.draws().then(|| Chance::new(link, seed)),
                 delay: link.delay,
                 left_pkts: 0,
-                far_domain: HERE,
+                far_end: FarEnd::Here,
                 number: index,
             },
             sent_bytes: 0,
@@ -617,11 +614,7 @@ impl LinkState {
 
     /// Hands packets that leave to the domain in which they arrive.
     pub(crate) fn lead_to(&mut self, far_end: FarEnd) {
-        self.wire.far_domain = match far_end {
-            FarEnd::Here => HERE,
-            FarEnd::There(domain) => domain,
-            FarEnd::ByNextLink => BY_NEXT_LINK,
-        };
+        self.wire.far_end = far_end;
     }
 
     /// Reports the queue's length to shared memory.
@@ -711,7 +704,11 @@ impl LinkState {
 
     /// Returns the domain of the far end if it is another one.
     pub(crate) fn leads_to(&self) -> Option<u32> {
-        (self.wire.far_domain != HERE).then_some(self.wire.far_domain)
+        match self.wire.far_end {
+            FarEnd::Here => None,
+            FarEnd::There(domain) => Some(domain),
+            FarEnd::ByNextLink => unreachable!("a switch that pauses is whole"),
+        }
     }
 
     /// Sends a control frame, after the packet in transmission and before all others. Returns its

@@ -353,7 +353,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
     #[test]
-    fn switches_in_several_domains_give_the_same_bytes(seed in any::<u64>(), domains in 2usize..9) {
+    fn switches_in_several_domains_give_the_same_bytes(seed in any::<u64>(), domains in 2usize..5) {
         let run = even(seed);
         let (many, _) = knee_sim::simulate_in_turns(&run, domains).expect("the run is valid");
         check_equal(&on(1, &run), &many)?;
@@ -367,7 +367,19 @@ proptest! {
         // Short: more threads than cores wait for each other in each window.
         let run = Run { end: at_us(1500), ..run(seed) };
         check_equal(&on(1, &run), &on(threads, &run))?;
+        let even = Run { end: at_us(1500), ..even(seed) };
+        check_equal(&on(1, &even), &on(threads, &even))?;
     }
+}
+
+#[test]
+fn switches_are_in_several_domains_in_the_runs_above() {
+    let is_split = |seed: &u64| {
+        let (_, loads) = knee_sim::simulate_in_turns(&even(*seed), 2).expect("the run is valid");
+        loads.is_some_and(|loads| loads.split_switches > 0)
+    };
+    let count = (0..40).filter(is_split).count();
+    assert!(count > 10, "{count} of 40");
 }
 
 #[test]

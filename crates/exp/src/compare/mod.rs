@@ -78,7 +78,7 @@ impl Line {
         self.b.mean - self.a.mean
     }
 
-    /// Returns a difference as a share of the first mean. `None` if that is zero: from zero nothing is a percentage.
+    /// Returns a difference as a share of the base. `None` if the first mean is zero: from zero nothing is a percentage.
     pub fn share(&self, difference: f64) -> Option<f64> {
         (self.a.mean != 0.0 && self.scale > 0.0).then(|| difference / self.scale)
     }
