@@ -519,7 +519,8 @@ fn fit(memory: &Memory, free_bytes: u64) -> usize {
 fn fit_in_run(memory: &Memory, free_bytes: u64, at_once: usize) -> usize {
     let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
     let of_run = of_runs / (at_once as u64).max(1);
-    let further = of_run.saturating_sub(memory.run_bytes) / memory.thread_bytes.max(1);
+    // The bound may be a hundred times as much, and would leave a large run one thread.
+    let further = of_run.saturating_sub(memory.likely_bytes) / memory.thread_bytes.max(1);
     usize::try_from(further).unwrap_or(usize::MAX).saturating_add(1)
 }
 
@@ -537,7 +538,12 @@ mod tests {
 
     #[test]
     fn a_run_has_as_many_threads_as_fit_beside_other_runs() {
-        let memory = Memory { run_bytes: 1 << 30, thread_bytes: 1 << 28, ..Memory::default() };
+        let memory = Memory {
+            run_bytes: 1 << 40,
+            likely_bytes: 1 << 30,
+            thread_bytes: 1 << 28,
+            ..Memory::default()
+        };
         assert_eq!(fit_in_run(&memory, 4 << 30, 1), 1 + 7);
         assert_eq!(fit_in_run(&memory, 4 << 30, 2), 1 + 1);
         assert_eq!(fit_in_run(&memory, 1 << 30, 1), 1);
