@@ -348,6 +348,9 @@ const _: () = assert!(size_of::<LinkState>() == 256);
 // What every packet touches is in the three lines that are fetched.
 const _: () = assert!(offset_of!(LinkState, rest) <= 3 * 64);
 
+/// Why a link without [`Rest`] cannot be here: to go on would lose its packet without a count.
+const NO_REST: &str = "a link whose queue decides at departure has a rest";
+
 /// The effect of offering a packet to a link.
 pub(crate) enum Sent {
     /// The packet leaves the queue at this time, or earlier if the discipline decides at departure.
@@ -497,14 +500,14 @@ impl LinkState {
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
-                let Some(rest) = &mut self.rest else { return Sent::Dropped };
+                let Some(rest) = &mut self.rest else { unreachable!("{NO_REST}") };
                 rest.counts.offered_pkts += 1;
                 let mut queued = Queued::new(id, packet, (paths, at), &rest.dropped);
                 if rest.share.is_some() || rest.control.is_some() || rest.varying.is_some() {
                     // A packet that comes at the time of a departure arrives after that departure.
                     self.service(index, packets, now, events);
                 }
-                let Some(rest) = &mut self.rest else { return Sent::Dropped };
+                let Some(rest) = &mut self.rest else { unreachable!("{NO_REST}") };
                 if let (Some(control), Queue::Port(qdisc, _)) = (&rest.control, &mut self.queue) {
                     queued._ticket = control.ticket(qdisc, &queued);
                 }
