@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::memory::MOST_LISTED_LINKS;
 use crate::published::Published;
-use crate::stats::rounded;
+use crate::stats::{Possible, rounded};
 use crate::sweep_result::SweepResult;
 
 /// Description of an experiment for the manifest.
@@ -76,13 +76,14 @@ fn row(row: &Row) -> CheckRow {
     CheckRow {
         at: row.at.clone(),
         verdict: row.verdict,
-        value: row.value.and_then(|v| finite(v.value)),
+        value: row.value.and_then(|v| finite(v.value?)),
         low: row.value.and_then(|v| finite(v.low)),
         high: row.value.and_then(|v| finite(v.high)),
     }
 }
 
 fn term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
+    let low = |bounds: Possible| rounded(bounds.low);
     manifest::Term {
         role: judged.role.into(),
         case: judged.case.clone(),
@@ -91,7 +92,8 @@ fn term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
         metric: term.metric.name().into(),
         stat: term.stat.name().into(),
         runs: Some(judged.runs),
-        value: judged.value.map(rounded),
+        value: judged.value.filter(|bounds| bounds.is_exact()).map(low),
+        at_least: judged.value.filter(|bounds| !bounds.is_exact()).map(low),
         ci95: judged.ci95.map(rounded),
     }
 }

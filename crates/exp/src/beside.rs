@@ -8,6 +8,7 @@ use crate::claim::{Claim, Interval, Judged, short};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::{Published, Stat};
+use crate::stats::Possible;
 use crate::sweep_result::{Summaries, SweepResult};
 use crate::table::{Align, Grid, Scale, wrapped};
 
@@ -62,9 +63,12 @@ fn published(experiment: &Experiment, swept: &SweepResult) -> String {
         for row in rows(figure, experiment, swept) {
             let subject = row.subjects.iter().find(|subject| subject.name == figure.subject);
             let summary = subject.and_then(|subject| subject.metric(figure.metric));
-            let ours = summary.and_then(|summary| figure.stat.of(summary));
+            let ours = summary.and_then(|summary| figure.stat.possible(summary));
             let ci95 = summary.and_then(|s| s.ci95).filter(|_| figure.stat == Stat::Mean);
-            let ratio = ours.filter(|_| figure.value != 0.0).map(|ours| ours / figure.value);
+            let ratio = ours.filter(|_| figure.value != 0.0).map(|ours| Possible {
+                low: ours.low / figure.value,
+                high: ours.high.map(|high| high / figure.value),
+            });
             let unit = figure.metric.unit();
             let stat = match figure.stat {
                 Stat::Mean => String::new(),
@@ -75,9 +79,9 @@ fn published(experiment: &Experiment, swept: &SweepResult) -> String {
                 place(experiment, row),
                 experiment.case_name(&row.configuration).to_owned(),
                 figure.text.clone(),
-                with_unit(ours, unit),
+                bounds(ours, |value| with_unit(Some(value), unit)),
                 with_unit(ci95, unit),
-                ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+                bounds(ratio, |ratio| format!("{ratio:.2}")),
             ]);
         }
         left_out += usize::from(grid.len() == before);
@@ -99,6 +103,10 @@ fn place(experiment: &Experiment, row: &Summaries) -> String {
     axes.map(|(axis, label)| format!("{} {label}", short(&axis.path)))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+fn bounds(known: Option<Possible>, show: impl Fn(f64) -> String) -> String {
+    known.map_or_else(String::new, |bounds| bounds.show(show))
 }
 
 fn with_unit(value: Option<f64>, unit: &str) -> String {
@@ -141,12 +149,17 @@ fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>, is_quick: boo
 
 /// Formats a value and its interval, each with a unit.
 fn interval(Interval { value, low, high }: Interval, unit: &str) -> String {
-    let shown = with_unit(Some(value), unit);
+    let shown = with_unit(value, unit);
     if low == high {
         return shown;
     }
-    let high = if high.is_finite() { with_unit(Some(high), unit) } else { "any".to_owned() };
-    format!("{shown} ({} to {high})", with_unit(Some(low), unit))
+    let low = with_unit(Some(low), unit);
+    let ends = match high.is_finite() {
+        true => format!("{low} to {}", with_unit(Some(high), unit)),
+        false if value.is_none() => return format!("> {low}"),
+        false => format!("{low} to any"),
+    };
+    if value.is_none() { ends } else { format!("{shown} ({ends})") }
 }
 
 /// Draws a line of blocks per case over the first varied axis. Empty if nothing varies.

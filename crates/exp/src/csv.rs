@@ -1,10 +1,11 @@
 //! Formats the rows of the result files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
-use knee_results::{Cell, ResultFile, Sketch, quoted, rows, write_row};
+use knee_results::{Bucket, Cell, ResultFile, Sketch, quoted, rows, write_row};
 use knee_run::RunResult;
 use knee_run::outcome::{Outcome, QueueOutcome, Validity};
 use knee_run::spec::{Run, Traffic};
@@ -453,10 +454,15 @@ impl Writer<'_> {
         let mut out = String::new();
         for measured in self.done.measured {
             let late = |metric: Metric| measured.late.iter().find(|(m, _)| *m == metric);
-            let there = measured.values.iter().filter(|(_, samples)| samples.count() > 0);
+            let there = measured
+                .values
+                .iter()
+                .filter(|(_, samples)| samples.count() + samples.count_cut_off() > 0);
             for (metric, samples) in there {
                 let mean = |samples: &Samples| Some(precise(samples.mean()? / metric.scale()));
                 let late = late(*metric).map(|(_, late)| late);
+                let least_mean = samples.least_mean().filter(|_| samples.cut_off().is_some());
+                let least_mean = least_mean.map(|mean| precise(mean / metric.scale()));
                 let row = rows::Measure {
                     subject: measured.subject.as_str().into(),
                     metric: metric.name().into(),
@@ -465,6 +471,8 @@ impl Writer<'_> {
                     mean: mean(samples).into(),
                     late: late.map(Samples::count).into(),
                     late_mean: late.and_then(mean).into(),
+                    cut_off: metric.may_be_cut_off().then(|| samples.count_cut_off()).into(),
+                    mean_at_least: least_mean.into(),
                 };
                 write_row(&mut out, &self.index, row.cells());
             }
@@ -477,8 +485,17 @@ impl Writer<'_> {
         for measured in self.done.measured {
             for (metric, samples) in &measured.values {
                 let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
-                let buckets = samples.sketch().into_iter().flat_map(Sketch::buckets);
-                for (bucket, count) in buckets {
+                let counts_of = |samples: Option<&Samples>| -> BTreeMap<u16, u64> {
+                    let buckets = samples.and_then(Samples::sketch).map(Sketch::buckets);
+                    let counts = buckets.into_iter().flatten();
+                    counts.map(|(bucket, count)| (bucket.number, count)).collect()
+                };
+                let (finished, cut_off) = (counts_of(Some(samples)), counts_of(samples.cut_off()));
+                let numbers: BTreeSet<u16> = finished.keys().chain(cut_off.keys()).copied().collect();
+                let count = |counts: &BTreeMap<u16, u64>, bucket: Bucket| {
+                    counts.get(&bucket.number).copied().unwrap_or(0)
+                };
+                for bucket in numbers.into_iter().filter_map(Bucket::numbered) {
                     let row = rows::Sketch {
                         subject: measured.subject.as_str().into(),
                         metric: metric.name().into(),
@@ -486,7 +503,8 @@ impl Writer<'_> {
                         bucket: u32::from(bucket.number).into(),
                         from: in_units(bucket.from as f64),
                         below: in_units(bucket.to as f64 + 1.0),
-                        count: count.into(),
+                        count: count(&finished, bucket).into(),
+                        cut_off: count(&cut_off, bucket).into(),
                     };
                     write_row(&mut out, &self.label, row.cells());
                 }

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use crate::claim::{Claim, Interval};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
+use crate::published::Stat;
 use crate::sweep_result::SweepResult;
 
 /// Returns the text of an experiment.
@@ -36,20 +37,24 @@ pub fn summary(experiment: &Experiment, swept: &SweepResult) -> String {
                 if !is_wanted {
                     continue;
                 }
-                let whole = |value: Option<f64>| match value {
-                    Some(value) => format!("{:.0}", value * metric.scale()),
-                    None => "-".to_owned(),
+                let whole = |stat: Stat| {
+                    let in_units = |value: f64| format!("{:.0}", value * metric.scale());
+                    stat.possible(summary).map_or("-".to_owned(), |bounds| bounds.show(in_units))
+                };
+                let cut_off = match summary.cut_off.values {
+                    0 => String::new(),
+                    count => format!(" cut off {count}"),
                 };
                 let _ = writeln!(
                     out,
-                    "  {} {}{}: mean {} p50 {} p99 {} max {} values {}",
+                    "  {} {}{}: mean {} p50 {} p99 {} max {} values {}{cut_off}",
                     subject.name,
                     metric.name(),
                     unit(*metric),
-                    whole(summary.mean),
-                    whole(summary.p50),
-                    whole(summary.p99),
-                    whole(summary.max),
+                    whole(Stat::Mean),
+                    whole(Stat::P50),
+                    whole(Stat::P99),
+                    whole(Stat::Max),
                     summary.values
                 );
             }
@@ -72,9 +77,10 @@ fn of_claim(claim: &Claim, experiment: &Experiment, swept: &SweepResult) -> Stri
 }
 
 fn interval(Interval { value, low, high }: Interval) -> String {
-    match low == high {
-        true => format!("{value:.3e}"),
-        false => format!("{value:.3e} from {low:.3e} to {high:.3e}"),
+    match value {
+        Some(value) if low == high => format!("{value:.3e}"),
+        Some(value) => format!("{value:.3e} from {low:.3e} to {high:.3e}"),
+        None => format!("from {low:.3e} to {high:.3e}"),
     }
 }
 

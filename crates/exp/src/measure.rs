@@ -17,7 +17,7 @@ use crate::classes::queue_name;
 use crate::host_metrics::{
     measure_cpu_shares, measure_receiving, measure_samples, measure_sending,
 };
-use crate::metric::{Kind, Measured, Metric as M, Window};
+use crate::metric::{Kind, Known, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 use crate::stats::jain;
 pub(crate) use window::utilisation;
@@ -36,13 +36,15 @@ fn late_from(run: &Run) -> Duration {
 
 /// Measures everything in a run.
 pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<Measured> {
-    let window = scenario.window(outcome.end);
-    let known = Known {
+    let window = window_of(run, outcome);
+    let known = RunFacts {
         run,
         outcome,
         goodput: goodputs(run, outcome, window),
-        waiting: cut_off::waiting(scenario, run, outcome),
+        waiting: cut_off::waiting(run, outcome, outcome.end),
     };
+    let until = window.map_or(outcome.end, |window| window.until);
+    let waiting = cut_off::waiting(run, outcome, until);
     let groups = scenario.groups();
     let late_from = late_from(run);
     let keeps = scenario.output.keeps_sketches(run.flows.len());
@@ -75,7 +77,13 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
             }
         }
     }
-    together::measure_queries(&mut measured, run, outcome, window);
+    for (flow, waits) in run.flows.iter().zip(&waiting) {
+        let measured = &mut measured[flow.group as usize];
+        if let (Some(time), true) = (waits, measured.kind != Kind::Query) {
+            measured.record_time(M::Latency, *time);
+        }
+    }
+    together::measure_queries(&mut measured, run, outcome, &waiting, window);
     measure_pings(scenario, &mut measured, outcome, window);
     measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
@@ -90,34 +98,39 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     measured
 }
 
-/// What is known of a run, and follows for each flow.
-struct Known<'a> {
+/// Returns the measured window of a run. `None` means the whole run.
+fn window_of(run: &Run, outcome: &Outcome) -> Option<Window> {
+    let window = run.sampling.window?;
+    Some(Window { from: window.from, until: window.until.min(outcome.end) })
+}
+
+/// A run, and what follows from it for each flow.
+struct RunFacts<'a> {
     run: &'a Run,
     outcome: &'a Outcome,
     goodput: Vec<Option<f64>>,
-    /// See [`cut_off::waiting`].
-    waiting: Vec<bool>,
+    /// Exchanges that wait when the run ends: see [`cut_off::waiting`].
+    waiting: Vec<Option<Known>>,
 }
 
 fn measure_flows(
     scenario: &Scenario,
     measured: &mut Measured,
-    known: &Known<'_>,
+    known: &RunFacts<'_>,
     members: &[usize],
 ) {
-    let Known { run, outcome, goodput, waiting } = known;
+    let RunFacts { run, outcome, goodput, waiting } = known;
     let flows: Vec<&FlowOutcome> = members.iter().filter_map(|i| outcome.flows.get(*i)).collect();
     let messages = jobs::Messages::of(measured.kind, run, outcome, members);
     if let Some(messages) = &messages {
-        messages.measure(scenario, measured, run, scenario.window(outcome.end));
+        messages.measure(scenario, measured, run, outcome.end, window_of(run, outcome));
     } else {
-        for flow in &flows {
-            if let Some(time) = flow.completion_time() {
-                measured.record(M::Completion, time.ns());
-            }
+        let ending = members.iter().zip(&flows).filter(|(i, _)| scenario.ends(run, **i));
+        for time in ending.filter_map(|(_, flow)| cut_off::completion(flow, outcome.end)) {
+            measured.record_time(M::Completion, time);
         }
         if measured.kind == Kind::Trace {
-            jobs::measure_trace(scenario, measured, &flows);
+            jobs::measure_trace(scenario, measured, &flows, outcome.end);
         }
     }
     let has_slowdown = matches!(measured.kind, Kind::Poisson | Kind::SizeClass | Kind::Trace);
@@ -132,7 +145,7 @@ fn measure_flows(
     }
     let rates: Vec<f64> = members.iter().filter_map(|i| *goodput.get(*i)?).collect();
     rates.iter().for_each(|rate| measured.measure(M::Goodput, *rate));
-    let window = scenario.window(outcome.end);
+    let window = window_of(run, outcome);
     if let Some(sum) = goodput_sum(outcome, members, goodput, window) {
         measured.measure(M::GoodputSum, sum);
     }
@@ -152,7 +165,8 @@ fn measure_flows(
     }
     let unfinished = |i: &&usize| {
         let is_cut_off = scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
-        is_cut_off || waiting.get(**i).is_some_and(|waits| *waits)
+        let waits = !scenario.ends(run, **i) && waiting.get(**i).is_some_and(Option::is_some);
+        is_cut_off || waits
     };
     let known = members.iter().filter(|i| **i < outcome.flows.len());
     if let Some(messages) = &messages {
@@ -161,8 +175,9 @@ fn measure_flows(
         measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
     } else if let Some((rule, period)) = scenario.converged_of(&measured.subject) {
         let time = rule.time(period, run, outcome, members);
-        time.iter().for_each(|time| measured.record(M::Convergence, time.ns()));
-        measured.record(M::Unfinished, u64::from(time.is_none()));
+        time.iter().for_each(|time| measured.record_time(M::Convergence, *time));
+        let has_converged = matches!(time, Some(Known::Took(_)));
+        measured.record(M::Unfinished, u64::from(!has_converged));
     }
     if measured.kind == Kind::Rpc {
         let groups = &run.flows;
@@ -254,20 +269,24 @@ fn receivers_of_their_own<'a>(
     counts_of(&hosts, outcome)
 }
 
-/// Measures the slowdown of each finished transfer: its time relative to the shortest possible one.
+/// Measures the slowdown of each transfer that has begun: its time, or its age, relative to the shortest possible time.
 fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
     let mut ideal = Ideal::new(&run.network);
     for (flow, got) in members.iter().filter_map(|i| Some((&run.flows[*i], outcome.flows.get(*i)?)))
     {
         let Traffic::Bulk { bytes: Some(bytes) } = flow.traffic else { continue };
-        let (Some(took), Ok(least)) =
-            (got.completion_time(), ideal.transfer(flow.from, flow.to, bytes))
-        else {
+        let (Some(took), Ok(least)) = (
+            cut_off::completion(got, outcome.end),
+            ideal.transfer(flow.from, flow.to, bytes),
+        ) else {
             continue;
         };
         if least > Duration::ZERO {
-            let times = took.ps() as f64 / least.ps() as f64;
-            measured.measure(M::Slowdown, times);
+            let times = took.least().ps() as f64 / least.ps() as f64;
+            match took {
+                Known::Took(_) => measured.measure(M::Slowdown, times),
+                Known::AtLeast(_) => measured.measure_cut_off(M::Slowdown, times),
+            }
         }
     }
 }

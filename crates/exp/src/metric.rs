@@ -39,6 +39,31 @@ impl SizeClass {
     }
 }
 
+/// What a run tells of the time that something took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Took(Duration),
+    /// The end of the run, or the application, cut it off at this age.
+    AtLeast(Duration),
+}
+
+impl Known {
+    /// Returns the least that it took.
+    pub(crate) fn least(self) -> Duration {
+        match self {
+            Known::Took(time) | Known::AtLeast(time) => time,
+        }
+    }
+
+    /// Returns the time from `begin` to `done`, or to `end` if it is not done.
+    pub(crate) fn between(begin: Time, done: Option<Time>, end: Time) -> Known {
+        match done {
+            Some(done) => Known::Took(done.since(begin)),
+            None => Known::AtLeast(end.max(begin).since(begin)),
+        }
+    }
+}
+
 /// Values of one run for one traffic entry or queue.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -85,6 +110,26 @@ impl Measured {
     /// Records a value in the metric's unit, as [`Measured::record`] does.
     pub(crate) fn measure(&mut self, metric: Metric, value: f64) {
         self.record(metric, (value * metric.scale()).round() as u64);
+    }
+
+    /// Records a value that the end of the run cut off, and that is at least `bound` in recorded units.
+    pub(crate) fn record_cut_off(&mut self, metric: Metric, bound: u64) {
+        if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
+            samples.record_cut_off(bound);
+        }
+    }
+
+    /// Records a value that the end of the run cut off, and that is at least `bound` in the metric's unit.
+    pub(crate) fn measure_cut_off(&mut self, metric: Metric, bound: f64) {
+        self.record_cut_off(metric, (bound * metric.scale()).round() as u64);
+    }
+
+    /// Records a time, or its age where the end of the run cut it off.
+    pub(crate) fn record_time(&mut self, metric: Metric, time: Known) {
+        match time {
+            Known::Took(time) => self.record(metric, time.ns()),
+            Known::AtLeast(age) => self.record_cut_off(metric, age.ns()),
+        }
     }
 
     /// Records a value in recorded units, if this kind of traffic has the metric.

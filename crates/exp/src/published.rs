@@ -6,7 +6,7 @@ use knee_file::{Error, Origin, Reader, keys, one_of};
 
 use crate::cases::{Axis, Case, has_case, metric_named};
 use crate::metric::Metric;
-use crate::stats::Summary;
+use crate::stats::{Possible, Summary};
 
 /// A published figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,23 @@ impl Stat {
         STATS.iter().find(|(_, stat)| *stat == self).map_or("", |(name, _)| name)
     }
 
-    /// Returns this statistic of a summary.
+    /// Returns what is known of this statistic of a summary: its value, or bounds where values cut off could change it.
+    pub fn possible(self, summary: &Summary) -> Option<Possible> {
+        let cut_off = &summary.cut_off;
+        let bounds = match self {
+            Stat::Mean => cut_off.mean,
+            Stat::Sd => None,
+            Stat::Min => cut_off.min,
+            Stat::P50 => cut_off.p50,
+            Stat::P95 => cut_off.p95,
+            Stat::P99 => cut_off.p99,
+            Stat::P999 => cut_off.p999,
+            Stat::Max => cut_off.max,
+        };
+        self.of(summary).map(Possible::exact).or(bounds)
+    }
+
+    /// Returns this statistic of a summary. `None` if it was not measured, or if values cut off could change it.
     pub fn of(self, summary: &Summary) -> Option<f64> {
         match self {
             Stat::Mean => summary.mean,

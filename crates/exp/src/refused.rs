@@ -19,6 +19,12 @@ const NAMED: usize = 3;
 pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Error> {
     let mut reasons: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for index in 0..experiment.configurations.len() {
+        let scenario = experiment.scenario(&experiment.configurations[index])?;
+        if scenario.measures_while_all_run() && back_end.capabilities().has_host {
+            let why = "run.measure = \"while all run\" needs a back end that repeats a run to the byte: use measure_from and \
+                measure_until";
+            reasons.entry(why.to_owned()).or_default().push(index);
+        }
         let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
         if let Err(why) = validate(&run).and_then(|()| back_end.check(&run)) {
             reasons.entry(why.to_string()).or_default().push(index);

@@ -13,8 +13,8 @@ use crate::experiment::Experiment;
 use crate::machine::{self, Build};
 use crate::metric::Metric;
 use crate::published::Published;
-use crate::stats::{Summary, rounded};
-use crate::sweep_result::{self, Subject, Summaries, SweepResult, Verdict};
+use crate::stats::{Possible, Summary, rounded};
+use crate::sweep_result::{self, Sketched, Subject, Summaries, SweepResult, Verdict};
 
 /// Returns the published figure for a metric of a configuration.
 pub(crate) fn published_for<'a>(
@@ -46,6 +46,8 @@ fn row<'a>(
     published: Option<&Published>,
 ) -> rows::Summary<'a> {
     let number = |value: Option<f64>| Cell::from(value.map(rounded));
+    let least = |bounds: Option<Possible>| number(bounds.map(|bounds| bounds.low));
+    let most = |bounds: Option<Possible>| number(bounds.and_then(|bounds| bounds.high));
     rows::Summary {
         subject: subject.name.as_str().into(),
         metric: metric.name().into(),
@@ -64,6 +66,17 @@ fn row<'a>(
         max: number(s.max),
         published: number(published.map(|published| published.value)),
         published_stat: published.map(|published| published.stat.name()).into(),
+        cut_off: metric.may_be_cut_off().then_some(s.cut_off.values).into(),
+        mean_at_least: least(s.cut_off.mean),
+        p50_at_least: least(s.cut_off.p50),
+        p50_at_most: most(s.cut_off.p50),
+        p95_at_least: least(s.cut_off.p95),
+        p95_at_most: most(s.cut_off.p95),
+        p99_at_least: least(s.cut_off.p99),
+        p99_at_most: most(s.cut_off.p99),
+        p999_at_least: least(s.cut_off.p999),
+        p999_at_most: most(s.cut_off.p999),
+        max_at_least: least(s.cut_off.max),
     }
 }
 
@@ -91,18 +104,23 @@ pub(crate) fn percentile_rows(experiment: &Experiment, swept: &SweepResult) -> S
     for summaries in &swept.tables {
         let labels = point(experiment, &summaries.configuration);
         for subject in &summaries.subjects {
-            for (metric, sketch) in &subject.sketches {
-                let shares =
-                    SHARES.iter().filter_map(|share| Some((share, sketch.percentile(*share)?)));
-                for (share, value) in shares {
+            for Sketched { metric, finished, cut_off } in &subject.sketches {
+                let bounds = |share: f64| finished.percentile_bounds(cut_off, share);
+                let shares = SHARES.iter().filter_map(|share| Some((share, bounds(*share)?)));
+                for (share, (low, high)) in shares {
+                    let in_units = |value: f64| rounded(value / metric.scale());
+                    let is_known = high == Some(low);
                     let row = rows::Percentile {
                         subject: subject.name.as_str().into(),
                         metric: metric.name().into(),
                         unit: metric.unit().into(),
-                        values: sketch.count().into(),
+                        values: finished.count().into(),
                         share: (*share).into(),
-                        value: rounded(value / metric.scale()).into(),
+                        value: is_known.then(|| in_units(low)).into(),
                         relative_error: Sketch::ERROR.into(),
+                        cut_off: cut_off.count().into(),
+                        at_least: (!is_known).then(|| in_units(low)).into(),
+                        at_most: high.filter(|_| !is_known).map(in_units).into(),
                     };
                     write_row(&mut out, &labels, row.cells());
                 }

@@ -18,8 +18,8 @@ use crate::machine;
 use crate::metric::{Kind, Measured, Metric};
 use crate::results::Results;
 use crate::runs::{Done, ExtraFiles, Options, begin};
-use crate::stats::OverRuns;
-use crate::sweep_result::{Effort, MOST_WARNINGS, Subject, Summaries, SweepResult, Verdict};
+use crate::stats::{OverRuns, Samples};
+use crate::sweep_result::{Effort, MOST_WARNINGS, Sketched, Subject, Summaries, SweepResult, Verdict};
 
 /// A finished run, evaluated by the thread that ran it.
 struct Record {
@@ -328,11 +328,14 @@ impl SubjectOverRuns {
         let metrics = self.metrics.iter();
         let metrics = metrics
             .map(|(metric, over_runs)| (*metric, over_runs.summary(metric.scale())))
-            .filter(|(_, summary)| summary.values > 0)
+            .filter(|(_, summary)| summary.values + summary.cut_off.values > 0)
             .collect();
         let sketches = self.metrics.iter().filter_map(|(metric, over_runs)| {
-            let sketch = over_runs.sketch().filter(|sketch| sketch.count() > 0)?;
-            Some((*metric, sketch.clone()))
+            let (all, cut_off) = (over_runs.all(), over_runs.all().cut_off());
+            let finished = all.sketch()?.clone();
+            let cut_off = cut_off.and_then(Samples::sketch).cloned().unwrap_or_default();
+            let is_there = finished.count() + cut_off.count() > 0;
+            is_there.then_some(Sketched { metric: *metric, finished, cut_off })
         });
         let sketches = sketches.collect();
         Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches }

@@ -15,7 +15,7 @@ use knee_run::outcome::Validity;
 use knee_run::spec::Run;
 use knee_run::{BackEnd, RunOptions, RunResult};
 
-use crate::cases::RunId;
+use crate::cases::{Configuration, RunId};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::flight::Recording;
@@ -397,18 +397,48 @@ impl<T> Work<T> {
             let by = (&*options.back_end, &*options.stop);
             let (ran, name) = recording.carry_out(experiment, &scenario, id, &run, by)?;
             let recording = Some(name);
+            let (run, ran) = self.in_window(configuration, &scenario, run, ran)?;
             return Ok(Done { id, run, ran, attempts: 1, scenario, recording, is_captured: false });
         }
         let captures = self.beside.captures.as_ref().filter(|_| is_captured(id));
         let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
         let (ran, attempts) = attempt(options, &run, dir.as_deref(), self.threads_per_run)
-            .map_err(|source| Error::Simulation {
-                file: experiment.path.clone(),
-                run: experiment.describe(configuration),
-                source,
-            })?;
+            .map_err(|source| self.failed(configuration, source))?;
+        let (run, ran) = self.in_window(configuration, &scenario, run, ran)?;
         let is_captured = dir.is_some();
         Ok(Done { id, run, ran, attempts, scenario, recording: None, is_captured })
+    }
+}
+
+impl<T> Work<T> {
+    fn failed(&self, configuration: &Configuration, source: knee_run::Error) -> Error {
+        Error::Simulation {
+            file: self.experiment.path.clone(),
+            run: self.experiment.describe(configuration),
+            source,
+        }
+    }
+
+    /// Carries out a run again if its measured window follows from it: back ends count a window only if they know it. The
+    /// second run is the first one, since only back ends that repeat a run to the byte take such a window.
+    fn in_window(
+        &self,
+        configuration: &Configuration,
+        scenario: &Scenario,
+        mut run: Run,
+        ran: RunResult,
+    ) -> Result<(Run, RunResult), Error> {
+        if !scenario.measures_while_all_run() {
+            return Ok((run, ran));
+        }
+        let window = scenario.while_all_run(&run, &ran.outcome);
+        run.sampling.window = Some(window);
+        if window.from == window.until {
+            return Ok((run, ran));
+        }
+        let (ran, _) = attempt(&self.options, &run, None, self.threads_per_run)
+            .map_err(|source| self.failed(configuration, source))?;
+        Ok((run, ran))
     }
 }
 

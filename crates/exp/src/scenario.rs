@@ -7,10 +7,12 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use knee_algo::Algorithm;
-use knee_file::keys::{Key, List, Text};
+use knee_file::keys::{Choice, Key, List, Text};
+use knee_file::units::Quantity as _;
 use knee_file::{Error, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Cc, MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Cc, Flow, MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
 
 use crate::cases::MAX_RUNS;
 use crate::memory::Memory;
@@ -35,7 +37,7 @@ pub(crate) struct Scenario {
     end: Time,
     until_done: bool,
     sampling: Sampling,
-    measure: Option<Window>,
+    measure: Measure,
     /// Which rows results have.
     pub(crate) output: Output,
     /// Additional plots of connections.
@@ -55,6 +57,8 @@ keys! {
         duration: Key<Duration> = needed("2 s").above("0 s"),
         /// End when all finite traffic is complete.
         until_done: Key<bool> = or(false),
+        /// Which part of a run is measured: that from `measure_from` to `measure_until`, or that in which all bulk transfers run, from the last start to the first end. For the second each run is carried out twice.
+        measure: Choice<Part> = of(PARTS).or("from until"),
         /// Start of measurement, for goodput, queues, exchanges and pings.
         measure_from: Key<Duration> = usually("the beginning"),
         /// End of measurement.
@@ -81,6 +85,27 @@ keys! {
         plot: Key<List<Text>> = like("velocity").usually("none"),
     }
 }
+
+/// The part of a run that is measured, as a file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    FromUntil,
+    WhileAllRun,
+}
+
+const PARTS: &[(&str, Part)] = &[("from until", Part::FromUntil), ("while all run", Part::WhileAllRun)];
+
+/// The part of a run that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    WholeRun,
+    Window(Window),
+    /// While all bulk transfers run.
+    WhileAllRun,
+}
+
+/// Steps of a window that follows from a run, at least: hosts that look at regular times look so often.
+const WINDOW_STEPS: u64 = 100;
 
 impl Scenario {
     /// Reads a document whose case and varied values are already in place.
@@ -109,10 +134,19 @@ impl Scenario {
         let run = root.need_child("run")?.only(&[&RUN])?;
         let duration = run.read(&RUN.duration)?;
         let end = Time::ZERO + duration;
-        let measure = read_window(&run, end)?;
+        let measure = read_measure(&run, end)?;
+        let has_bulk = traffic.iter().any(|entry| matches!(entry.kind, Kind::Bulk | Kind::Endless));
+        if measure == Measure::WhileAllRun && !has_bulk {
+            let why = "\"while all run\" needs traffic of kind \"bulk\"";
+            return Err(run.error(&RUN.measure, why));
+        }
         let rules: Vec<_> = traffic.iter().filter_map(TrafficSpec::converged).collect();
         let until_done = run.read(&RUN.until_done)?;
-        let sampling = read_sampling(root, measure, until_done, &rules)?;
+        let window = match measure {
+            Measure::Window(window) => Some(window),
+            Measure::WholeRun | Measure::WhileAllRun => None,
+        };
+        let sampling = read_sampling(root, window, until_done, &rules)?;
         let mut scenario = Scenario {
             network,
             traffic,
@@ -256,11 +290,57 @@ impl Scenario {
         }
     }
 
-    /// Returns the measurement window of a run that ended at `end`. `None` means the whole run.
-    pub(crate) fn window(&self, end: Time) -> Option<Window> {
-        let Window { from, until } = self.measure?;
-        let (from, until) = (self.scale.moment(from), self.scale.moment(until));
-        Some(Window { from, until: until.min(end) })
+    /// Returns whether the measured part follows from the run itself.
+    pub(crate) fn measures_while_all_run(&self) -> bool {
+        self.measure == Measure::WhileAllRun
+    }
+
+    /// Returns the window in which all bulk transfers of a run ran. It is empty if there was no such time.
+    pub(crate) fn while_all_run(&self, run: &Run, outcome: &Outcome) -> MeasuredWindow {
+        let kinds: Vec<Kind> = self.groups().into_iter().map(|(_, kind)| kind).collect();
+        let is_bulk = |flow: &Flow| matches!(kinds[flow.group as usize], Kind::Bulk | Kind::Endless);
+        let flows = run.flows.iter().zip(&outcome.flows).filter(|(flow, _)| is_bulk(flow));
+        let (mut from, mut until) = (Time::ZERO, outcome.end);
+        for (_, got) in flows {
+            from = from.max(got.connected_at.unwrap_or(outcome.end));
+            until = until.min(got.done_at.or(got.stopped_at).unwrap_or(outcome.end));
+        }
+        let step = match run.sampling.goodput {
+            Some(period) => period.ps(),
+            // A power of ten, so that both ends have a common period that is not short.
+            None => {
+                let longest = until.max(from).since(from).ps() / WINDOW_STEPS;
+                10_u64.pow(longest.max(1).ilog10())
+            }
+        };
+        let from = Time::from_ps(from.ps().div_ceil(step) * step);
+        let until = Time::from_ps(until.ps() / step * step).max(from);
+        let period = common_period(from, until).max(Duration::from_ps(1));
+        MeasuredWindow { from, until, period }
+    }
+
+    /// Describes over which part of a run figures are means.
+    pub(crate) fn measured_part(&self) -> String {
+        let show = |at: Time| at.since(Time::ZERO).show();
+        let part = match self.measure {
+            Measure::WholeRun if self.until_done => {
+                return "all figures: over the whole run, until all traffic is done".to_owned();
+            }
+            Measure::WholeRun => return "all figures: over the whole run".to_owned(),
+            Measure::Window(Window { from, until }) if until == self.end && self.until_done => {
+                format!("from {} to the end", show(from))
+            }
+            Measure::Window(Window { from, until }) => format!("from {} to {}", show(from), show(until)),
+            Measure::WhileAllRun => "while all bulk transfers run".to_owned(),
+        };
+        format!(
+            "goodput, queue lengths, exchanges, pings and window_*: {part}; everything else: over the whole run"
+        )
+    }
+
+    /// Returns whether a run ends when all its traffic has.
+    pub(crate) fn until_done(&self) -> bool {
+        self.until_done
     }
 
     /// Returns the algorithms of its connections.
@@ -293,11 +373,19 @@ impl Scenario {
     }
 }
 
-fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
+fn read_measure(run: &Reader<'_>, end: Time) -> Result<Measure, Error> {
     let from = run.get(&RUN.measure_from)?;
     let until = run.get(&RUN.measure_until)?;
+    let part = run.choose(&RUN.measure)?;
+    if part == Part::WhileAllRun {
+        if from.is_some() || until.is_some() {
+            let why = "\"while all run\" has no other bounds: leave measure_from and measure_until out";
+            return Err(run.error(&RUN.measure, why));
+        }
+        return Ok(Measure::WhileAllRun);
+    }
     if from.is_none() && until.is_none() {
-        return Ok(None);
+        return Ok(Measure::WholeRun);
     }
     let from = Time::ZERO + from.unwrap_or(Duration::ZERO);
     let until = until.map_or(end, |until| Time::ZERO + until);
@@ -307,7 +395,7 @@ fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
     if from >= until {
         return Err(run.error(&RUN.measure_from, "must be earlier than run.measure_until"));
     }
-    Ok(Some(Window { from, until }))
+    Ok(Measure::Window(Window { from, until }))
 }
 
 fn read_sampling(

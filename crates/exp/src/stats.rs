@@ -3,6 +3,13 @@
 //! Values are whole numbers (nanoseconds, bits per second, packets). Sums are thus exact and do not depend on the
 //! order in which runs finish. Percentiles come from a histogram with three significant digits. The smallest and the
 //! largest value are exact.
+//!
+//! Of a value that the end of a run cut off, such as the time of an unfinished transfer, only a lower bound is known:
+//! its age. Statistics that such values could change are bounds. A percentile lies between that of all values, with the
+//! ages in place of those cut off, and that with them above all others. These bounds hold whatever the values turn out to
+//! be: they assume nothing of the values that were cut off.
+
+use std::borrow::Cow;
 
 use hdrhistogram::Histogram;
 use knee_results::Sketch;
@@ -24,7 +31,12 @@ pub struct Samples {
     range: Option<(u64, u64)>,
     /// The values as results hold them, where results hold sketches.
     sketch: Option<Box<Sketch>>,
+    /// Lower bounds of the values that the end of a run cut off. They are in none of the above.
+    cut_off: Option<Box<Samples>>,
 }
+
+/// Largest ratio of a percentile's two bounds at which it counts as known: the error of the sketches in results.
+const KNOWN_WITHIN: f64 = 1.0 + Sketch::ERROR;
 
 impl Samples {
     /// Returns none yet, of which a sketch is kept.
@@ -43,6 +55,23 @@ impl Samples {
             sketch.add(value);
         }
         self.put(value);
+    }
+
+    /// Adds a value that the end of the run cut off, and that is at least as large as `bound`.
+    pub fn record_cut_off(&mut self, bound: u64) {
+        let is_sketched = self.sketch.is_some();
+        let new = || Box::new(if is_sketched { Samples::sketched() } else { Samples::default() });
+        self.cut_off.get_or_insert_with(new).record(bound);
+    }
+
+    /// Returns the lower bounds of the values that were cut off. `None` without such values.
+    pub fn cut_off(&self) -> Option<&Samples> {
+        self.cut_off.as_deref()
+    }
+
+    /// Returns the number of values that were cut off.
+    pub fn count_cut_off(&self) -> u64 {
+        self.cut_off.as_ref().map_or(0, |cut_off| cut_off.count)
     }
 
     fn put(&mut self, value: u64) {
@@ -68,6 +97,9 @@ impl Samples {
         if let Some(theirs) = &other.sketch {
             self.sketch.get_or_insert_default().merge(theirs);
         }
+        if let Some(theirs) = &other.cut_off {
+            self.cut_off.get_or_insert_default().merge(theirs);
+        }
         if let Some(theirs) = &other.histogram {
             let mut ours =
                 self.histogram.take().unwrap_or_else(|| Box::new(histogram_of(&self.kept)));
@@ -91,10 +123,11 @@ impl Samples {
     pub(crate) fn bytes(&self) -> usize {
         let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
         let sketch = self.sketch.as_ref().map_or(0, |sketch| sketch.bytes());
-        (self.kept.capacity() + counts) * size_of::<u64>() + sketch
+        let cut_off = self.cut_off.as_ref().map_or(0, |cut_off| size_of::<Samples>() + cut_off.bytes());
+        (self.kept.capacity() + counts) * size_of::<u64>() + sketch + cut_off
     }
 
-    /// Returns the number of values.
+    /// Returns the number of values, without those that were cut off.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -104,14 +137,27 @@ impl Samples {
         self.sum
     }
 
-    /// Returns the mean. `None` without values.
+    /// Returns the mean. `None` without values, and if any was cut off.
     pub fn mean(&self) -> Option<f64> {
+        self.least_mean().filter(|_| self.cut_off.is_none())
+    }
+
+    /// Returns the least that the mean can be: that with the lower bounds in place of what was cut off. `None` without
+    /// values.
+    pub fn least_mean(&self) -> Option<f64> {
+        let cut_off = self.cut_off().map_or((0, 0), |cut_off| (cut_off.count, cut_off.sum));
+        let (count, sum) = (self.count + cut_off.0, self.sum + cut_off.1);
+        (count > 0).then(|| sum as f64 / count as f64)
+    }
+
+    /// Returns the mean of the values that were not cut off. `None` without such values.
+    pub fn mean_of_finished(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Returns the standard deviation (n - 1). `None` below two values.
+    /// Returns the standard deviation (n - 1). `None` below two values, and if any was cut off.
     pub fn sd(&self) -> Option<f64> {
-        if self.count < 2 {
+        if self.count < 2 || self.cut_off.is_some() {
             return None;
         }
         let (n, sum) = (u128::from(self.count), self.sum);
@@ -124,28 +170,62 @@ impl Samples {
         Some((spread / (n * (n - 1.0))).sqrt())
     }
 
-    /// Returns the smallest and the largest value.
+    /// Returns the smallest and the largest of the values that were not cut off.
     pub fn range(&self) -> Option<(u64, u64)> {
         self.range
     }
 
-    /// Returns percentiles for shares from 0 to 1. A percentile that needs more values than there are is `None`, such
+    /// Returns the bounds of the smallest and of the largest value. `None` without values.
+    fn range_bounds(&self) -> Option<[(u64, Option<u64>); 2]> {
+        let least = |samples: &Samples| samples.range.map(|(min, _)| min);
+        let most = |samples: &Samples| samples.range.map(|(_, max)| max);
+        let cut_off = self.cut_off();
+        let (min, max) = (least(self), most(self));
+        let low = [min, cut_off.and_then(least)].into_iter().flatten().min()?;
+        let high = [max, cut_off.and_then(most)].into_iter().flatten().max()?;
+        Some([(low, min), (high, max.filter(|_| cut_off.is_none()))])
+    }
+
+    /// Returns the bounds of percentiles for shares from 0 to 1: the least that it can be, and the most, or `None` where it
+    /// can be any. Both are equal if nothing was cut off. A percentile that needs more values than there are is `None`, such
     /// as the 99th of fewer than 100.
-    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<u64>; N] {
-        let Some((min, max)) = self.range else { return [None; N] };
-        let made;
-        let histogram = match &self.histogram {
-            Some(histogram) => histogram.as_ref(),
-            None => {
-                made = histogram_of(&self.kept);
-                &made
-            }
+    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<(u64, Option<u64>)>; N] {
+        let Some([(least, _), (greatest, _)]) = self.range_bounds() else { return [None; N] };
+        let of_finished = (self.count > 0).then(|| self.histogram_of_all());
+        let all = self.cut_off().map(|cut_off| {
+            let mut all = cut_off.histogram_of_all().into_owned();
+            // A histogram that resizes itself can hold any other's values.
+            let _ = of_finished.as_ref().map(|finished| all.add(finished.as_ref()));
+            all
+        });
+        let count = self.count + self.count_cut_off();
+        let of_rank = |histogram: &Histogram<u64>, rank: u64| {
+            let share = (rank as f64 - 0.5) / histogram.len() as f64;
+            histogram.value_at_quantile(share).clamp(least, greatest)
         };
         shares.map(|share| {
             let needed = (1.0 / (1.0 - share).max(f64::MIN_POSITIVE)).round();
-            (self.count as f64 >= needed)
-                .then(|| histogram.value_at_quantile(share).clamp(min, max))
+            if (count as f64) < needed {
+                return None;
+            }
+            let Some(all) = &all else {
+                let finished = of_finished.as_ref()?;
+                let value = finished.value_at_quantile(share).clamp(least, greatest);
+                return Some((value, Some(value)));
+            };
+            let rank = ((share * count as f64).ceil() as u64).clamp(1, count);
+            let low = of_rank(all, rank);
+            let high = of_finished.as_ref().filter(|_| rank <= self.count);
+            let high = high.map(|finished| of_rank(finished, rank).max(low));
+            Some((low, high))
         })
+    }
+
+    fn histogram_of_all(&self) -> Cow<'_, Histogram<u64>> {
+        match &self.histogram {
+            Some(histogram) => Cow::Borrowed(histogram),
+            None => Cow::Owned(histogram_of(&self.kept)),
+        }
     }
 }
 
@@ -161,13 +241,70 @@ fn put(histogram: &mut Histogram<u64>, value: u64) {
     histogram.record(value).expect("a histogram that resizes itself takes every value");
 }
 
-/// A metric of one configuration over all its runs, in base units (seconds, bits per second).
+/// What is known of a statistic, in base units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Possible {
+    /// The least that it can be.
+    pub low: f64,
+    /// The most that it can be. `None` if it can be any.
+    pub high: Option<f64>,
+}
+
+impl Possible {
+    /// Returns the bounds of a statistic that is known.
+    pub fn exact(value: f64) -> Possible {
+        Possible { low: value, high: Some(value) }
+    }
+
+    /// Returns whether both ends are the same value.
+    pub fn is_exact(self) -> bool {
+        self.high == Some(self.low)
+    }
+
+    /// Formats the value, `> 39.1`, or `0.49–0.51`.
+    pub(crate) fn show(self, show: impl Fn(f64) -> String) -> String {
+        match self.high {
+            None => format!("> {}", show(self.low)),
+            Some(_) if self.is_exact() => show(self.low),
+            Some(high) => format!("{}–{}", show(self.low), show(high)),
+        }
+    }
+}
+
+/// Values of a metric that the ends of runs cut off, and bounds of the statistics that they could change. A statistic without
+/// bounds here is that of the [`Summary`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CutOff {
+    /// Number of values that were cut off, in all runs.
+    pub values: u64,
+    /// Mean of the runs' means.
+    pub mean: Option<Possible>,
+    /// Half the width of the 95 % confidence interval of `mean`'s lower bound, from the spread over runs.
+    pub mean_ci95: Option<f64>,
+    /// The smallest value.
+    pub min: Option<Possible>,
+    /// The median.
+    pub p50: Option<Possible>,
+    /// The 95th percentile.
+    pub p95: Option<Possible>,
+    /// The 99th percentile.
+    pub p99: Option<Possible>,
+    /// The 99.9th percentile.
+    pub p999: Option<Possible>,
+    /// The largest value.
+    pub max: Option<Possible>,
+}
+
+/// A metric of one configuration over all its runs, in base units (seconds, bits per second). A statistic that values cut off
+/// could change is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Number of runs in which it was measured.
     pub runs: u64,
-    /// Number of values in all runs.
+    /// Number of values in all runs, without those that were cut off.
     pub values: u64,
+    /// What the ends of the runs cut off.
+    pub cut_off: CutOff,
     /// Mean of the runs' means.
     pub mean: Option<f64>,
     /// Half the width of the 95 % confidence interval of `mean`, from the spread over runs. `None` without a spread.
@@ -191,10 +328,11 @@ pub struct Summary {
 }
 
 /// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run, and by up to some
-/// 250 kB for all values.
+/// 250 kB for all values, and as much for what was cut off.
 #[derive(Clone, Debug, Default)]
 pub struct OverRuns {
     all: Samples,
+    /// For each run, the least that its mean can be.
     means: Vec<f64>,
 }
 
@@ -202,7 +340,7 @@ impl OverRuns {
     /// Adds the values of a run.
     pub fn add(&mut self, run: &Samples) {
         self.all.merge(run);
-        self.means.extend(run.mean());
+        self.means.extend(run.least_mean());
     }
 
     /// Returns the sum of all values.
@@ -210,31 +348,61 @@ impl OverRuns {
         self.all.total()
     }
 
-    /// Returns the sketch of all values, if one is kept.
-    pub fn sketch(&self) -> Option<&Sketch> {
-        self.all.sketch()
+    /// Returns all values.
+    pub fn all(&self) -> &Samples {
+        &self.all
     }
 
     /// Returns the summary. `scale` is the number of recorded units per base unit.
     pub fn summary(&self, scale: f64) -> Summary {
         let all = &self.all;
         let over_runs = Spread::of(&self.means);
-        let [p50, p95, p99, p999] = all.percentiles([0.5, 0.95, 0.99, 0.999]);
-        let scaled = |value: Option<u64>| value.map(|value| value as f64 / scale);
+        let is_whole = all.cut_off().is_none();
+        let scaled = |(low, high): (u64, Option<u64>)| Possible {
+            low: low as f64 / scale,
+            high: high.map(|high| high as f64 / scale),
+        };
+        let [p50, p95, p99, p999] =
+            all.percentiles([0.5, 0.95, 0.99, 0.999]).map(|bounds| known(bounds.map(scaled)));
+        let [min, max] = match all.range_bounds() {
+            Some(ends) => ends.map(|bounds| known(Some(scaled(bounds)))),
+            None => [(None, None); 2],
+        };
+        let mean = over_runs.mean.map(|mean| mean / scale);
+        let ci95 = over_runs.ci95.map(|ci95| ci95 / scale);
         Summary {
             runs: self.means.len() as u64,
             values: all.count(),
-            mean: over_runs.mean.map(|mean| mean / scale),
-            ci95: over_runs.ci95.map(|ci95| ci95 / scale),
+            cut_off: CutOff {
+                values: all.count_cut_off(),
+                mean: mean.filter(|_| !is_whole).map(|low| Possible { low, high: None }),
+                mean_ci95: ci95.filter(|_| !is_whole),
+                min: min.1,
+                p50: p50.1,
+                p95: p95.1,
+                p99: p99.1,
+                p999: p999.1,
+                max: max.1,
+            },
+            mean: mean.filter(|_| is_whole),
+            ci95: ci95.filter(|_| is_whole),
             sd: all.sd().map(|sd| sd / scale),
-            sd_of_runs: over_runs.sd.map(|sd| sd / scale),
-            min: scaled(all.range().map(|range| range.0)),
-            p50: scaled(p50),
-            p95: scaled(p95),
-            p99: scaled(p99),
-            p999: scaled(p999),
-            max: scaled(all.range().map(|range| range.1)),
+            sd_of_runs: over_runs.sd.map(|sd| sd / scale).filter(|_| is_whole),
+            min: min.0,
+            p50: p50.0,
+            p95: p95.0,
+            p99: p99.0,
+            p999: p999.0,
+            max: max.0,
         }
+    }
+}
+
+/// Returns the value of a statistic whose bounds are so close that it is known, or else its bounds.
+fn known(bounds: Option<Possible>) -> (Option<f64>, Option<Possible>) {
+    match bounds {
+        Some(Possible { low, high: Some(high) }) if high <= low * KNOWN_WITHIN => (Some(low), None),
+        bounds => (None, bounds),
     }
 }
 

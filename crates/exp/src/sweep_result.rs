@@ -123,7 +123,17 @@ pub struct Subject {
     /// Number of transfers or exchanges that the end of a run cut off, in all runs.
     pub unfinished: u64,
     /// Sketches of metrics with many values, over all runs, where results hold them.
-    pub sketches: Vec<(Metric, Sketch)>,
+    pub sketches: Vec<Sketched>,
+}
+
+/// A metric with many values, over all runs.
+#[derive(Clone, Debug)]
+pub struct Sketched {
+    pub metric: Metric,
+    /// Values that are known.
+    pub finished: Sketch,
+    /// Lower bounds of those that the ends of runs cut off.
+    pub cut_off: Sketch,
 }
 
 impl Subject {

@@ -3,15 +3,13 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use knee_queue::time::Time;
-
 use crate::approximation;
 use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
 use crate::published::Stat;
 use crate::report::published_for;
-use crate::stats::Summary;
+use crate::stats::{Possible, Summary};
 use crate::sweep_result::{Subject, Summaries, SweepResult, Verdict};
 
 /// Largest number of queues in tables. Result files have all.
@@ -161,7 +159,8 @@ fn table(
     counts: &[Metric],
 ) -> String {
     let largest = |metric: Metric| {
-        let values = rows(swept, names).filter_map(|(_, subject)| subject.metric(metric)?.max);
+        let summaries = rows(swept, names).filter_map(|(_, subject)| subject.metric(metric));
+        let values = summaries.filter_map(|summary| Some(Stat::Max.possible(summary)?.low));
         values.fold(0.0, f64::max)
     };
     let mut grid = Grid::default();
@@ -177,6 +176,14 @@ fn table(
         let _ = write!(title, ": {}{}", metric.heading(), scale.suffix());
         let heads = ["mean", "± 95 %", "sd", "p50", "p95", "max", "values"];
         grid.head(heads.map(str::to_owned), Align::Right);
+    }
+    let cut_off = |subject: &Subject| {
+        let summary = distribution.and_then(|metric| subject.metric(metric));
+        summary.map_or(0, |summary| summary.cut_off.values)
+    };
+    let is_any_cut_off = rows(swept, names).any(|(_, subject)| cut_off(subject) > 0);
+    if is_any_cut_off {
+        grid.head([CUT_OFF.to_owned()], Align::Right);
     }
     let count_scales: Vec<_> =
         counts.iter().map(|metric| (*metric, Scale::of(*metric, largest(*metric)))).collect();
@@ -213,6 +220,9 @@ fn table(
         if let (Some(metric), Some(scale)) = (distribution, &scale) {
             cells.extend(distribution_cells(subject.metric(metric), scale));
         }
+        if is_any_cut_off {
+            cells.push(cut_off(subject).to_string());
+        }
         let published = |metric: Metric, scale: &Scale| {
             let published = published_for(experiment, summaries, &subject.name, metric);
             published.map_or_else(String::new, |published| {
@@ -224,7 +234,8 @@ fn table(
             })
         };
         for (metric, scale) in &count_scales {
-            cells.push(scale.show(subject.metric(*metric).and_then(|summary| summary.mean)));
+            let summary = subject.metric(*metric);
+            cells.push(scale.show_possible(summary.and_then(|summary| Stat::Mean.possible(summary))));
             if has_published(metric) {
                 cells.push(published(*metric, scale));
             }
@@ -256,13 +267,14 @@ pub(crate) fn limited(summaries: &Summaries) -> Option<&Verdict> {
 
 fn distribution_cells(summary: Option<&Summary>, scale: &Scale) -> [String; 7] {
     let Some(s) = summary else { return Default::default() };
+    let stat = |stat: Stat| scale.show_possible(stat.possible(s));
     [
-        scale.show(s.mean),
+        stat(Stat::Mean),
         scale.show(s.ci95),
         scale.show(s.sd),
-        scale.show(s.p50),
-        scale.show(s.p95),
-        scale.show(s.max),
+        stat(Stat::P50),
+        stat(Stat::P95),
+        stat(Stat::Max),
         s.values.to_string(),
     ]
 }
@@ -344,6 +356,11 @@ impl Scale {
         if self.unit.is_empty() { String::new() } else { format!(", {}", self.unit) }
     }
 
+    /// Formats what is known of a statistic: its value, `> 39.1` or `0.49–0.51`.
+    pub(crate) fn show_possible(&self, bounds: Option<Possible>) -> String {
+        bounds.map_or_else(String::new, |bounds| bounds.show(|value| self.show(Some(value))))
+    }
+
     /// Formats a value with four significant digits. A column of plain numbers omits trailing zeros.
     pub(crate) fn show(&self, value: Option<f64>) -> String {
         let Some(value) = value.map(|value| value * self.factor) else { return String::new() };
@@ -370,18 +387,14 @@ fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> Strin
     let notes = notes(experiment, swept);
     let mut out = String::from("\n");
     out.push_str(&approximation::note(experiment, swept));
+    out.push_str(&cut_off_notes(experiment, swept));
     out.extend(notes.iter().take(most).map(String::as_str));
     if let Some(more @ 1..) = notes.len().checked_sub(most) {
         let _ = writeln!(out, "and {more} more such rows: --tables all lists them");
     }
     let first = experiment.configurations.first();
     let scenario = first.and_then(|first| experiment.scenario(first).ok());
-    if scenario.is_some_and(|scenario| scenario.window(Time::MAX).is_some()) {
-        out.push_str(
-            "goodput, queue lengths, exchanges and pings: measured window; everything else: whole \
-             run\n",
-        );
-    }
+    out.extend(scenario.map(|scenario| format!("{}\n", scenario.measured_part())));
     if swept.interrupted {
         let _ = writeln!(
             out,
@@ -425,16 +438,43 @@ fn notes(experiment: &Experiment, swept: &SweepResult) -> Vec<String> {
                 }
             ));
         }
-        for subject in summaries.subjects.iter().filter(|subject| subject.unfinished > 0) {
-            notes.push(format!(
-                "{}: {} of \"{}\" did not finish during the run; averages leave them out\n",
-                experiment.describe(&summaries.configuration),
-                subject.unfinished,
-                subject.name
-            ));
-        }
     }
     notes
+}
+
+/// Heading of the number of values that the ends of runs cut off.
+const CUT_OFF: &str = "cut off";
+
+/// Formats a line for each traffic entry of which the ends of runs cut anything off.
+fn cut_off_notes(experiment: &Experiment, swept: &SweepResult) -> String {
+    let mut out = String::new();
+    for (name, _) in subjects(swept) {
+        let unfinished = rows(swept, std::slice::from_ref(&name)).map(|(_, of_row)| of_row.unfinished);
+        let (all, in_rows) = unfinished.filter(|count| *count > 0).fold((0, 0), |(all, rows), count| {
+            (all + count, rows + 1)
+        });
+        // A size class is a part of its entry, and its figures are in its row.
+        if all == 0 || name.contains('/') {
+            continue;
+        }
+        let place = match (in_rows, swept.tables.len()) {
+            (1, 1) => String::new(),
+            (rows, of) => format!(" in {rows} of {of} rows"),
+        };
+        let _ = writeln!(
+            out,
+            "\"{name}\": {all} did not finish during the run{place} (\"{CUT_OFF}\"): figures that they could change are bounds"
+        );
+    }
+    let scenarios = experiment.configurations.iter().take(1).map(|first| experiment.scenario(first));
+    let is_until_done = scenarios.filter_map(Result::ok).any(|scenario| scenario.until_done());
+    if !out.is_empty() {
+        out.push_str(match is_until_done {
+            true => "  a longer run.duration lets them finish\n",
+            false => "  run.until_done = true, with a longer run.duration, lets them finish\n",
+        });
+    }
+    out
 }
 
 #[derive(Clone, Copy)]

@@ -330,9 +330,12 @@ pub struct Term {
     #[serde(default = "mean")]
     pub stat: String,
     pub runs: Option<u64>,
-    /// The figure; `None`: not measured.
+    /// The figure; `None`: not measured, or values that the ends of runs cut off could change it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
+    /// The least that such a figure can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95: Option<f64>,
 }

@@ -295,6 +295,21 @@ impl Metric {
         matches!(self, Metric::Completion | Metric::Last | Metric::Latency)
     }
 
+    /// Whether the end of a run can cut a value off: it is the time of something that may not have finished.
+    pub const fn may_be_cut_off(self) -> bool {
+        matches!(
+            self,
+            Metric::Completion
+                | Metric::Slowdown
+                | Metric::Job
+                | Metric::Iteration
+                | Metric::Communication
+                | Metric::Last
+                | Metric::Latency
+                | Metric::Convergence
+        )
+    }
+
     /// Heading in tables.
     pub fn heading(self) -> String {
         self.or_name(self.about().heading)

@@ -101,7 +101,11 @@ impl Sketch {
         if self.count == 0 || (self.count as f64) < needed {
             return None;
         }
-        let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count);
+        self.of_rank(((share * self.count as f64).ceil() as u64).clamp(1, self.count))
+    }
+
+    /// Returns the value of a rank from 1 on. `None` beyond the last.
+    fn of_rank(&self, rank: u64) -> Option<f64> {
         let mut sum = 0;
         for (bucket, count) in self.buckets() {
             sum = count.saturating_add(sum);
@@ -110,6 +114,21 @@ impl Sketch {
             }
         }
         None
+    }
+
+    /// Returns the bounds of a percentile of the values of this sketch and of others of which only lower bounds are known,
+    /// those of `cut_off`: the least that it can be, and the most, or `None` where it can be any. Each is as exact as
+    /// [`Sketch::percentile`].
+    pub fn percentile_bounds(&self, cut_off: &Sketch, share: f64) -> Option<(f64, Option<f64>)> {
+        if cut_off.count == 0 {
+            return self.percentile(share).map(|value| (value, Some(value)));
+        }
+        let mut all = self.clone();
+        all.merge(cut_off);
+        let low = all.percentile(share)?;
+        let rank = (share * all.count as f64).ceil().max(1.0);
+        let high = self.of_rank(rank as u64).filter(|_| rank <= self.count as f64);
+        Some((low, high))
     }
 
     /// Memory in bytes, about, without that of the struct.
@@ -139,6 +158,23 @@ mod tests {
                 assert!(off < Sketch::ERROR * value as f64 || off == 0.0, "{bucket:?}");
             }
         }
+    }
+
+    #[test]
+    fn percentiles_that_values_cut_off_could_change_have_bounds() {
+        let of = |values: std::ops::RangeInclusive<u64>| {
+            let mut sketch = Sketch::default();
+            values.for_each(|value| sketch.add(value));
+            sketch
+        };
+        let (finished, cut_off) = (of(1..=60), of(41..=44));
+        // Ranks 32 and 61 of 64: four of 41 to 44 are behind the 32nd, wherever they end.
+        assert_eq!(finished.percentile_bounds(&cut_off, 0.5), Some((32.0, Some(32.0))));
+        assert_eq!(finished.percentile_bounds(&cut_off, 0.95), Some((57.0, None)));
+        // Rank 52: 48 with the four before it, 52 with them behind it.
+        assert_eq!(finished.percentile_bounds(&cut_off, 0.8), Some((48.0, Some(52.0))));
+        assert_eq!(finished.percentile_bounds(&Sketch::default(), 0.5), Some((30.0, Some(30.0))));
+        assert_eq!(finished.percentile_bounds(&cut_off, 0.999), None);
     }
 
     #[test]

@@ -205,18 +205,19 @@ tables! {
     /// A link with a rate in a period in which it did anything.
     LinkSample "series-links.csv" Run [at_s link sent_pkts sent_bytes marked_pkts dropped_pkts utilisation]
     /// A metric of a traffic entry or queue in a run.
-    Measure "measures.csv" Run [subject metric unit values mean late late_mean]
+    Measure "measures.csv" Run [subject metric unit values mean late late_mean cut_off mean_at_least]
     /// A bucket of the values of a metric in a run.
-    Sketch "sketches.csv" RunAndCase [subject metric unit bucket from below count]
+    Sketch "sketches.csv" RunAndCase [subject metric unit bucket from below count cut_off]
     /// A percentile of a metric from sketches, over all repeats.
-    Percentile "percentiles.csv" Case [subject metric unit values share value relative_error]
+    Percentile "percentiles.csv" Case [subject metric unit values share value relative_error cut_off at_least at_most]
     /// A fault of an algorithm from a file, on a connection.
     Warning "warnings.csv" RunAndCase [flow traffic warning count first_at_s value operation line]
     /// Something measured of the host in a run.
     Validity "validity.csv" Run [measure value]
     /// A metric of a traffic entry or queue, over all repeats.
     Summary "summary.csv" Case [
-        subject metric unit runs values mean ci95 sd sd_of_runs min p50 p95 p99 p999 max published published_stat
+        subject metric unit runs values mean ci95 sd sd_of_runs min p50 p95 p99 p999 max published published_stat cut_off mean_at_least
+        p50_at_least p50_at_most p95_at_least p95_at_most p99_at_least p99_at_most p999_at_least p999_at_most max_at_least
     ]
 }
 

@@ -4,6 +4,9 @@
 //! mean of identical runs. The share of rounds or queries with a timeout gets at least Wilson's interval for its
 //! number of trials: 0 of 55 may be up to 6.5 %.
 //!
+//! A figure that values cut off could change is an interval without a value, whose upper end may be infinite: a check that
+//! this leaves open is undecided.
+//!
 //! A ratio or difference of two figures spans all values that the two intervals allow. This is conservative, for
 //! figures of the same runs as for others: it holds the true value whenever both intervals do. For independent runs
 //! it is wider than the 95 % interval of the ratio or difference itself.
@@ -14,6 +17,7 @@ use super::{Bounds, Check, Claim, Every, Join, Term};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::Stat;
+use crate::stats::Possible;
 use crate::sweep_result::{Subject, Summaries, SweepResult, percent};
 
 impl Bounds {
@@ -35,7 +39,8 @@ impl Bounds {
 /// A value and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    pub value: f64,
+    /// The value. `None` where only the ends are known.
+    pub value: Option<f64>,
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end of the interval.
@@ -45,18 +50,26 @@ pub struct Interval {
 impl Interval {
     /// Makes an interval from a mean and its half-width, for a quantity that is never negative.
     pub fn around(value: f64, half: f64) -> Interval {
-        Interval { value, low: (value - half).max(0.0), high: value + half }
+        Interval { value: Some(value), low: (value - half).max(0.0), high: value + half }
+    }
+
+    /// Makes an interval of what is known of a figure, with the half-width of its interval over runs.
+    fn of(possible: Possible, half: f64) -> Interval {
+        let high = possible.high.unwrap_or(f64::INFINITY);
+        let value = possible.is_exact().then_some(possible.low);
+        Interval { value, low: (possible.low - half).max(0.0), high: high + half }
     }
 
     /// Widens the interval of a share to at least Wilson's 95 % interval for this number of trials.
     pub fn and_of_share(self, trials: f64) -> Interval {
         const Z: f64 = 1.96;
-        let (share, per_trial) = (self.value, Z * Z / trials);
+        let Some(share) = self.value else { return self };
+        let per_trial = Z * Z / trials;
         let middle = (share + per_trial / 2.0) / (1.0 + per_trial);
         let spread = share * (1.0 - share) / trials + per_trial / (4.0 * trials);
         let half = Z * spread.max(0.0).sqrt() / (1.0 + per_trial);
         let (low, high) = ((middle - half).max(0.0), (middle + half).min(1.0));
-        Interval { value: share, low: self.low.min(low), high: self.high.max(high) }
+        Interval { value: Some(share), low: self.low.min(low), high: self.high.max(high) }
     }
 
     /// Widens the interval by a share of either end.
@@ -66,8 +79,9 @@ impl Interval {
 
     /// Returns the ratio to another interval. `None` if that one is zero.
     pub fn over(self, other: Interval) -> Option<Interval> {
-        (other.value > 0.0).then(|| Interval {
-            value: self.value / other.value,
+        let values = self.value.zip(other.value);
+        (other.value.unwrap_or(other.high) > 0.0).then(|| Interval {
+            value: values.map(|(value, other)| value / other),
             low: self.low / other.high,
             high: if other.low > 0.0 { self.high / other.low } else { f64::INFINITY },
         })
@@ -76,7 +90,7 @@ impl Interval {
     /// Returns the difference to another interval.
     pub fn minus(self, other: Interval) -> Interval {
         Interval {
-            value: self.value - other.value,
+            value: self.value.zip(other.value).map(|(value, other)| value - other),
             low: self.low - other.high,
             high: self.high - other.low,
         }
@@ -121,8 +135,8 @@ pub struct JudgedTerm {
     pub case: String,
     /// Varied keys: path and value.
     pub at: Vec<(String, String)>,
-    /// The figure. `None` if it was not measured.
-    pub value: Option<f64>,
+    /// What is known of the figure. `None` if it was not measured.
+    pub value: Option<Possible>,
     /// Half of its 95 % interval, if it has one.
     pub ci95: Option<f64>,
     /// Number of runs in which it was measured.
@@ -282,8 +296,9 @@ impl Term {
         let subject = row.subjects.iter().find(|subject| subject.name == self.subject);
         let summary = subject.and_then(|subject| subject.metric(self.metric));
         let summary = summary.filter(|_| !is_limited);
-        let value = summary.and_then(|summary| self.stat.of(summary));
-        let ci95 = summary.and_then(|s| s.ci95).filter(|_| self.stat == Stat::Mean);
+        let value = summary.and_then(|summary| self.stat.possible(summary));
+        let of_mean = summary.filter(|_| self.stat == Stat::Mean);
+        let ci95 = of_mean.and_then(|s| s.ci95.or(s.cut_off.mean_ci95));
         let at = self.at.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?)));
         let term = JudgedTerm {
             role,
@@ -296,7 +311,7 @@ impl Term {
         let of_shares = subject.filter(|_| self.stat == Stat::Mean && !is_limited);
         let trials = of_shares.and_then(|subject| trials(subject, self.metric));
         let interval = value.map(|value| {
-            let of_runs = Interval::around(value, ci95.unwrap_or(0.0));
+            let of_runs = Interval::of(value, ci95.unwrap_or(0.0));
             trials.map_or(of_runs, |trials| of_runs.and_of_share(trials))
         });
         Some((term, interval))

@@ -43,6 +43,8 @@ impl Default for Options {
 pub struct Mean {
     /// Mean over runs, or share over all runs.
     pub mean: f64,
+    /// Whether this is the least that it can be, because the ends of runs cut values off.
+    pub is_bound: bool,
     /// Half its 95 % interval over runs. `None` if unknown or without spread.
     pub ci95: Option<f64>,
     pub runs: usize,
@@ -89,6 +91,25 @@ impl Line {
             true => Some(false),
             false => self.half_width.map(|half| self.difference().abs() > half),
         }
+    }
+
+    /// Makes means of a side bounds, where values of that side were cut off. The true mean of that side is anywhere above, so
+    /// only a difference that this cannot undo is one.
+    fn bounded(mut self, [a, b]: [bool; 2], is_same: bool) -> Line {
+        (self.a.is_bound, self.b.is_bound) = (a, b);
+        if is_same {
+            return self;
+        }
+        let is_far = match (a, b) {
+            (false, true) => self.difference() > 0.0,
+            (true, false) => self.difference() < 0.0,
+            _ => false,
+        };
+        if !is_far || self.verdict != Verdict::Differs {
+            (self.verdict, self.half_width) = (Verdict::Undecided, None);
+        }
+        self.note = "values were cut off";
+        self
     }
 
     /// Returns the sort key: differing lines first, then undecided ones, then the rest.
@@ -287,6 +308,14 @@ fn compare_rows(a: &Row, b: &Row, options: Options) -> Vec<Line> {
 /// because a mean over both modes would mostly show the share.
 fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
     let is_late = |run: &RunMetric| run.late.is_some_and(|(late, _)| late > 0.0);
+    let is_cut_off = |figure: &Figure| figure.runs.iter().any(|run| run.cut_off > 0.0);
+    if is_cut_off(a) || is_cut_off(b) {
+        let least = |figure: &Figure| figure.runs.iter().map(|run| run.mean).collect::<Vec<_>>();
+        let line = means(a, "", &least(a), &least(b), within);
+        let is_same = a.runs == b.runs;
+        let bounded = line.map(|line| line.bounded([is_cut_off(a), is_cut_off(b)], is_same));
+        return bounded.into_iter().collect();
+    }
     if !a.runs.iter().chain(&b.runs).any(is_late) {
         let mean = |figure: &Figure| figure.runs.iter().map(|run| run.mean).collect::<Vec<_>>();
         return means(a, "", &mean(a), &mean(b), within).into_iter().collect();
@@ -338,6 +367,7 @@ fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option
     };
     let mean = |values: &[f64], sample: Sample| Mean {
         mean: sample.mean,
+        is_bound: false,
         ci95: Spread::of(values).ci95,
         runs: sample.n,
     };
@@ -366,7 +396,7 @@ fn late_share(a: &Figure, b: &Figure, within: f64) -> Line {
         true => (Verdict::Ok, "no spread over runs"),
         false => (Verdict::of_shares(y.value() - x.value(), (low, high), within), ""),
     };
-    let mean = |share: &Share| Mean { mean: share.value(), ci95: None, runs: share.runs.len() };
+    let mean = |share: &Share| Mean { mean: share.value(), is_bound: false, ci95: None, runs: share.runs.len() };
     Line {
         row: String::new(),
         subject: a.subject.clone(),
@@ -389,6 +419,7 @@ mod tests {
         let of_run = |&(values, mean, late, late_mean): &(f64, f64, f64, Option<f64>)| RunMetric {
             values,
             mean,
+            cut_off: 0.0,
             late: Some((late, late_mean)),
         };
         let (subject, metric, unit) = ("short".into(), metric.into(), unit.into());

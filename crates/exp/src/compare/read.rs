@@ -96,7 +96,10 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RunMetric {
     pub(super) values: f64,
+    /// The mean, or the least that it can be if values were cut off.
     pub(super) mean: f64,
+    /// Number of values that the end of the run cut off.
+    pub(super) cut_off: f64,
     /// Number and mean of values that waited for a retransmission timer. `None` if the metric is no transfer time.
     pub(super) late: Option<(f64, Option<f64>)>,
 }
@@ -249,6 +252,9 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
         rows::Measure::late,
         rows::Measure::late_mean,
     ])?;
+    // Results of older versions do not have these.
+    let [cut_off, at_least] = [rows::Measure::cut_off, rows::Measure::mean_at_least]
+        .map(|column| measures.find(column));
     let mut known: HashMap<(usize, bool, String, String), usize> = HashMap::new();
     while let Some(cells) = measures.next()? {
         let Some((row, is_limited)) = row_of.get(cells.text(run)) else { continue };
@@ -264,9 +270,11 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
             figures.push(Figure { subject, metric, unit, error: 0.0, runs: Vec::new() });
             figures.len() - 1
         });
+        let number = |column: Option<usize>| column.map_or(Ok(None), |at| cells.number(at));
         let of_run = RunMetric {
             values: cells.number(values)?.unwrap_or(0.0),
-            mean: cells.number(mean)?.unwrap_or(0.0),
+            mean: cells.number(mean)?.or(number(at_least)?).unwrap_or(0.0),
+            cut_off: number(cut_off)?.unwrap_or(0.0),
             late: cells.number(late)?.zip(Some(cells.number(late_mean)?)),
         };
         bytes += size_of::<RunMetric>();
@@ -301,8 +309,9 @@ fn read_sketches(
         rows::Sketch::bucket,
         rows::Sketch::count,
     ])?;
+    let cut_off = table.find(rows::Sketch::cut_off);
     let mut known: HashMap<(usize, bool, String, String), usize> = HashMap::new();
-    let mut current: Option<(OfRun, Sketch)> = None;
+    let mut current: Option<(OfRun, Sketch, Sketch)> = None;
     loop {
         let next = match table.next()? {
             None => None,
@@ -310,23 +319,27 @@ fn read_sketches(
                 let [run, subject, metric, unit] =
                     [run, subject, metric, unit].map(|column| cells.text(column).to_owned());
                 let number = u16::try_from(cells.index(bucket)?).ok();
-                Some(((run, subject, metric, unit), number, cells.index(count)?))
+                let cut_off = cut_off.map_or(Ok(0), |column| cells.index(column))?;
+                Some(((run, subject, metric, unit), number, cells.index(count)?, cut_off))
             }
         };
         // The buckets of a metric follow each other.
-        let is_next = next.as_ref().map(|(key, ..)| key) != current.as_ref().map(|(key, _)| key);
-        if let Some((key, sketch)) = current.take_if(|_| is_next) {
-            bytes += add_percentiles(rows, row_of, &mut known, &key, &sketch);
+        let is_next = next.as_ref().map(|(key, ..)| key) != current.as_ref().map(|(key, ..)| key);
+        if let Some((key, finished, cut_off)) = current.take_if(|_| is_next) {
+            let sketches = (&finished, &cut_off);
+            bytes += add_percentiles(rows, row_of, &mut known, &key, sketches);
             if bytes > most_bytes {
                 return Err(too_much(&table, most_bytes));
             }
         }
-        let Some((key, number, count)) = next else { return Ok(()) };
+        let Some((key, number, count, cut_off)) = next else { return Ok(()) };
         let Some(bucket) = number.and_then(Bucket::numbered) else {
             let why = "has no such bucket: the file comes from another version, or was changed";
             return Err(table.wrong(why).into());
         };
-        current.get_or_insert_with(|| (key, Sketch::default())).1.add_many(bucket, count);
+        let of_run = current.get_or_insert_with(|| (key, Sketch::default(), Sketch::default()));
+        of_run.1.add_many(bucket, count);
+        of_run.2.add_many(bucket, cut_off);
     }
 }
 
@@ -336,7 +349,7 @@ fn add_percentiles(
     row_of: &HashMap<String, (usize, bool)>,
     known: &mut HashMap<(usize, bool, String, String), usize>,
     (run, subject, metric, unit): &OfRun,
-    sketch: &Sketch,
+    (finished, cut_off): (&Sketch, &Sketch),
 ) -> usize {
     let (Some((row, is_limited)), Some(about)) = (row_of.get(run), Metric::by_name(metric)) else {
         return 0;
@@ -347,7 +360,7 @@ fn add_percentiles(
     };
     let mut bytes = 0;
     for (name, share) in PERCENTILES {
-        let Some(value) = sketch.percentile(share) else { continue };
+        let Some((low, high)) = finished.percentile_bounds(cut_off, share) else { continue };
         let metric = format!("{metric} {name}");
         let key = (*row, *is_limited, subject.clone(), metric.clone());
         let at = *known.entry(key).or_insert_with(|| {
@@ -357,8 +370,9 @@ fn add_percentiles(
             figures.len() - 1
         });
         bytes += size_of::<RunMetric>();
-        let values = sketch.count() as f64;
-        figures[at].runs.push(RunMetric { values, mean: value / about.scale(), late: None });
+        let cut_off = if high == Some(low) { 0.0 } else { cut_off.count() as f64 };
+        let (values, mean) = (finished.count() as f64, low / about.scale());
+        figures[at].runs.push(RunMetric { values, mean, cut_off, late: None });
     }
     bytes
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Comparison, Line, Mean, Side};
 use crate::difference::Verdict;
-use crate::stats::rounded;
+use crate::stats::{Possible, rounded};
 use crate::table::{Align, Grid, Scale};
 
 fn word(verdict: Verdict) -> &'static str {
@@ -123,6 +123,11 @@ fn signed(line: &Line, scale: &Scale) -> String {
     if line.difference() > 0.0 { format!("+{shown}") } else { shown }
 }
 
+fn shown_mean(mean: &Mean, scale: &Scale) -> String {
+    let high = (!mean.is_bound).then_some(mean.mean);
+    scale.show_possible(Some(Possible { low: mean.mean, high }))
+}
+
 fn cells(line: &Line) -> Vec<String> {
     let scale = Scale::of_unit(&line.unit, line.a.mean.max(line.b.mean));
     let significance = match line.is_significant() {
@@ -135,9 +140,9 @@ fn cells(line: &Line) -> Vec<String> {
         line.row.clone(),
         line.subject.clone(),
         format!("{}{}", line.metric, scale.suffix()),
-        scale.show(Some(line.a.mean)),
+        shown_mean(&line.a, &scale),
         scale.show(line.a.ci95),
-        scale.show(Some(line.b.mean)),
+        shown_mean(&line.b, &scale),
         scale.show(line.b.ci95),
         signed(line, &scale),
         line.half_width.map_or_else(String::new, |half| difference(line, &scale, half)),
@@ -188,14 +193,14 @@ fn cells_of_several(row: &[Option<&Line>]) -> Vec<String> {
         first.row.clone(),
         first.subject.clone(),
         format!("{}{}", first.metric, scale.suffix()),
-        scale.show(Some(first.a.mean)),
+        shown_mean(&first.a, &scale),
         scale.show(first.a.ci95),
     ];
     for line in row {
         cells.extend(match line {
             None => [String::new(), String::new(), String::new(), "-".to_owned()],
             Some(line) => [
-                scale.show(Some(line.b.mean)),
+                shown_mean(&line.b, &scale),
                 scale.show(line.b.ci95),
                 signed(line, &scale),
                 shown(line.verdict),
@@ -234,7 +239,8 @@ pub fn json(comparison: &Comparison) -> Json {
 fn json_of_line(line: &Line) -> Json {
     let mean = |mean: &Mean| {
         let mut map = Map::new();
-        map.insert("mean".into(), rounded(mean.mean).into());
+        let name = if mean.is_bound { "mean_at_least" } else { "mean" };
+        map.insert(name.into(), rounded(mean.mean).into());
         map.extend(mean.ci95.map(|ci95| ("ci95".into(), rounded(ci95).into())));
         map.insert("runs".into(), mean.runs.into());
         Json::Object(map)

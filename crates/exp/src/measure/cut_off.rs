@@ -1,45 +1,60 @@
-//! Exchanges of connections without end that the end of the run cut off.
+//! Transfers and exchanges that the end of the run cut off.
 //!
-//! Such a connection is always in an exchange. One that is soon answered is no news. One that waits, as at a link that is
-//! down, would be missing everywhere: it has no latency.
+//! A transfer of a size has taken at least its age. An exchange is another matter: a connection that sends the next request
+//! after each answer is always in one. One that is soon answered is no news, and to count it would say less of all others.
+//! One that waits, as at a link that is down or for a retransmission timer, would be missing everywhere: it has no latency.
 
 use knee_queue::time::{Duration, Time};
-use knee_run::outcome::{FlowOutcome, Outcome};
+use knee_run::outcome::{FlowOutcome, Outcome, RpcRecord};
 use knee_run::spec::Run;
 
-use crate::scenario::Scenario;
+use crate::metric::Known;
 
-/// The answered exchanges of a connection.
+/// Returns the completion time of a transfer, or its age. `None` if it has not begun.
+pub(super) fn completion(flow: &FlowOutcome, end: Time) -> Option<Known> {
+    let cut_off = flow.stopped_at.unwrap_or(end);
+    Some(Known::between(flow.connected_at?, flow.done_at, cut_off))
+}
+
+/// The exchanges of a connection that were answered by some time.
 #[derive(Clone, Copy, Default)]
-struct Answered {
+struct Answered<'a> {
     count: u64,
     /// Start and end of the last one.
     last: (Time, Time),
     longest: Duration,
     /// Retransmission timeouts; `None`: a host does not tell.
     timeouts: Option<u64>,
+    /// The first exchange that was answered later.
+    next: Option<&'a RpcRecord>,
 }
 
-impl Answered {
-    /// Returns whether an exchange that began at `begin` and was not answered waits: it has had a retransmission timeout, or
-    /// has taken longer than each before it.
-    fn waits(&self, got: &FlowOutcome, begin: Time, end: Time) -> bool {
-        let timeouts = got.counters.timeouts.zip(self.timeouts);
-        let is_late = timeouts.is_some_and(|(all, answered)| all > answered);
-        begin < end && (is_late || end.since(begin) > self.longest)
+impl Answered<'_> {
+    /// Returns whether an exchange that began at `begin` and was not answered at `until` waits: it has had a retransmission
+    /// timeout, or has taken longer than each before it.
+    fn waits(&self, got: &FlowOutcome, begin: Time, until: Time) -> bool {
+        let of_next = self.next.map(|next| next.timeouts.map(|count| count > 0));
+        let timeouts = || got.counters.timeouts.zip(self.timeouts);
+        let is_late = of_next.unwrap_or_else(|| timeouts().map(|(all, answered)| all > answered));
+        begin < until && (is_late == Some(true) || until.since(begin) > self.longest)
     }
 }
 
-/// Returns for each flow whether it has no end and waits for an answer when the run ends. Empty if no flow is of this kind.
-pub(super) fn waiting(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<bool> {
-    let is_endless = |flow: usize| run.flows[flow].traffic.is_rpc() && !scenario.ends(run, flow);
-    if outcome.flows.len() < run.flows.len() || !(0..run.flows.len()).any(is_endless) {
+/// Returns for each flow the exchange that waits for an answer at `until`: its latency if it was answered later, or else at
+/// least its age. Empty if no flow has exchanges.
+pub(super) fn waiting(run: &Run, outcome: &Outcome, until: Time) -> Vec<Option<Known>> {
+    let has_exchanges = |flow: usize| run.flows[flow].traffic.is_rpc();
+    if outcome.flows.len() < run.flows.len() || !(0..run.flows.len()).any(has_exchanges) {
         return Vec::new();
     }
     let none = Answered { timeouts: Some(0), ..Answered::default() };
     let mut answered = vec![none; run.flows.len()];
     for rpc in &outcome.rpcs {
         let Some(of_flow) = answered.get_mut(rpc.flow as usize) else { continue };
+        if rpc.start + rpc.latency > until {
+            of_flow.next.get_or_insert(rpc);
+            continue;
+        }
         of_flow.count += 1;
         of_flow.last = (rpc.start, rpc.start + rpc.latency);
         of_flow.longest = of_flow.longest.max(rpc.latency);
@@ -57,11 +72,20 @@ pub(super) fn waiting(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
         }
     }
     let waits = |flow: usize| {
-        let got = &outcome.flows[flow];
-        let has_ended = got.done_at.is_some() || got.stopped_at.is_some();
-        let (Some(connected), Some(begin)) = (got.connected_at, begins[flow]) else { return false };
-        let begin = begin.max(connected).max(run.flows[flow].first_write.unwrap_or(Time::ZERO));
-        !has_ended && answered[flow].waits(got, begin, outcome.end)
+        let (got, it) = (&outcome.flows[flow], &answered[flow]);
+        let has_ended = [got.done_at, got.stopped_at].into_iter().flatten().any(|at| at <= until);
+        let (Some(connected), Some(begin)) = (got.connected_at, begins[flow]) else { return None };
+        let first = run.flows[flow].first_write.unwrap_or(Time::ZERO);
+        let begin = it.next.map_or(begin.max(connected).max(first), |next| next.start);
+        if has_ended || !it.waits(got, begin, until) {
+            return None;
+        }
+        Some(match (it.next, got.established_at) {
+            (Some(next), _) => Known::Took(next.latency),
+            (None, Some(_)) => Known::AtLeast(outcome.end.since(begin)),
+            // The request waits for a handshake: nothing is known of its latency.
+            (None, None) => Known::AtLeast(Duration::ZERO),
+        })
     };
-    (0..run.flows.len()).map(|flow| is_endless(flow) && waits(flow)).collect()
+    (0..run.flows.len()).map(|flow| waits(flow).filter(|_| has_exchanges(flow))).collect()
 }

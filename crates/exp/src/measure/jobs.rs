@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowOutcome, MessageRecord, Outcome};
-use knee_run::spec::Run;
+use knee_run::spec::{Run, Task};
 
-use crate::metric::{Kind, Measured, Metric as M, Window};
+use crate::metric::{Kind, Known, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 
 /// The messages of a traffic entry in a run.
@@ -79,14 +79,20 @@ impl<'a> Messages<'a> {
         scenario: &Scenario,
         measured: &mut Measured,
         run: &Run,
+        end: Time,
         window: Option<Window>,
     ) {
+        let ends = self.ends(run);
+        for begin in self.begun(run, &ends, end) {
+            measured.record_time(M::Completion, Known::between(begin, None, end));
+        }
         let mut iterations: BTreeMap<(u32, u32), Iteration> = BTreeMap::new();
         for message in &self.done {
-            measured.record(M::Completion, message.done.since(message.start).ns());
+            let took = Known::between(message.start, Some(message.done), end);
+            measured.record_time(M::Completion, took);
             let task = &run.schedule.tasks[message.task as usize];
-            let (first, last, end) = (Time::MAX, Time::ZERO, Time::ZERO);
-            let none = Iteration { count: 0, first, last, end };
+            let (first, last) = (Time::MAX, Time::ZERO);
+            let none = Iteration { count: 0, first, last, end: Time::ZERO };
             let of_task = iterations.entry((task.job, task.round)).or_insert(none);
             of_task.count += 1;
             of_task.first = of_task.first.min(message.start);
@@ -94,7 +100,7 @@ impl<'a> Messages<'a> {
             of_task.end = of_task.end.max(message.done);
         }
         if self.has_computations {
-            self.add_computations(run, &mut iterations);
+            self.add_computations(run, &ends, &mut iterations);
         }
         let mut wanted = self.wanted.iter().peekable();
         let mut begin = Time::ZERO;
@@ -106,6 +112,15 @@ impl<'a> Messages<'a> {
             let Some(done) = iterations.get(place).filter(|done| done.count == *count) else {
                 // The iterations after it are not complete either.
                 while wanted.next_if(|((other, _), _)| *other == job).is_some() {}
+                if begin < window.map_or(end, |window| window.until) {
+                    measured.record_time(M::Iteration, Known::between(begin, None, end));
+                    let first = iterations.get(place).map_or(end, |begun| begun.first);
+                    measured.record_time(M::Communication, Known::between(first, None, end));
+                }
+                let start = scenario.start_of(job);
+                if start < end {
+                    measured.record_time(M::Job, Known::between(start, None, end));
+                }
                 continue;
             };
             if window.is_none_or(|window| window.holds(done.end)) {
@@ -121,33 +136,64 @@ impl<'a> Messages<'a> {
 }
 
 impl Messages<'_> {
-    /// Adds the ends of computations, which follow from those of messages. A job may end with them.
-    fn add_computations(&self, run: &Run, iterations: &mut BTreeMap<(u32, u32), Iteration>) {
+    /// Returns the end of each message that arrived, and of the computations that follow from these.
+    fn ends(&self, run: &Run) -> Vec<Option<Time>> {
         let mut ends: Vec<Option<Time>> = vec![None; run.schedule.tasks.len()];
         for message in &self.done {
             ends[message.task as usize] = Some(message.done);
         }
         for (index, task) in run.schedule.tasks.iter().enumerate() {
-            if task.flow.is_some() || !self.wanted.contains_key(&(task.job, task.round)) {
-                continue;
+            if task.flow.is_none() && self.wanted.contains_key(&(task.job, task.round)) {
+                ends[index] = begin(task, &ends);
             }
-            let before = task.after.iter().map(|before| ends[*before as usize]);
-            let begin = before.collect::<Option<Vec<Time>>>().map(|all| all.into_iter().max());
-            let gap = Duration::from_ns(task.gap_ns);
-            ends[index] = begin.map(|begin| begin.unwrap_or(Time::ZERO) + gap);
+        }
+        ends
+    }
+
+    /// Returns when each message might begin that was begun, but did not arrive by the end of the run.
+    fn begun(&self, run: &Run, ends: &[Option<Time>], end: Time) -> Vec<Time> {
+        let tasks = run.schedule.tasks.iter().zip(ends);
+        let cut_off = tasks.filter(|(task, done)| {
+            let is_of_entry = self.wanted.contains_key(&(task.job, task.round));
+            task.flow.is_some() && done.is_none() && is_of_entry
+        });
+        cut_off.filter_map(|(task, _)| begin(task, ends)).filter(|begin| *begin < end).collect()
+    }
+
+    /// Adds the ends of computations. A job may end with them.
+    fn add_computations(
+        &self,
+        run: &Run,
+        ends: &[Option<Time>],
+        iterations: &mut BTreeMap<(u32, u32), Iteration>,
+    ) {
+        for (task, end) in run.schedule.tasks.iter().zip(ends) {
             let iteration = iterations.get_mut(&(task.job, task.round));
-            if let (Some(end), Some(iteration)) = (ends[index], iteration) {
-                iteration.end = iteration.end.max(end);
+            if let (None, Some(end), Some(iteration)) = (task.flow, end, iteration) {
+                iteration.end = iteration.end.max(*end);
             }
         }
     }
 }
 
-/// Measures the time of a trace whose transfers wait for no others, if all of them are complete.
-pub(super) fn measure_trace(scenario: &Scenario, measured: &mut Measured, flows: &[&FlowOutcome]) {
-    let last = flows.iter().map(|flow| flow.done_at).collect::<Option<Vec<_>>>();
-    if let Some(last) = last.and_then(|all| all.into_iter().max()) {
-        let time = last.since(scenario.first_start(&measured.subject));
-        measured.record(M::Job, time.ns());
+/// Returns when a message might begin, or when a computation is done. `None` while what comes before it is not.
+fn begin(task: &Task, ends: &[Option<Time>]) -> Option<Time> {
+    let before = task.after.iter().map(|before| ends[*before as usize]);
+    let last = before.collect::<Option<Vec<Time>>>()?.into_iter().max();
+    Some(last.unwrap_or(Time::ZERO) + Duration::from_ns(task.gap_ns))
+}
+
+/// Measures the time of a trace whose transfers wait for no others.
+pub(super) fn measure_trace(
+    scenario: &Scenario,
+    measured: &mut Measured,
+    flows: &[&FlowOutcome],
+    end: Time,
+) {
+    let all = flows.iter().map(|flow| flow.done_at).collect::<Option<Vec<_>>>();
+    let last = all.and_then(|all| all.into_iter().max());
+    let start = scenario.first_start(&measured.subject);
+    if start < end {
+        measured.record_time(M::Job, Known::between(start, last, end));
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Outcome, RpcRecord};
 use knee_run::spec::{NodeId, Run};
 
-use crate::metric::{Kind, Measured, Metric as M, Window};
+use crate::metric::{Kind, Known, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 
 /// Measures the time of each round. For rounds that wait for each other or go to many hosts, it also measures the
@@ -28,8 +27,9 @@ pub(super) fn measure_rounds(
             parts.entry(target).or_default().push(*i);
         }
         for part in parts.into_values() {
-            if let Some(time) = last_completion(&part, outcome) {
-                measured.record(M::Last, time.ns());
+            let Some(time) = last_completion(&part, outcome) else { continue };
+            measured.record_time(M::Last, time);
+            if let Known::Took(_) = time {
                 rounds += 1;
                 let timeouts = |i: &usize| outcome.flows[*i].counters.timeouts.unwrap_or(0);
                 late += u64::from(part.iter().any(|i| timeouts(i) > 0));
@@ -47,25 +47,22 @@ fn record_share(measured: &mut Measured, metric: M, part: u64, all: u64) {
     }
 }
 
-/// Returns the time from the first connect to the last byte, if all of them finished.
-fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
-    let flows = round.iter().map(|i| outcome.flows.get(*i));
-    let mut first = Time::MAX;
-    let mut last = Time::ZERO;
-    for flow in flows {
-        let flow = flow?;
-        first = first.min(flow.connected_at?);
-        last = last.max(flow.done_at?);
-    }
-    Some(last.since(first))
+/// Returns the time from the first connect to the last byte. `None` if none of them has begun.
+fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Known> {
+    let flows = round.iter().map(|i| outcome.flows.get(*i)).collect::<Option<Vec<_>>>()?;
+    let first = flows.iter().filter_map(|flow| flow.connected_at).min()?;
+    let all = flows.iter().map(|flow| flow.done_at).collect::<Option<Vec<_>>>();
+    Some(Known::between(first, all.and_then(|all| all.into_iter().max()), outcome.end))
 }
 
 /// Measures queries that all servers have answered: their times, and the share with a timeout. A query whose timeout
-/// was cut off by the end of the run counts in the share.
+/// was cut off by the end of the run counts in the share. `waiting` has the answers that are waited for when the window
+/// ends: the time of such a query is what it took in the end, or at least its age.
 pub(super) fn measure_queries(
     measured: &mut [Measured],
     run: &Run,
     outcome: &Outcome,
+    waiting: &[Option<Known>],
     window: Option<Window>,
 ) {
     if run.schedule.together.is_empty() {
@@ -86,6 +83,26 @@ pub(super) fn measure_queries(
         };
         let records = || set.iter().map(|flow| &of_flow[*flow as usize]);
         let done = records().map(Vec::len).min().unwrap_or(0);
+        let waits_for =
+            || set.iter().filter_map(|flow| waiting.get(*flow as usize).copied().flatten());
+        if waits_for().next().is_some() && measured[group].kind == Kind::Query {
+            let is_in = |query: &&Vec<&RpcRecord>, at: usize| {
+                query[at].start + query[at].latency <= window.map_or(outcome.end, |w| w.until)
+            };
+            // The number of the query that waits: the servers have answered those before it.
+            let answered = |at: &usize| records().all(|of_server| is_in(&of_server, *at));
+            let open = (0..done).take_while(answered).count();
+            let time = match open < done {
+                true => {
+                    let parts = || records().map(|of_server| of_server[open]);
+                    let start = parts().map(|rpc| rpc.start).min();
+                    let last = parts().map(|rpc| rpc.start + rpc.latency).max();
+                    start.map(|start| Known::between(start, last, outcome.end))
+                }
+                false => waits_for().max_by_key(|known| known.least()),
+            };
+            time.into_iter().for_each(|time| measured[group].record_time(M::Latency, time));
+        }
         for query in 0..done {
             let parts = || records().map(|of_server| of_server[query]);
             let ends = parts().map(|rpc| rpc.start + rpc.latency).max();
@@ -126,8 +143,8 @@ pub(super) fn measure_queries(
     }
 }
 
-/// Measures the connections established before their deadline, and their times. Attempts cut off by the end of the
-/// run do not count.
+/// Measures the share of connections established before their deadline, and the times of all. Attempts cut off by the end
+/// of the run do not count in the share. The time of an attempt that was not established in time is at least its age then.
 pub(super) fn measure_attempts(
     measured: &mut Measured,
     run: &Run,
@@ -145,8 +162,13 @@ pub(super) fn measure_attempts(
                 successes += 1;
                 measured.record(M::Latency, at.since(connected).ns());
             }
-            _ if deadline > outcome.end => continue,
-            _ => {}
+            _ => {
+                let given_up = deadline.min(outcome.end);
+                measured.record_time(M::Latency, Known::between(connected, None, given_up));
+                if deadline > outcome.end {
+                    continue;
+                }
+            }
         }
         attempts += 1;
     }

@@ -7,6 +7,8 @@ use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
 
+use crate::metric::Known;
+
 keys! {
     /// Criterion for fair sharing of endless transfers.
     pub(super) static KEYS: ConvergedKeys = "converged" {
@@ -45,15 +47,15 @@ impl Converged {
         [self.over, self.hold].iter().all(|time| time.ps() % period.ps() == 0)
     }
 
-    /// Returns the time from the last start until all these flows meet the criterion and keep meeting it. `None` if
-    /// they never do. The criterion's times are counted in periods of goodput, of length `period` as in the file.
+    /// Returns the time from the last start until all these flows meet the criterion and keep meeting it, or the time after
+    /// which they may do so only beyond what was seen. `None` if not all have begun. The criterion's times are counted in periods of goodput, of length `period` as in the file.
     pub(crate) fn time(
         &self,
         period: Duration,
         run: &Run,
         outcome: &Outcome,
         members: &[usize],
-    ) -> Option<Duration> {
+    ) -> Option<Known> {
         let in_run = run.sampling.goodput?;
         let flows = members.iter().map(|i| outcome.flows.get(*i)).collect::<Option<Vec<_>>>()?;
         let starts = flows.iter().map(|flow| flow.connected_at).collect::<Option<Vec<_>>>()?;
@@ -64,7 +66,9 @@ impl Converged {
         let (over, hold) = ((self.over.ps() / period.ps()) as usize, self.hold.ps() / period.ps());
         let first = last_start.ps().div_ceil(in_run.ps()) as usize;
         let mut near_since = None;
-        for at in first..(periods(end) as usize + 1).saturating_sub(over) {
+        let after_last = (periods(end) as usize + 1).saturating_sub(over).max(first);
+        let moment = |at: usize| Time::ZERO + Duration::from_ps(in_run.ps() * at as u64);
+        for at in first..after_last {
             let got = received.iter().map(|bytes| bytes[at + over] - bytes[at]);
             if !self.is_fair(got) {
                 near_since = None;
@@ -72,11 +76,11 @@ impl Converged {
             }
             let since = *near_since.get_or_insert(at);
             if (at - since) as u64 >= hold {
-                let at = Time::ZERO + Duration::from_ps(in_run.ps() * since as u64);
-                return Some(at.since(last_start));
+                return Some(Known::Took(moment(since).since(last_start)));
             }
         }
-        None
+        let earliest = near_since.unwrap_or(after_last);
+        Some(Known::AtLeast(moment(earliest).max(last_start).since(last_start)))
     }
 
     fn is_fair(&self, bytes: impl Iterator<Item = u64> + Clone) -> bool {
