@@ -491,7 +491,8 @@ impl Writer<'_> {
                     counts.map(|(bucket, count)| (bucket.number, count)).collect()
                 };
                 let (finished, cut_off) = (counts_of(Some(samples)), counts_of(samples.cut_off()));
-                let numbers: BTreeSet<u16> = finished.keys().chain(cut_off.keys()).copied().collect();
+                let numbers: BTreeSet<u16> =
+                    finished.keys().chain(cut_off.keys()).copied().collect();
                 let count = |counts: &BTreeMap<u16, u64>, bucket: Bucket| {
                     counts.get(&bucket.number).copied().unwrap_or(0)
                 };

@@ -275,10 +275,9 @@ fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
     for (flow, got) in members.iter().filter_map(|i| Some((&run.flows[*i], outcome.flows.get(*i)?)))
     {
         let Traffic::Bulk { bytes: Some(bytes) } = flow.traffic else { continue };
-        let (Some(took), Ok(least)) = (
-            cut_off::completion(got, outcome.end),
-            ideal.transfer(flow.from, flow.to, bytes),
-        ) else {
+        let (Some(took), Ok(least)) =
+            (cut_off::completion(got, outcome.end), ideal.transfer(flow.from, flow.to, bytes))
+        else {
             continue;
         };
         if least > Duration::ZERO {

@@ -19,7 +19,9 @@ use crate::metric::{Kind, Measured, Metric};
 use crate::results::Results;
 use crate::runs::{Done, ExtraFiles, Options, begin};
 use crate::stats::{OverRuns, Samples};
-use crate::sweep_result::{Effort, MOST_WARNINGS, Sketched, Subject, Summaries, SweepResult, Verdict};
+use crate::sweep_result::{
+    Effort, MOST_WARNINGS, Sketched, Subject, Summaries, SweepResult, Verdict,
+};
 
 /// A finished run, evaluated by the thread that ran it.
 struct Record {

@@ -93,7 +93,8 @@ pub(crate) enum Part {
     WhileAllRun,
 }
 
-const PARTS: &[(&str, Part)] = &[("from until", Part::FromUntil), ("while all run", Part::WhileAllRun)];
+const PARTS: &[(&str, Part)] =
+    &[("from until", Part::FromUntil), ("while all run", Part::WhileAllRun)];
 
 /// The part of a run that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,7 +299,8 @@ impl Scenario {
     /// Returns the window in which all bulk transfers of a run ran. It is empty if there was no such time.
     pub(crate) fn while_all_run(&self, run: &Run, outcome: &Outcome) -> MeasuredWindow {
         let kinds: Vec<Kind> = self.groups().into_iter().map(|(_, kind)| kind).collect();
-        let is_bulk = |flow: &Flow| matches!(kinds[flow.group as usize], Kind::Bulk | Kind::Endless);
+        let is_bulk =
+            |flow: &Flow| matches!(kinds[flow.group as usize], Kind::Bulk | Kind::Endless);
         let flows = run.flows.iter().zip(&outcome.flows).filter(|(flow, _)| is_bulk(flow));
         let (mut from, mut until) = (Time::ZERO, outcome.end);
         for (_, got) in flows {
@@ -330,7 +332,9 @@ impl Scenario {
             Measure::Window(Window { from, until }) if until == self.end && self.until_done => {
                 format!("from {} to the end", show(from))
             }
-            Measure::Window(Window { from, until }) => format!("from {} to {}", show(from), show(until)),
+            Measure::Window(Window { from, until }) => {
+                format!("from {} to {}", show(from), show(until))
+            }
             Measure::WhileAllRun => "while all bulk transfers run".to_owned(),
         };
         format!(
@@ -379,7 +383,8 @@ fn read_measure(run: &Reader<'_>, end: Time) -> Result<Measure, Error> {
     let part = run.choose(&RUN.measure)?;
     if part == Part::WhileAllRun {
         if from.is_some() || until.is_some() {
-            let why = "\"while all run\" has no other bounds: leave measure_from and measure_until out";
+            let why =
+                "\"while all run\" has no other bounds: leave measure_from and measure_until out";
             return Err(run.error(&RUN.measure, why));
         }
         return Ok(Measure::WhileAllRun);

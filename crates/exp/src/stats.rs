@@ -123,7 +123,8 @@ impl Samples {
     pub(crate) fn bytes(&self) -> usize {
         let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
         let sketch = self.sketch.as_ref().map_or(0, |sketch| sketch.bytes());
-        let cut_off = self.cut_off.as_ref().map_or(0, |cut_off| size_of::<Samples>() + cut_off.bytes());
+        let cut_off =
+            self.cut_off.as_ref().map_or(0, |cut_off| size_of::<Samples>() + cut_off.bytes());
         (self.kept.capacity() + counts) * size_of::<u64>() + sketch + cut_off
     }
 
@@ -200,8 +201,7 @@ impl Samples {
         });
         let count = self.count + self.count_cut_off();
         let of_rank = |histogram: &Histogram<u64>, rank: u64| {
-            let share = (rank as f64 - 0.5) / histogram.len() as f64;
-            histogram.value_at_quantile(share).clamp(least, greatest)
+            histogram.value_at_quantile((rank as f64 - 0.5) / histogram.len() as f64)
         };
         shares.map(|share| {
             let needed = (1.0 / (1.0 - share).max(f64::MIN_POSITIVE)).round();
@@ -214,9 +214,9 @@ impl Samples {
                 return Some((value, Some(value)));
             };
             let rank = ((share * count as f64).ceil() as u64).clamp(1, count);
-            let low = of_rank(all, rank);
-            let high = of_finished.as_ref().filter(|_| rank <= self.count);
-            let high = high.map(|finished| of_rank(finished, rank).max(low));
+            let low = all.lowest_equivalent(of_rank(all, rank)).max(least);
+            let high = of_finished.as_ref().filter(|_| rank <= self.count).zip(self.range);
+            let high = high.map(|(finished, (_, max))| of_rank(finished, rank).min(max).max(low));
             Some((low, high))
         })
     }
@@ -401,7 +401,9 @@ impl OverRuns {
 /// Returns the value of a statistic whose bounds are so close that it is known, or else its bounds.
 fn known(bounds: Option<Possible>) -> (Option<f64>, Option<Possible>) {
     match bounds {
-        Some(Possible { low, high: Some(high) }) if high <= low * KNOWN_WITHIN => (Some(low), None),
+        Some(Possible { low, high: Some(high) }) if high <= low * KNOWN_WITHIN => {
+            (Some(high), None)
+        }
         bounds => (None, bounds),
     }
 }
@@ -494,10 +496,97 @@ mod tests {
     #[test]
     fn percentiles_that_the_values_cannot_support_are_absent() {
         let s = samples(1..=100);
-        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), [Some(50), Some(95), Some(99), None]);
+        let exact = |value: u64| Some((value, Some(value)));
+        let known = [exact(50), exact(95), exact(99), None];
+        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), known);
         assert_eq!(samples([5]).percentiles([0.5]), [None]);
-        assert_eq!(samples([5, 5]).percentiles([0.5, 0.95]), [Some(5), None]);
+        assert_eq!(samples([5, 5]).percentiles([0.5, 0.95]), [exact(5), None]);
         assert_eq!(Samples::default().percentiles([0.5]), [None]);
+    }
+
+    #[test]
+    fn what_was_cut_off_makes_bounds() {
+        // 95 values of 1 to 95, and five that were cut off at 40, 95, 200, 200 and 300.
+        let mut s = samples(1..=95);
+        [40, 95, 200, 200, 300].into_iter().for_each(|bound| s.record_cut_off(bound));
+        assert_eq!((s.count(), s.count_cut_off()), (95, 5));
+        // Rank 50: the 49th known one with 40 before it, or the 50th. Rank 95: 95 is cut off, or the 95th known one.
+        let expected = [Some((49, Some(50))), Some((94, Some(95))), Some((200, None)), None];
+        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), expected);
+        assert_eq!((s.mean(), s.sd()), (None, None));
+        near(s.least_mean(), (95.0 * 48.0 + 835.0) / 100.0);
+        let mut over_runs = OverRuns::default();
+        over_runs.add(&s);
+        over_runs.add(&samples([10]));
+        let summary = over_runs.summary(1.0);
+        let CutOff { values, mean, min, max, p99, .. } = summary.cut_off;
+        assert_eq!((summary.runs, summary.values, values), (2, 96, 5));
+        // A mean of runs of which one is a bound is a bound.
+        assert_eq!(
+            (summary.mean, summary.ci95, summary.max, summary.p99),
+            (None, None, None, None)
+        );
+        near(mean.map(|mean| mean.low), ((95.0 * 48.0 + 835.0) / 100.0 + 10.0) / 2.0);
+        assert_eq!(
+            (summary.min, min, max),
+            (Some(1.0), None, Some(Possible { low: 300.0, high: None }))
+        );
+        assert_eq!(p99, Some(Possible { low: 200.0, high: None }));
+    }
+
+    /// Whatever values that were cut off turn out to be, the true percentile lies within its bounds.
+    #[test]
+    fn the_truth_lies_within_the_bounds() {
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..300 {
+            let (mut seen, mut truth) = (Samples::default(), Samples::default());
+            let age = 1 + random(2_000);
+            for _ in 0..20 + random(200) {
+                let value = 1 + random(1_000) + random(2) * random(1_000);
+                truth.record(value);
+                match value > age {
+                    true => seen.record_cut_off(age),
+                    false => seen.record(value),
+                }
+            }
+            let shares = [0.1, 0.5, 0.9, 0.95, 0.99];
+            for (known, exact) in
+                seen.percentiles(shares).into_iter().zip(truth.percentiles(shares))
+            {
+                let (Some((low, high)), Some((exact, _))) = (known, exact) else {
+                    assert_eq!(known.is_some(), exact.is_some());
+                    continue;
+                };
+                // Values below 2048 are exact in a histogram of three digits.
+                assert!(
+                    low <= exact && high.is_none_or(|high| exact <= high),
+                    "{low} {exact} {high:?}"
+                );
+            }
+            assert!(seen.least_mean() <= truth.mean());
+        }
+    }
+
+    #[test]
+    fn values_cut_off_beyond_a_percentile_do_not_change_it() {
+        let mut s = samples(1..=99);
+        s.record_cut_off(99);
+        let mut over_runs = OverRuns::default();
+        over_runs.add(&s);
+        let summary = over_runs.summary(1.0);
+        assert_eq!((summary.p50, summary.p95, summary.p99), (Some(50.0), Some(95.0), Some(99.0)));
+        assert_eq!(summary.cut_off.p99, None);
+        let mut alone = Samples::default();
+        alone.record_cut_off(7);
+        let mut over_runs = OverRuns::default();
+        over_runs.add(&alone);
+        let summary = over_runs.summary(1.0);
+        assert_eq!((summary.runs, summary.values, summary.cut_off.values), (1, 0, 1));
+        assert_eq!(summary.cut_off.mean, Some(Possible { low: 7.0, high: None }));
     }
 
     #[test]
@@ -509,7 +598,7 @@ mod tests {
         assert_eq!(merged.sd(), all.sd());
         assert_eq!(merged.percentiles([0.5, 0.99]), all.percentiles([0.5, 0.99]));
         let [median] = all.percentiles([0.5]);
-        near(median.map(|x| x as f64), 10_000_000.0);
+        near(median.map(|(low, _)| low as f64), 10_000_000.0);
         assert_eq!(all.range(), Some((0, 19_999_000)));
     }
 

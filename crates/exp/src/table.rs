@@ -235,7 +235,9 @@ fn table(
         };
         for (metric, scale) in &count_scales {
             let summary = subject.metric(*metric);
-            cells.push(scale.show_possible(summary.and_then(|summary| Stat::Mean.possible(summary))));
+            cells.push(
+                scale.show_possible(summary.and_then(|summary| Stat::Mean.possible(summary))),
+            );
             if has_published(metric) {
                 cells.push(published(*metric, scale));
             }
@@ -449,10 +451,11 @@ const CUT_OFF: &str = "cut off";
 fn cut_off_notes(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = String::new();
     for (name, _) in subjects(swept) {
-        let unfinished = rows(swept, std::slice::from_ref(&name)).map(|(_, of_row)| of_row.unfinished);
-        let (all, in_rows) = unfinished.filter(|count| *count > 0).fold((0, 0), |(all, rows), count| {
-            (all + count, rows + 1)
-        });
+        let unfinished =
+            rows(swept, std::slice::from_ref(&name)).map(|(_, of_row)| of_row.unfinished);
+        let (all, in_rows) = unfinished
+            .filter(|count| *count > 0)
+            .fold((0, 0), |(all, rows), count| (all + count, rows + 1));
         // A size class is a part of its entry, and its figures are in its row.
         if all == 0 || name.contains('/') {
             continue;
@@ -466,7 +469,8 @@ fn cut_off_notes(experiment: &Experiment, swept: &SweepResult) -> String {
             "\"{name}\": {all} did not finish during the run{place} (\"{CUT_OFF}\"): figures that they could change are bounds"
         );
     }
-    let scenarios = experiment.configurations.iter().take(1).map(|first| experiment.scenario(first));
+    let scenarios =
+        experiment.configurations.iter().take(1).map(|first| experiment.scenario(first));
     let is_until_done = scenarios.filter_map(Result::ok).any(|scenario| scenario.until_done());
     if !out.is_empty() {
         out.push_str(match is_until_done {

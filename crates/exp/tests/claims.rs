@@ -6,9 +6,9 @@ use std::path::Path;
 use knee_exp::claim::{Bounds, CheckVerdict, ClaimVerdict, Interval, Judged};
 use knee_exp::metric::{Kind, Metric};
 use knee_exp::scale::Scale;
-use knee_exp::stats::Summary;
+use knee_exp::stats::{CutOff, Possible, Summary};
 use knee_exp::sweep_result::{Effort, Subject, Summaries, SweepResult, Verdict};
-use knee_exp::{Experiment, Overrides};
+use knee_exp::{Experiment, Overrides, table};
 
 const MIX: &str = r#"question = "Who waits?"
 cc = ["cubic", "reno", "dctcp"]
@@ -129,7 +129,7 @@ fn a_ratio_is_decided_by_the_corners_of_both_intervals() {
     // 30 / 2 = 15, from 28 / 2.2 to 32 / 1.8.
     let (verdict, value) = of(30.0, 2.0);
     assert_eq!(verdict, ClaimVerdict::Stands);
-    assert!((value.value - 15.0).abs() < 1e-9);
+    assert!((value.value.unwrap() - 15.0).abs() < 1e-9);
     assert!((value.low - 28.0 / 2.2).abs() < 1e-9 && (value.high - 32.0 / 1.8).abs() < 1e-9);
     // 22 / 2 = 11, but 20 / 2.2 is below 10.
     assert_eq!(of(22.0, 2.0).0, ClaimVerdict::Undecided);
@@ -149,7 +149,7 @@ fn a_verdict_within_the_error_of_an_approximation_is_refused() {
             swept.set_error(error);
         }
         let judged = experiment.claims[0].judge(&experiment, &swept);
-        let shown = knee_exp::table::render(&experiment, &swept);
+        let shown = table::render(&experiment, &swept);
         (judged.verdict, judged.refused, shown)
     };
     // 30 / 2 = 15 is above 10; with 10 % of error it is at least 27 / 2.2 = 12.3, with 30 % 21 / 2.6 = 8.1.
@@ -171,13 +171,70 @@ fn a_verdict_within_the_error_of_an_approximation_is_refused() {
     assert!(shown.contains("p50 of short of cubic and dctcp"), "{shown}");
 }
 
+/// Transfers that the end of the run cut off leave open how large a figure is: a claim that depends on it is undecided.
+#[test]
+fn what_was_cut_off_decides_no_claim() {
+    let cut_off = |low: f64, high: Option<f64>| CutOff {
+        values: 3,
+        p50: Some(Possible { low: low / 1e3, high: high.map(|high| high / 1e3) }),
+        ..CutOff::default()
+    };
+    let verdict = |bound: &str, cubic: CutOff| {
+        let check = format!(
+            "figure = {{ subject = \"short\", metric = \"completion\", stat = \"p50\", case = \"cubic\" }}\nevery = [\"traffic.short.size\"]\n{bound}"
+        );
+        let experiment = parsed(&with_check(&check), &Overrides::default());
+        let mut swept = swept(&experiment, |_, _| Some((2.0, None)));
+        for row in &mut swept.tables {
+            if experiment.case_name(&row.configuration) == "cubic" {
+                let summary = &mut row.subjects[0].metrics[0].1;
+                (summary.p50, summary.cut_off) = (None, cubic.clone());
+            }
+        }
+        let judged = experiment.claims[0].judge(&experiment, &swept);
+        (judged.verdict, table::render(&experiment, &swept))
+    };
+    let (stands, fails) = (ClaimVerdict::Stands, ClaimVerdict::DoesNotStand);
+    for (bound, low, high, expected) in [
+        ("at_most = \"9 ms\"", 5.0, None, ClaimVerdict::Undecided),
+        ("at_most = \"9 ms\"", 10.0, None, fails),
+        ("at_least = \"9 ms\"", 10.0, None, stands),
+        ("at_least = \"9 ms\"", 5.0, None, ClaimVerdict::Undecided),
+        ("at_most = \"9 ms\"", 5.0, Some(8.0), stands),
+        ("at_most = \"9 ms\"", 5.0, Some(10.0), ClaimVerdict::Undecided),
+    ] {
+        let (verdict, shown) = verdict(bound, cut_off(low, high));
+        assert_eq!(verdict, expected, "{bound} {low} {high:?}");
+        let cell = high.map_or("  > ".to_owned(), |_| "5.000–".to_owned());
+        assert!(shown.contains(&cell) && shown.contains("cut off"), "{shown}");
+    }
+    // A ratio has what its figures leave.
+    let over = |cubic: CutOff| {
+        let text = format!("{MIX}{CLAIM}")
+            .replace("metric = \"completion\"", "metric = \"completion\", stat = \"p50\"");
+        let experiment = parsed(&text, &Overrides::default());
+        let mut swept = swept(&experiment, |_, _| Some((2.0, None)));
+        for row in &mut swept.tables {
+            if experiment.case_name(&row.configuration) == "cubic" {
+                let summary = &mut row.subjects[0].metrics[0].1;
+                (summary.p50, summary.cut_off) = (None, cubic.clone());
+            }
+        }
+        experiment.claims[0].judge(&experiment, &swept).verdict
+    };
+    // Half of 2 ms each under DCTCP: at least 10 times that.
+    assert_eq!(over(cut_off(12.0, None)), stands);
+    assert_eq!(over(cut_off(5.0, None)), ClaimVerdict::Undecided);
+}
+
 #[test]
 fn the_figures_stand_beside_the_verdict() {
     let text = format!("{MIX}{CLAIM}");
     let judged = judged(&text, |case, _| Some((if case == "cubic" { 30.0 } else { 2.0 }, None)));
     let row = &judged.checks[0].rows[0];
-    let terms: Vec<_> = row.terms.iter().map(|t| (t.role, t.case.as_str(), t.value)).collect();
-    assert_eq!(terms, [("figure", "cubic", Some(0.03)), ("over", "dctcp", Some(0.002))]);
+    let terms: Vec<_> =
+        row.terms.iter().map(|t| (t.role, t.case.as_str(), t.value.unwrap().low)).collect();
+    assert_eq!(terms, [("figure", "cubic", 0.03), ("over", "dctcp", 0.002)]);
     assert_eq!(row.terms[1].at[0], ("traffic.short.size".into(), "20 kB".into()));
     // An axis with one value needs no name.
     assert_eq!(row.terms[1].at[1], ("network.return.delay".into(), "100 us".into()));
@@ -282,7 +339,7 @@ fn a_row_that_a_host_limited_decides_nothing_and_no_other_scale_does() {
 fn the_laws_of_the_verdicts() {
     let bounds = Bounds { at_least: Some(2.0), at_most: Some(4.0), text: String::new() };
     let of = |low: f64, high: f64| {
-        bounds.verdict(Some(Interval { value: (low + high) / 2.0, low, high }))
+        bounds.verdict(Some(Interval { value: Some((low + high) / 2.0), low, high }))
     };
     assert_eq!(of(2.0, 4.0), CheckVerdict::Holds);
     assert_eq!(of(1.9, 4.0), CheckVerdict::Undecided);
@@ -314,7 +371,7 @@ fn a_ratio_to_what_may_be_zero_has_no_upper_end() {
 fn a_share_of_few_trials_is_not_exact() {
     // No success in n trials: up to z^2 / (n + z^2).
     let none = Interval::around(0.0, 0.0).and_of_share(55.0);
-    assert_eq!((none.value, none.low), (0.0, 0.0));
+    assert_eq!((none.value, none.low), (Some(0.0), 0.0));
     assert!((none.high - 3.8416 / 58.8416).abs() < 1e-12, "{none:?}");
     // A tenth of 100, as tables of the interval have it: 0.0552 to 0.1744.
     let tenth = Interval::around(0.1, 0.0).and_of_share(100.0);

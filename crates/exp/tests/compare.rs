@@ -332,7 +332,7 @@ fn broken_directories_are_one_sentence() {
         "{old}"
     );
     let short = broken("measures.csv", &|text| Some(format!("{text}1,2\n")));
-    assert!(short.contains("has 2 cells, but the header has 8"), "{short}");
+    assert!(short.contains("has 2 cells, but the header has 10"), "{short}");
     let word =
         broken("measures.csv", &|text| Some(text.replacen("goodput,bps,2,", "goodput,bps,x,", 1)));
     assert!(

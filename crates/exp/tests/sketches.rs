@@ -41,7 +41,8 @@ to = "h1..h4"
 count = 20
 
 [run]
-duration = "100 ms"
+duration = "3 s"
+until_done = true
 repeat = 3
 
 [sample]
@@ -170,6 +171,39 @@ fn sketches_hold_all_values_and_rows_only_some() {
         checked += 1;
     }
     assert!(checked >= 6, "{checked}");
+}
+
+/// A run of 100 ms cuts off what waits for a retransmission timer of 200 ms: no percentile leaves that out.
+#[test]
+fn sketches_hold_what_was_cut_off() {
+    let text = WEB.replace("duration = \"3 s\"\nuntil_done = true", "duration = \"100 ms\"");
+    let whole = files_of(&WEB.replace("[run]", "[output]\nsketches = true\n\n[run]"));
+    let cut = files_of(&text.replace("[run]", "[output]\nsketches = true\n\n[run]"));
+    let columns = ["case", "subject", "metric", "share", "value", "at_least", "at_most", "cut_off"];
+    let rows = |files: &Files| -> BTreeMap<[String; 4], [String; 4]> {
+        let rows = cells(files, "percentiles.csv", columns).into_iter();
+        rows.map(|[c, s, m, share, v, low, high, cut]| ([c, s, m, share], [v, low, high, cut]))
+            .collect()
+    };
+    let (whole, cut) = (rows(&whole), rows(&cut));
+    let mut bounds = 0;
+    for (key, [value, at_least, at_most, cut_off]) in &cut {
+        let truth: f64 = whole[key][0].parse().unwrap();
+        let number = |text: &String| text.parse::<f64>().ok();
+        if !["completion", "latency"].contains(&key[2].as_str()) {
+            continue;
+        }
+        // The runs are the same until 100 ms, so what ended by then is known.
+        if cut_off == "0" {
+            assert_eq!(number(value), Some(truth), "{key:?}");
+            continue;
+        }
+        bounds += usize::from(!at_least.is_empty());
+        let (low, high) = (number(at_least).or(number(value)), number(at_most).or(number(value)));
+        assert!(low.unwrap() <= truth * 1.02, "{key:?} {low:?} {truth}");
+        assert!(high.is_none_or(|high| truth <= high * 1.02), "{key:?} {high:?} {truth}");
+    }
+    assert!(bounds >= 2, "{bounds}");
 }
 
 #[test]

@@ -252,7 +252,7 @@ fn fake(run: &Run) -> Result<Outcome, knee_run::Error> {
 }
 
 #[test]
-fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
+fn unfinished_transfers_are_counted_and_make_bounds_of_what_they_could_change() {
     let text = MIX.replace("repeat = 4", "repeat = 40");
     let experiment = experiment(&text);
     let cut_off = (0..40).filter(|i| experiment.run_id(*i).seed % 4 == 0).count() as u64;
@@ -263,15 +263,21 @@ fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
     let short = &swept.tables[0].subjects[1];
     assert_eq!((short.name.as_str(), short.unfinished), ("short", 2 * cut_off));
     let completion = short.metric(knee_exp::metric::Metric::Completion).unwrap();
-    assert_eq!((completion.runs, completion.values), (40 - cut_off, 2 * (40 - cut_off)));
-    assert_eq!(
-        (completion.mean, completion.min, completion.max),
-        (Some(2e-5), Some(2e-5), Some(2e-5))
-    );
+    assert_eq!((completion.runs, completion.values), (40, 2 * (40 - cut_off)));
+    assert_eq!(completion.cut_off.values, 2 * cut_off);
+    // A quarter of the runs never finish: only what they cannot change is known.
+    assert_eq!((completion.min, completion.p50), (Some(2e-5), Some(2e-5)));
+    assert_eq!((completion.mean, completion.p95, completion.max), (None, None, None));
+    let oldest = completion.cut_off.max.unwrap();
+    assert!(oldest.high.is_none() && oldest.low > 1e-3, "{oldest:?}");
+    let p95 = completion.cut_off.p95.unwrap();
+    assert!(p95.high.is_none() && p95.low > 1e-3, "{p95:?}");
     assert!(short.metric(knee_exp::metric::Metric::CeShare).is_none(), "not measured is absent");
     let shown = table::render(&experiment, &swept);
-    let said = format!("{} of \"short\" did not finish during the run", 2 * cut_off);
-    assert!(shown.contains(&said), "{shown}");
+    let said = "did not finish during the run in 4 of 4 rows";
+    let row = shown.lines().find(|line| line.contains("cubic  >")).unwrap_or_default();
+    let count = (2 * cut_off).to_string();
+    assert!(shown.contains(said) && row.split_whitespace().any(|cell| cell == count), "{shown}");
 }
 
 #[test]
@@ -443,4 +449,64 @@ fn files_beside_results_want_a_sweep() {
     let options = Options { captures: true, ..simulated() };
     let why = runs(&repeated(1), &options, |_| (), |()| 0).expect_err("it has no directory");
     assert!(why.to_string().contains("leave trace and captures out"), "{why}");
+}
+
+/// Two transfers of which one ends after about 0.4 s: the queue that both make counts, not that of the one that is left.
+#[test]
+fn means_are_taken_while_all_transfers_run() {
+    let text = r#"question = "How long is the queue of two?"
+cc = "dctcp"
+[network]
+topology = "many-to-one"
+senders = 2
+access = { rate = "1 Gbps" }
+return = { delay = "100 us" }
+bottleneck = { rate = "100 Mbps", queue = { kind = "step", limit = "200 kB", k = "10 pkts" } }
+[[traffic]]
+name = "short"
+kind = "bulk"
+from = "s1"
+to = "r"
+size = "3 MB"
+start = "100 ms"
+[[traffic]]
+name = "long"
+kind = "bulk"
+from = "s2"
+to = "r"
+size = "10 MB"
+[run]
+duration = "5 s"
+until_done = true
+[sample]
+queues = "1 ms"
+"#;
+    let mean_of = |text: &str, metric: &str, subject: &str| -> f64 {
+        let scratch = Scratch::new();
+        let experiment = experiment(text);
+        let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
+        let subject = swept.tables[0].subjects.iter().find(|of| of.name == subject).unwrap();
+        let metric = knee_exp::metric::Metric::by_name(metric).unwrap();
+        subject.metric(metric).and_then(|summary| summary.mean).unwrap()
+    };
+    let both = text.replace("[run]", "[run]\nmeasure = \"while all run\"");
+    let (whole, while_both) =
+        (mean_of(text, "queue", "switch-r"), mean_of(&both, "queue", "switch-r"));
+    assert!(while_both > whole, "{whole} {while_both}");
+    // Each has half of the link while both run. Over the whole run the long one has more.
+    let (whole, while_both) = (mean_of(text, "goodput", "long"), mean_of(&both, "goodput", "long"));
+    assert!((0.4e8..0.56e8).contains(&while_both) && whole > 0.6e8, "{whole} {while_both}");
+    // The window's counters are there: the link is full.
+    let utilisation = mean_of(&both, "window_utilisation", "switch-r");
+    assert!((0.98..1.01).contains(&utilisation), "{utilisation}");
+    let refused = |text: &str| {
+        let parsed = Experiment::parse(Path::new("x.toml"), text, &Overrides::default());
+        parsed.map(|_| String::new()).unwrap_or_else(|why| why.to_string())
+    };
+    let bounds = both.replace("[run]", "[run]\nmeasure_from = \"1 s\"");
+    assert!(
+        refused(&bounds).contains("leave measure_from and measure_until out"),
+        "{}",
+        refused(&bounds)
+    );
 }

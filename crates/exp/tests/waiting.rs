@@ -57,7 +57,7 @@ fn means(traffic: &str) -> impl Fn(&str) -> Option<f64> + use<> {
         .lines()
         .skip(1)
         .map(|line| line.split(',').collect::<Vec<_>>())
-        .map(|cells| (cells[metric].to_owned(), cells[mean].parse().unwrap()))
+        .filter_map(|cells| Some((cells[metric].to_owned(), cells[mean].parse().ok()?)))
         .collect();
     move |name| rows.iter().find(|(metric, _)| metric == name).map(|(_, mean)| *mean)
 }

@@ -396,7 +396,12 @@ fn late_share(a: &Figure, b: &Figure, within: f64) -> Line {
         true => (Verdict::Ok, "no spread over runs"),
         false => (Verdict::of_shares(y.value() - x.value(), (low, high), within), ""),
     };
-    let mean = |share: &Share| Mean { mean: share.value(), is_bound: false, ci95: None, runs: share.runs.len() };
+    let mean = |share: &Share| Mean {
+        mean: share.value(),
+        is_bound: false,
+        ci95: None,
+        runs: share.runs.len(),
+    };
     Line {
         row: String::new(),
         subject: a.subject.clone(),

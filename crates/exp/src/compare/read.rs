@@ -253,8 +253,8 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
         rows::Measure::late_mean,
     ])?;
     // Results of older versions do not have these.
-    let [cut_off, at_least] = [rows::Measure::cut_off, rows::Measure::mean_at_least]
-        .map(|column| measures.find(column));
+    let [cut_off, at_least] =
+        [rows::Measure::cut_off, rows::Measure::mean_at_least].map(|column| measures.find(column));
     let mut known: HashMap<(usize, bool, String, String), usize> = HashMap::new();
     while let Some(cells) = measures.next()? {
         let Some((row, is_limited)) = row_of.get(cells.text(run)) else { continue };
