@@ -127,12 +127,12 @@ const MANY: bool = true;
 const ONE: bool = false;
 
 metrics! {
-    /// From `connect()` to the last byte read, of each finished transfer.
+    /// From `connect()` to the last byte read, of each transfer that has begun.
     Completion "completion" SECONDS MANY &[Bulk, Incast, Shuffle, Poisson, Trace, SizeClass],
         shown &[Bulk, Incast, Shuffle, Poisson, Trace], "completion time";
     /// Completion time over the least that is possible.
     Slowdown "slowdown" RATIO MANY &[Poisson, Trace, SizeClass], shown &[Poisson, Trace, SizeClass];
-    /// From the start of a job until its last message is read, of each finished job.
+    /// From the start of a job until its last message is read.
     Job "job" SECONDS MANY &[Trace, Collective, Chakra], shown &[Trace, Collective, Chakra], "job completion time";
     /// From the end of an iteration, or the start of the job, to the end of the next: its last message is read.
     Iteration "iteration" SECONDS MANY &[Collective, Chakra], shown &[Collective, Chakra], "time of an iteration";
