@@ -69,7 +69,7 @@ fn span(time: Duration) -> Cell<'static> {
 }
 
 /// Rounds to twelve significant digits, so that a part can be subtracted from a whole.
-fn precise(value: f64) -> f64 {
+pub(crate) fn precise(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn rows(
         ResultFile::Validity => writer.validity(),
         ResultFile::Sketch => writer.sketches(),
         // These cover all runs together.
-        ResultFile::Summary | ResultFile::Percentile => String::new(),
+        ResultFile::Summary | ResultFile::Percentile | ResultFile::Distribution => String::new(),
     };
     ResultFile::ALL.map(|file| (file, of_file(file))).into()
 }

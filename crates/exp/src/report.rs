@@ -7,7 +7,7 @@ use knee_results::{Cell, ResultFile, Sketch, rows, write_row};
 use serde_json::{Map, Value as Json, json};
 
 use crate::about;
-use crate::csv::point;
+use crate::csv::{point, precise};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::machine::{self, Build};
@@ -103,6 +103,32 @@ pub(crate) fn percentile_rows(experiment: &Experiment, swept: &SweepResult) -> S
                         share: (*share).into(),
                         value: rounded(value / metric.scale()).into(),
                         relative_error: Sketch::ERROR.into(),
+                    };
+                    write_row(&mut out, &labels, row.cells());
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Returns the rows of `distributions.csv`: what the summary's percentiles are of, so that a drawing shows no other values.
+pub(crate) fn distribution_rows(experiment: &Experiment, swept: &SweepResult) -> String {
+    let mut out = String::new();
+    for summaries in &swept.tables {
+        let labels = point(experiment, &summaries.configuration);
+        for subject in &summaries.subjects {
+            for (metric, by_bucket) in &subject.distributions {
+                for (bucket, count) in by_bucket.buckets() {
+                    let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
+                    let row = rows::Distribution {
+                        subject: subject.name.as_str().into(),
+                        metric: metric.name().into(),
+                        unit: metric.unit().into(),
+                        bucket: u32::from(bucket.number).into(),
+                        from: in_units(bucket.from as f64),
+                        below: in_units(bucket.to as f64 + 1.0),
+                        count: count.into(),
                     };
                     write_row(&mut out, &labels, row.cells());
                 }

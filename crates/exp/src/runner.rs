@@ -335,7 +335,12 @@ impl SubjectOverRuns {
             Some((*metric, sketch.clone()))
         });
         let sketches = sketches.collect();
-        Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches }
+        let is_traffic = !matches!(self.kind, Kind::Queue | Kind::Buffer);
+        let shown = if is_traffic { self.kind.shown() } else { Vec::new() };
+        let drawn = |metric: &Metric| metric.is_distribution() && shown.contains(metric);
+        let distributions = self.metrics.iter().filter(|(metric, _)| drawn(metric));
+        let distributions = distributions.map(|(metric, all)| (*metric, all.by_bucket())).collect();
+        Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches, distributions }
     }
 }
 

@@ -5,7 +5,7 @@
 //! largest value are exact.
 
 use hdrhistogram::Histogram;
-use knee_results::Sketch;
+use knee_results::{Bucket, Sketch};
 
 use crate::difference::student_t_95;
 
@@ -35,6 +35,19 @@ impl Samples {
     /// Returns the sketch, if one is kept.
     pub fn sketch(&self) -> Option<&Sketch> {
         self.sketch.as_deref()
+    }
+
+    /// Returns all values by bucket, whether a sketch is kept or not.
+    pub fn by_bucket(&self) -> Sketch {
+        if let Some(kept) = &self.sketch {
+            return kept.as_ref().clone();
+        }
+        let mut all = Sketch::default();
+        self.kept.iter().for_each(|value| all.add(*value));
+        for counted in self.histogram.iter().flat_map(|histogram| histogram.iter_recorded()) {
+            all.add_many(Bucket::of(counted.value_iterated_to()), counted.count_at_value());
+        }
+        all
     }
 
     /// Adds a value.
@@ -215,6 +228,11 @@ impl OverRuns {
         self.all.sketch()
     }
 
+    /// Returns all values by bucket: those of the summary's percentiles.
+    pub fn by_bucket(&self) -> Sketch {
+        self.all.by_bucket()
+    }
+
     /// Returns the summary. `scale` is the number of recorded units per base unit.
     pub fn summary(&self, scale: f64) -> Summary {
         let all = &self.all;
@@ -343,6 +361,23 @@ mod tests {
         let [median] = all.percentiles([0.5]);
         near(median.map(|x| x as f64), 10_000_000.0);
         assert_eq!(all.range(), Some((0, 19_999_000)));
+    }
+
+    #[test]
+    fn buckets_have_the_percentiles_of_the_values() {
+        for count in [300, 20_000] {
+            let all = samples((1..=count).map(|i| i * 1000));
+            let by_bucket = all.by_bucket();
+            assert_eq!(by_bucket.count(), count);
+            for share in [0.5, 0.95, 0.99] {
+                let [exact] = all.percentiles([share]);
+                let (exact, shown) = (exact.unwrap() as f64, by_bucket.percentile(share).unwrap());
+                assert!(
+                    (shown / exact - 1.0).abs() < Sketch::ERROR,
+                    "{share}: {shown}, not {exact}"
+                );
+            }
+        }
     }
 
     #[test]
