@@ -1,19 +1,20 @@
 //! Formats the rows of the result files.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
 use knee_results::{Cell, ResultFile, Sketch, quoted, rows, write_row};
-use knee_run::RunResult;
 use knee_run::outcome::{Outcome, QueueOutcome, Validity};
 use knee_run::spec::{Run, Traffic};
+use knee_run::{Capacity, RunResult};
 
 use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
 use crate::experiment::Experiment;
 use crate::inside::{diagnostics, inside_columns, is_same};
-use crate::measure::utilisation;
+use crate::measure::{sent_bits, utilisation};
 use crate::metric::{Kind, Measured, Metric};
 use crate::output::Chosen;
 use crate::scenario::Scenario;
@@ -421,8 +422,9 @@ impl Writer<'_> {
     }
 
     fn link_samples(&self) -> String {
-        let links = &self.run.network.links;
+        let network = &self.run.network;
         let period_ps = self.run.sampling.links.map_or(0, Duration::ps).max(1);
+        let mut capacities: HashMap<u32, Option<Capacity>> = HashMap::new();
         let rows = self.outcome.link_samples.iter().map(|s| {
             // The end of the run may cut the last period.
             let length_ps = match s.at.ps() % period_ps {
@@ -430,15 +432,20 @@ impl Writer<'_> {
                 cut => cut,
             };
             let sent = QueueOutcome {
+                link: s.link,
                 sent_pkts: s.sent_pkts,
                 sent_bytes: s.sent_bytes,
                 ..QueueOutcome::default()
             };
-            let link = links.get(s.link as usize);
-            let share = utilisation(&sent, link, Duration::from_ps(length_ps));
+            let capacity = capacities.entry(s.link).or_insert_with(|| network.capacity(s.link));
+            let share = capacity.as_mut().and_then(|capacity| {
+                // Periods without rows are those in which it sent nothing.
+                capacity.advance(Time::from_ps(s.at.ps().saturating_sub(length_ps)), 0.0);
+                utilisation(capacity, s.at, sent_bits(&sent, self.run))
+            });
             rows::LinkSample {
                 at_s: moment(s.at),
-                link: link.map(|link| self.run.network.link_name(link)).into(),
+                link: network.links.get(s.link as usize).map(|link| network.link_name(link)).into(),
                 sent_pkts: s.sent_pkts.into(),
                 sent_bytes: s.sent_bytes.into(),
                 marked_pkts: s.marked_pkts.into(),
