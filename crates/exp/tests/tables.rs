@@ -131,11 +131,11 @@ fn a_study_of_64_rows_has_a_line_for_each() {
 fn all_tables_have_every_recorded_queue_and_a_screen_says_what_it_leaves_out() {
     let file = FILE.replace(
         "topology = \"many-to-one\"\nsenders = 2\naccess = { rate = \"1 Gbps\" }",
-        "topology = \"star\"\nhosts = 12\nup = { rate = \"1 Gbps\" }",
+        "topology = \"star\"\nhosts = 20\nup = { rate = \"1 Gbps\" }",
     );
     let file =
         file.replace("return = { delay = \"1 ms\" }\n", "").replace("bottleneck =", "down =");
-    let file = file.replace("from = \"s1..s2\"\nto = \"r\"", "from = \"h1..h6\"\nto = \"h1..h12\"");
+    let file = file.replace("from = \"s1..s2\"\nto = \"r\"", "from = \"h1..h10\"\nto = \"h11..h20\"");
     let file = file.replace("\n[vary]\n", "");
     let scratch = Scratch::new();
     let experiment = parsed("x.toml", &file, &Overrides::default());
