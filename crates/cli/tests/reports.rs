@@ -36,8 +36,9 @@ name = "rpc"
 kind = "rpc"
 from = "h10"
 to = "h2..h5"
-count = 100
+count = 400
 response = "20 kB"
+start = "95 ms"
 
 [[traffic]]
 name = "round"
@@ -46,7 +47,7 @@ from = "h2..h9"
 to = "h11"
 size = "30 kB"
 rounds = 60
-gap = "5 ms"
+every = "5 ms"
 
 [[traffic]]
 name = "web"

@@ -336,8 +336,11 @@ impl SubjectOverRuns {
         });
         let sketches = sketches.collect();
         let is_traffic = !matches!(self.kind, Kind::Queue | Kind::Buffer);
-        let shown = if is_traffic { self.kind.shown() } else { Vec::new() };
-        let drawn = |metric: &Metric| metric.is_distribution() && shown.contains(metric);
+        let shown = self.kind.shown();
+        // Of a size class tables show the slowdown alone, and charts the completion time, too.
+        let is_wanted =
+            |metric: &Metric| *metric == Metric::Completion || shown.contains(metric);
+        let drawn = |metric: &Metric| is_traffic && metric.is_distribution() && is_wanted(metric);
         let distributions = self.metrics.iter().filter(|(metric, _)| drawn(metric));
         let distributions = distributions.map(|(metric, all)| (*metric, all.by_bucket())).collect();
         Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches, distributions }

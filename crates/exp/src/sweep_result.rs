@@ -124,7 +124,7 @@ pub struct Subject {
     pub unfinished: u64,
     /// Sketches of metrics with many values, over all runs, where results hold them.
     pub sketches: Vec<(Metric, Sketch)>,
-    /// All values of the traffic metrics of [`Kind::shown`] with many values, by bucket: those of `metrics`.
+    /// All values of a traffic entry's shown metrics with many values, by bucket: those of `metrics`.
     pub distributions: Vec<(Metric, Sketch)>,
 }
 
