@@ -3,11 +3,11 @@
 //! disciplines in a network namespace of their own.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use knee_netns::Namespace;
+use knee_netns::{Namespace, system_program};
 
 use crate::host::{Host, USUAL, is_in_private_mounts};
 use crate::{Embedded, Error, KernelApi, Rights};
@@ -155,11 +155,7 @@ fn jit(api: &KernelApi) -> Finding {
 
 fn rights() -> Vec<Finding> {
     let rights = Rights::now();
-    let remedy = if rights.in_user_namespace() {
-        "run outside of the container, or of the user namespace: its root has no rights here"
-    } else {
-        "run it with sudo"
-    };
+    let remedy = remedy_of_rights(rights, rustix::process::geteuid().is_root());
     let words =
         |ok, capabilities: &str| format!("{} ({capabilities})", if ok { "yes" } else { "no" });
     [
@@ -169,6 +165,19 @@ fn rights() -> Vec<Finding> {
     ]
     .map(|(what, ok, needs)| Finding::check(what, ok, words(ok, needs), remedy))
     .into()
+}
+
+/// How to get rights that this process lacks. Root is not told to become root.
+fn remedy_of_rights(rights: Rights, is_root: bool) -> &'static str {
+    match (rights.in_user_namespace(), is_root) {
+        (true, _) => {
+            "run outside of the container, or of the user namespace: its root has no rights here"
+        }
+        (false, true) => {
+            "run outside of the container, or give it these capabilities: its root has them not"
+        }
+        (false, false) => "run it with sudo",
+    }
 }
 
 fn lockdown() -> Finding {
@@ -306,11 +315,12 @@ fn queue_disciplines() -> Finding {
         modules.contains(&format!("sch_{name}"))
     };
     let untried: Vec<_> = DISCIPLINES.into_iter().filter(|(name, ..)| !module(name)).collect();
-    let Some(refused) = refused(&untried) else {
-        return Finding {
-            remedy: "run it as root, with the package iproute2".to_owned(),
-            ..Finding::info(what, "could not be tried")
-        };
+    let refused = match refused(&untried) {
+        Ok(refused) => refused,
+        Err(Untried { why, remedy }) => {
+            let found = format!("could not be tried: {why}");
+            return Finding { remedy: remedy.to_owned(), ..Finding::info(what, found) };
+        }
     };
     let missing = |name: &str| refused.contains(&name);
     let names = |wanted: &dyn Fn(&str) -> bool| {
@@ -333,11 +343,24 @@ fn queue_disciplines() -> Finding {
     }
 }
 
-/// The disciplines that the kernel refuses to make; `None` if the trial is impossible.
+/// Why queue disciplines could not be tried, and what would help.
+struct Untried {
+    why: String,
+    remedy: &'static str,
+}
+
+/// The disciplines that the kernel refuses to make.
 fn refused(
     disciplines: &[(&'static str, &'static str, &'static str)],
-) -> Option<Vec<&'static str>> {
-    let namespace = Namespace::new().ok()?;
+) -> Result<Vec<&'static str>, Untried> {
+    let tc = system_program("tc").ok_or_else(|| Untried {
+        why: "there is no program tc".to_owned(),
+        remedy: "apt-get install iproute2",
+    })?;
+    let namespace = Namespace::new().map_err(|why| Untried {
+        why: format!("no network namespace can be made ({why})"),
+        remedy: remedy_of_rights(Rights::now(), rustix::process::geteuid().is_root()),
+    })?;
     let batch: String = disciplines
         .iter()
         .map(|(_, _, arguments)| {
@@ -345,22 +368,26 @@ fn refused(
             format!("qdisc {verb} dev lo {arguments}\n")
         })
         .collect();
-    let output = namespace.run(move || {
-        let mut tc = Command::new("tc")
+    let output = namespace.run(move || -> io::Result<_> {
+        let mut tc = Command::new(tc)
             .args(["-force", "-batch", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            .spawn()
-            .ok()?;
-        tc.stdin.take()?.write_all(batch.as_bytes()).ok()?;
-        tc.wait_with_output().ok()
+            .spawn()?;
+        let batch = tc.stdin.take().map(|mut stdin| stdin.write_all(batch.as_bytes()));
+        batch.transpose()?;
+        tc.wait_with_output()
+    });
+    let output = output.map_err(|why| Untried {
+        why: format!("tc does not run ({why})"),
+        remedy: "apt-get install --reinstall iproute2",
     })?;
     // `tc` prints this line after the kernel's message: "Command failed -:3".
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = errors.lines().filter_map(|line| line.strip_prefix("Command failed -:"));
     let failed = lines.filter_map(|number| number.trim().parse::<usize>().ok());
-    Some(failed.filter_map(|number| Some(disciplines.get(number - 1)?.0)).collect())
+    Ok(failed.filter_map(|number| Some(disciplines.get(number - 1)?.0)).collect())
 }
 
 /// The modules of the running kernel that are files and not loaded. The names have underscores.
@@ -381,4 +408,22 @@ fn tcp_sysctl(name: &str) -> Option<String> {
 
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let rights = Rights::now();
+        let root = remedy_of_rights(rights, true);
+        assert!(!root.contains("sudo") && !root.contains("as root"), "{root}");
+        if !rights.in_user_namespace() {
+            assert_eq!(remedy_of_rights(rights, false), "run it with sudo");
+        }
+        // What could not be tried has a reason of its own, whoever asks.
+        let found = queue_disciplines();
+        assert!(!found.remedy.contains("as root"), "{found:?}");
+    }
 }

@@ -1,20 +1,20 @@
 //! Formats the rows of the result files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
-use knee_results::{Bucket, Cell, ResultFile, Sketch, quoted, rows, write_row};
-use knee_run::RunResult;
+use knee_results::{Cell, ResultFile, Sketched, quoted, rows, write_row};
 use knee_run::outcome::{Outcome, QueueOutcome, Validity};
 use knee_run::spec::{Run, Traffic};
+use knee_run::{Capacity, RunResult};
 
 use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
 use crate::experiment::Experiment;
 use crate::inside::{diagnostics, inside_columns, is_same};
-use crate::measure::utilisation;
+use crate::measure::{sent_bits, utilisation};
 use crate::metric::{Kind, Measured, Metric};
 use crate::output::Chosen;
 use crate::scenario::Scenario;
@@ -70,7 +70,7 @@ fn span(time: Duration) -> Cell<'static> {
 }
 
 /// Rounds to twelve significant digits, so that a part can be subtracted from a whole.
-fn precise(value: f64) -> f64 {
+pub(crate) fn precise(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn rows(
         ResultFile::Validity => writer.validity(),
         ResultFile::Sketch => writer.sketches(),
         // These cover all runs together.
-        ResultFile::Summary | ResultFile::Percentile => String::new(),
+        ResultFile::Summary | ResultFile::Percentile | ResultFile::Distribution => String::new(),
     };
     ResultFile::ALL.map(|file| (file, of_file(file))).into()
 }
@@ -422,8 +422,9 @@ impl Writer<'_> {
     }
 
     fn link_samples(&self) -> String {
-        let links = &self.run.network.links;
+        let network = &self.run.network;
         let period_ps = self.run.sampling.links.map_or(0, Duration::ps).max(1);
+        let mut capacities: HashMap<u32, Option<Capacity>> = HashMap::new();
         let rows = self.outcome.link_samples.iter().map(|s| {
             // The end of the run may cut the last period.
             let length_ps = match s.at.ps() % period_ps {
@@ -431,15 +432,20 @@ impl Writer<'_> {
                 cut => cut,
             };
             let sent = QueueOutcome {
+                link: s.link,
                 sent_pkts: s.sent_pkts,
                 sent_bytes: s.sent_bytes,
                 ..QueueOutcome::default()
             };
-            let link = links.get(s.link as usize);
-            let share = utilisation(&sent, link, Duration::from_ps(length_ps));
+            let capacity = capacities.entry(s.link).or_insert_with(|| network.capacity(s.link));
+            let share = capacity.as_mut().and_then(|capacity| {
+                // Periods without rows are those in which it sent nothing.
+                capacity.advance(Time::from_ps(s.at.ps().saturating_sub(length_ps)), 0.0);
+                utilisation(capacity, s.at, sent_bits(&sent, self.run))
+            });
             rows::LinkSample {
                 at_s: moment(s.at),
-                link: link.map(|link| self.run.network.link_name(link)).into(),
+                link: network.links.get(s.link as usize).map(|link| network.link_name(link)).into(),
                 sent_pkts: s.sent_pkts.into(),
                 sent_bytes: s.sent_bytes.into(),
                 marked_pkts: s.marked_pkts.into(),
@@ -485,18 +491,8 @@ impl Writer<'_> {
         for measured in self.done.measured {
             for (metric, samples) in &measured.values {
                 let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
-                let counts_of = |samples: Option<&Samples>| -> BTreeMap<u16, u64> {
-                    let buckets = samples.and_then(Samples::sketch).map(Sketch::buckets);
-                    let counts = buckets.into_iter().flatten();
-                    counts.map(|(bucket, count)| (bucket.number, count)).collect()
-                };
-                let (finished, cut_off) = (counts_of(Some(samples)), counts_of(samples.cut_off()));
-                let numbers: BTreeSet<u16> =
-                    finished.keys().chain(cut_off.keys()).copied().collect();
-                let count = |counts: &BTreeMap<u16, u64>, bucket: Bucket| {
-                    counts.get(&bucket.number).copied().unwrap_or(0)
-                };
-                for bucket in numbers.into_iter().filter_map(Bucket::numbered) {
+                let sketched = samples.sketch();
+                for (bucket, count, cut_off) in sketched.iter().flat_map(Sketched::buckets) {
                     let row = rows::Sketch {
                         subject: measured.subject.as_str().into(),
                         metric: metric.name().into(),
@@ -504,8 +500,8 @@ impl Writer<'_> {
                         bucket: u32::from(bucket.number).into(),
                         from: in_units(bucket.from as f64),
                         below: in_units(bucket.to as f64 + 1.0),
-                        count: count(&finished, bucket).into(),
-                        cut_off: count(&cut_off, bucket).into(),
+                        count: count.into(),
+                        cut_off: cut_off.into(),
                     };
                     write_row(&mut out, &self.label, row.cells());
                 }

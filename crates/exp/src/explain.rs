@@ -46,7 +46,8 @@ pub fn explain<'a>(
             None => "\nclaims\n",
         });
         for claim in &experiment.claims {
-            let by = if claim.by == crate::claim::By::Us { " (derived by us)" } else { "" };
+            let is_derived = claim.by == crate::claim::By::Us && experiment.source.is_some();
+            let by = if is_derived { " (derived by us)" } else { "" };
             let verdict = match (blessed(&claim.name), &claim.cannot) {
                 (Some(verdict), _) => verdict,
                 (None, Some(_)) => "cannot be decided",

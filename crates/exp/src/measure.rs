@@ -20,8 +20,8 @@ use crate::host_metrics::{
 use crate::metric::{Kind, Known, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 use crate::stats::jain;
-pub(crate) use window::utilisation;
 use window::{goodput_sum, goodputs, whole_run};
+pub(crate) use window::{sent_bits, utilisation};
 
 /// Share of the minimum RTO, in per cent, from which a time counts as a wait for a timer. Timers expire on ticks of
 /// the coarse clock, some ms early or late.
@@ -347,12 +347,15 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             measured.measure(M::PausedShare, share);
             measured.record(M::PauseFrames, pause.frames);
         }
-        if let Some(share) = utilisation(queue, link, whole_run(outcome)) {
+        let whole = run.network.capacity(queue.link);
+        let share =
+            whole.and_then(|mut whole| utilisation(&mut whole, outcome.end, sent_bits(queue, run)));
+        if let Some(share) = share {
             measured.measure(M::Utilisation, share);
         }
         let counted = in_window.get(&(queue.link, queue.part));
         if let Some((counted, window)) = counted.zip(window) {
-            window::measure_queue(&mut measured, counted, link, window);
+            window::measure_queue(&mut measured, counted, queue, (run, outcome), window);
         }
         of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);

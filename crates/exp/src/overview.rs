@@ -15,10 +15,10 @@ const MOST_OF_ONE: usize = 4;
 /// Largest number of notes on single rows below a table of many.
 const MOST_NOTES: usize = 6;
 
-/// Formats everything as [`table::render`] does. Many rows become one table with a line per row.
+/// Formats everything as [`table::render`] does, but for the table of many queues. Many rows become one table with a line per row.
 pub fn render(experiment: &Experiment, swept: &SweepResult) -> String {
     match swept.tables.len() > MOST_ROWS {
-        false => table::render(experiment, swept),
+        false => table::render_fitting(experiment, swept),
         true => table::around(experiment, swept, &means(experiment, swept), MOST_NOTES),
     }
 }

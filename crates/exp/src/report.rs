@@ -7,14 +7,14 @@ use knee_results::{Cell, ResultFile, Sketch, rows, write_row};
 use serde_json::{Map, Value as Json, json};
 
 use crate::about;
-use crate::csv::point;
+use crate::csv::{point, precise};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::machine::{self, Build};
 use crate::metric::Metric;
 use crate::published::Published;
 use crate::stats::{Possible, Summary, rounded};
-use crate::sweep_result::{self, Sketched, Subject, Summaries, SweepResult, Verdict};
+use crate::sweep_result::{self, Subject, Summaries, SweepResult, Verdict};
 
 /// Returns the published figure for a metric of a configuration.
 pub(crate) fn published_for<'a>(
@@ -104,9 +104,9 @@ pub(crate) fn percentile_rows(experiment: &Experiment, swept: &SweepResult) -> S
     for summaries in &swept.tables {
         let labels = point(experiment, &summaries.configuration);
         for subject in &summaries.subjects {
-            for Sketched { metric, finished, cut_off } in &subject.sketches {
-                let bounds = |share: f64| finished.percentile_bounds(cut_off, share);
-                let shares = SHARES.iter().filter_map(|share| Some((share, bounds(*share)?)));
+            for (metric, sketched) in &subject.sketches {
+                let shares =
+                    SHARES.iter().filter_map(|share| Some((share, sketched.percentile(*share)?)));
                 for (share, (low, high)) in shares {
                     let in_units = |value: f64| rounded(value / metric.scale());
                     let is_known = high == Some(low);
@@ -114,13 +114,40 @@ pub(crate) fn percentile_rows(experiment: &Experiment, swept: &SweepResult) -> S
                         subject: subject.name.as_str().into(),
                         metric: metric.name().into(),
                         unit: metric.unit().into(),
-                        values: finished.count().into(),
+                        values: sketched.finished.count().into(),
                         share: (*share).into(),
                         value: is_known.then(|| in_units(low)).into(),
                         relative_error: Sketch::ERROR.into(),
-                        cut_off: cut_off.count().into(),
+                        cut_off: sketched.cut_off.count().into(),
                         at_least: (!is_known).then(|| in_units(low)).into(),
                         at_most: high.filter(|_| !is_known).map(in_units).into(),
+                    };
+                    write_row(&mut out, &labels, row.cells());
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Returns the rows of `distributions.csv`: what the summary's percentiles are of, so that a drawing shows no other values.
+pub(crate) fn distribution_rows(experiment: &Experiment, swept: &SweepResult) -> String {
+    let mut out = String::new();
+    for summaries in &swept.tables {
+        let labels = point(experiment, &summaries.configuration);
+        for subject in &summaries.subjects {
+            for (metric, by_bucket) in &subject.distributions {
+                for (bucket, count, cut_off) in by_bucket.buckets() {
+                    let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
+                    let row = rows::Distribution {
+                        subject: subject.name.as_str().into(),
+                        metric: metric.name().into(),
+                        unit: metric.unit().into(),
+                        bucket: u32::from(bucket.number).into(),
+                        from: in_units(bucket.from as f64),
+                        below: in_units(bucket.to as f64 + 1.0),
+                        count: count.into(),
+                        cut_off: cut_off.into(),
                     };
                     write_row(&mut out, &labels, row.cells());
                 }

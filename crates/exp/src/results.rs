@@ -198,11 +198,13 @@ impl Results {
         self.write(ResultFile::Summary.name(), &summary, || {
             header(ResultFile::Summary, experiment)
         })?;
-        let percentiles = report::percentile_rows(experiment, swept);
-        if !percentiles.is_empty() {
-            self.write(ResultFile::Percentile.name(), &percentiles, || {
-                header(ResultFile::Percentile, experiment)
-            })?;
+        for (file, rows) in [
+            (ResultFile::Percentile, report::percentile_rows(experiment, swept)),
+            (ResultFile::Distribution, report::distribution_rows(experiment, swept)),
+        ] {
+            if !rows.is_empty() {
+                self.write(file.name(), &rows, || header(file, experiment))?;
+            }
         }
         self.recordings.sort();
         let recordings = self.recordings.iter().map(String::as_str);

@@ -18,10 +18,8 @@ use crate::machine;
 use crate::metric::{Kind, Measured, Metric};
 use crate::results::Results;
 use crate::runs::{Done, ExtraFiles, Options, begin};
-use crate::stats::{OverRuns, Samples};
-use crate::sweep_result::{
-    Effort, MOST_WARNINGS, Sketched, Subject, Summaries, SweepResult, Verdict,
-};
+use crate::stats::OverRuns;
+use crate::sweep_result::{Effort, MOST_WARNINGS, Subject, Summaries, SweepResult, Verdict};
 
 /// A finished run, evaluated by the thread that ran it.
 struct Record {
@@ -333,14 +331,18 @@ impl SubjectOverRuns {
             .filter(|(_, summary)| summary.values + summary.cut_off.values > 0)
             .collect();
         let sketches = self.metrics.iter().filter_map(|(metric, over_runs)| {
-            let (all, cut_off) = (over_runs.all(), over_runs.all().cut_off());
-            let finished = all.sketch()?.clone();
-            let cut_off = cut_off.and_then(Samples::sketch).cloned().unwrap_or_default();
-            let is_there = finished.count() + cut_off.count() > 0;
-            is_there.then_some(Sketched { metric: *metric, finished, cut_off })
+            let sketched = over_runs.sketch().filter(|sketched| sketched.count() > 0)?;
+            Some((*metric, sketched))
         });
         let sketches = sketches.collect();
-        Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches }
+        let is_traffic = !matches!(self.kind, Kind::Queue | Kind::Buffer);
+        let shown = self.kind.shown();
+        // Of a size class tables show the slowdown alone, and charts the completion time, too.
+        let is_wanted = |metric: &Metric| *metric == Metric::Completion || shown.contains(metric);
+        let drawn = |metric: &Metric| is_traffic && metric.is_distribution() && is_wanted(metric);
+        let distributions = self.metrics.iter().filter(|(metric, _)| drawn(metric));
+        let distributions = distributions.map(|(metric, all)| (*metric, all.by_bucket())).collect();
+        Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches, distributions }
     }
 }
 

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 use hdrhistogram::Histogram;
-use knee_results::Sketch;
+use knee_results::{Bucket, Sketch, Sketched};
 
 use crate::difference::student_t_95;
 
@@ -44,9 +44,27 @@ impl Samples {
         Samples { sketch: Some(Box::default()), ..Samples::default() }
     }
 
-    /// Returns the sketch, if one is kept.
-    pub fn sketch(&self) -> Option<&Sketch> {
-        self.sketch.as_deref()
+    /// Returns the sketches, if any are kept.
+    pub fn sketch(&self) -> Option<Sketched> {
+        self.sketch.is_some().then(|| self.by_bucket())
+    }
+
+    /// Returns all values by bucket, whether sketches are kept or not.
+    pub fn by_bucket(&self) -> Sketched {
+        let cut_off = self.cut_off().map(Samples::finished_by_bucket).unwrap_or_default();
+        Sketched { finished: self.finished_by_bucket(), cut_off }
+    }
+
+    fn finished_by_bucket(&self) -> Sketch {
+        if let Some(kept) = &self.sketch {
+            return kept.as_ref().clone();
+        }
+        let mut all = Sketch::default();
+        self.kept.iter().for_each(|value| all.add(*value));
+        for counted in self.histogram.iter().flat_map(|histogram| histogram.iter_recorded()) {
+            all.add_many(Bucket::of(counted.value_iterated_to()), counted.count_at_value());
+        }
+        all
     }
 
     /// Adds a value.
@@ -348,9 +366,14 @@ impl OverRuns {
         self.all.total()
     }
 
-    /// Returns all values.
-    pub fn all(&self) -> &Samples {
-        &self.all
+    /// Returns the sketches of all values, if any are kept.
+    pub fn sketch(&self) -> Option<Sketched> {
+        self.all.sketch()
+    }
+
+    /// Returns all values by bucket: those of the summary's percentiles.
+    pub fn by_bucket(&self) -> Sketched {
+        self.all.by_bucket()
     }
 
     /// Returns the summary. `scale` is the number of recorded units per base unit.
@@ -600,6 +623,24 @@ mod tests {
         let [median] = all.percentiles([0.5]);
         near(median.map(|(low, _)| low as f64), 10_000_000.0);
         assert_eq!(all.range(), Some((0, 19_999_000)));
+    }
+
+    #[test]
+    fn buckets_have_the_percentiles_of_the_values() {
+        for count in [300, 20_000] {
+            let all = samples((1..=count).map(|i| i * 1000));
+            let by_bucket = all.by_bucket();
+            assert_eq!(by_bucket.count(), count);
+            for share in [0.5, 0.95, 0.99] {
+                let [exact] = all.percentiles([share]);
+                let exact = exact.unwrap().0 as f64;
+                let shown = by_bucket.percentile(share).unwrap().0;
+                assert!(
+                    (shown / exact - 1.0).abs() < Sketch::ERROR,
+                    "{share}: {shown}, not {exact}"
+                );
+            }
+        }
     }
 
     #[test]

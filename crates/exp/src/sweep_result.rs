@@ -1,6 +1,6 @@
 //! Results of a sweep in memory: summaries, verdicts and cost.
 
-use knee_results::Sketch;
+use knee_results::Sketched;
 use knee_run::outcome::{Validity, Work};
 use serde_json::{Map, Value as Json};
 
@@ -123,17 +123,9 @@ pub struct Subject {
     /// Number of transfers or exchanges that the end of a run cut off, in all runs.
     pub unfinished: u64,
     /// Sketches of metrics with many values, over all runs, where results hold them.
-    pub sketches: Vec<Sketched>,
-}
-
-/// A metric with many values, over all runs.
-#[derive(Clone, Debug)]
-pub struct Sketched {
-    pub metric: Metric,
-    /// Values that are known.
-    pub finished: Sketch,
-    /// Lower bounds of those that the ends of runs cut off.
-    pub cut_off: Sketch,
+    pub sketches: Vec<(Metric, Sketched)>,
+    /// All values of a traffic entry's shown metrics with many values, by bucket: those of `metrics`.
+    pub distributions: Vec<(Metric, Sketched)>,
 }
 
 impl Subject {

@@ -12,12 +12,17 @@ use crate::report::published_for;
 use crate::stats::{Possible, Summary};
 use crate::sweep_result::{Subject, Summaries, SweepResult, Verdict};
 
-/// Largest number of queues in tables. Result files have all.
-const MAX_QUEUES: usize = 8;
+/// Largest number of queues in tables that are to fit a screen.
+const MOST_QUEUES: usize = 8;
 
 /// Formats the whole sweep: the settings, a table for each traffic entry and queue, and unfinished transfers.
 pub fn render(experiment: &Experiment, swept: &SweepResult) -> String {
-    around(experiment, swept, &all_tables(experiment, swept), usize::MAX)
+    around(experiment, swept, &all_tables(experiment, swept, usize::MAX), usize::MAX)
+}
+
+/// Formats the same without the tables of more queues than fit a screen, and says so.
+pub(crate) fn render_fitting(experiment: &Experiment, swept: &SweepResult) -> String {
+    around(experiment, swept, &all_tables(experiment, swept, MOST_QUEUES), usize::MAX)
 }
 
 /// Adds the settings and at most `most` notes on single rows to these tables.
@@ -56,7 +61,7 @@ pub(crate) fn around(
     out
 }
 
-fn all_tables(experiment: &Experiment, swept: &SweepResult) -> String {
+fn all_tables(experiment: &Experiment, swept: &SweepResult, most_queues: usize) -> String {
     let mut out = String::new();
     let (queues, traffic): (Vec<_>, Vec<_>) = subjects(swept)
         .into_iter()
@@ -67,7 +72,12 @@ fn all_tables(experiment: &Experiment, swept: &SweepResult) -> String {
     for kind in [Kind::Queue, Kind::Buffer] {
         let of_kind = queues.iter().filter(|(_, of)| *of == kind);
         let names: Vec<_> = of_kind.map(|(name, _)| name.clone()).collect();
-        if (1..=MAX_QUEUES).contains(&names.len()) {
+        if names.len() > most_queues {
+            let what = if kind == Kind::Queue { "queues" } else { "buffers" };
+            let count = names.len();
+            let _ =
+                writeln!(out, "\n{count} recorded {what}: --tables all prints them; summary.csv");
+        } else if !names.is_empty() {
             out.push_str(&tables_of(experiment, swept, &names, kind));
         }
     }

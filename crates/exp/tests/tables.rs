@@ -126,3 +126,27 @@ fn a_study_of_64_rows_has_a_line_for_each() {
     let all = table::render(&experiment, &swept);
     assert!(all.lines().count() > 128, "{all}");
 }
+
+#[test]
+fn all_tables_have_every_recorded_queue_and_a_screen_says_what_it_leaves_out() {
+    let file = FILE.replace(
+        "topology = \"many-to-one\"\nsenders = 2\naccess = { rate = \"1 Gbps\" }",
+        "topology = \"star\"\nhosts = 20\nup = { rate = \"1 Gbps\" }",
+    );
+    let file =
+        file.replace("return = { delay = \"1 ms\" }\n", "").replace("bottleneck =", "down =");
+    let file =
+        file.replace("from = \"s1..s2\"\nto = \"r\"", "from = \"h1..h10\"\nto = \"h11..h20\"");
+    let file = file.replace("\n[vary]\n", "");
+    let scratch = Scratch::new();
+    let experiment = parsed("x.toml", &file, &Overrides::default());
+    let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
+    let count = swept.tables[0].subjects.iter().filter(|of| of.name.starts_with("switch-")).count();
+    assert!(count > 8, "{count}");
+    let all = table::render(&experiment, &swept);
+    let rows = all.lines().filter(|line| line.contains(" switch-h")).count();
+    assert_eq!(rows, 2 * count, "{all}");
+    let fitting = overview::render(&experiment, &swept);
+    let says = format!("\n{count} recorded queues: --tables all prints them; summary.csv\n");
+    assert!(fitting.contains(&says) && !fitting.contains(" switch-h"), "{fitting}");
+}

@@ -147,3 +147,63 @@ fn flows_that_come_and_go_are_together_no_faster_than_their_link() {
     // Each has some 9 Mbps while it is there.
     assert!((8.0e6..9.6e6).contains(&sum), "{sum}");
 }
+
+/// The file with this text replaced and keys added, run.
+fn changed(from: &str, to: &str, more: &str) -> BTreeMap<String, String> {
+    assert!(FILE.contains(from), "{from}");
+    let run = "[run]\nduration = \"2 s\"\nmeasure_from = \"1 s\"\n";
+    let text = FILE.replace(from, to).replace("[sample]", "[sample]\nlinks = \"50 ms\"");
+    let text = format!("{text}{more}\n{run}");
+    let scratch = Scratch::new();
+    let experiment = parsed("x.toml", &text, &Overrides::default());
+    run_into(&scratch, &experiment, &simulated()).unwrap();
+    scratch.files("x")
+}
+
+/// Utilisation of the bottleneck in each period.
+fn utilisations(files: &BTreeMap<String, String>) -> Vec<f64> {
+    let rows = files["series-links.csv"].lines().filter(|row| row.contains(",switch-r,"));
+    rows.map(|row| row.rsplit(',').next().unwrap().parse().unwrap()).collect()
+}
+
+fn assert_full(files: &BTreeMap<String, String>, from: usize) {
+    for metric in ["utilisation", "window_utilisation"] {
+        let share = mean(files, "switch-r", metric).unwrap();
+        assert!((0.95..=1.001).contains(&share), "{metric} {share}");
+    }
+    let periods = utilisations(files);
+    assert!(periods.iter().all(|share| *share <= 1.01), "{periods:?}");
+    assert!(periods[from..].iter().all(|share| *share > 0.9), "{periods:?}");
+}
+
+#[test]
+fn a_full_link_whose_rate_changes_is_full() {
+    for (rate, name) in [("1 Mbps", "slower"), ("20 Mbps", "faster")] {
+        let change =
+            format!("[[network.change]]\nlinks = \"switch-r\"\nat = \"500 ms\"\nrate = \"{rate}\"");
+        let files = changed("20 kB", "60 kB", &change);
+        let share = mean(&files, "switch-r", "window_utilisation").unwrap();
+        assert!((0.9..=1.001).contains(&share), "{name}: {share}");
+        assert_full(&files, 20);
+    }
+}
+
+#[test]
+fn a_link_that_is_down_can_send_nothing_then() {
+    let change = "[[network.change]]\nlinks = \"switch-r\"\nat = \"200 ms\"\nuntil = \"1100 ms\"\ndown = true";
+    let files = changed("20 kB", "60 kB", change);
+    let share = mean(&files, "switch-r", "utilisation").unwrap();
+    // 1.1 s of 2 s; some of it goes by until the senders notice that it is back.
+    assert!((0.7..=1.001).contains(&share), "{share}");
+}
+
+#[test]
+fn what_a_token_bucket_holds_is_a_part_of_what_a_link_can_send() {
+    // 8 Mbit at once, and then 1 Mbps: nine times the rate's share in the first second.
+    let files = changed(
+        "bottleneck = { rate = \"10 Mbps\",",
+        "bottleneck = { rate = \"1 Mbps\", burst = \"1 MB\",",
+        "",
+    );
+    assert_full(&files, 4);
+}

@@ -203,8 +203,7 @@ function viewer(root, nth) {
       return;
     }
     draw(root, group, "knee-" + nth, root.dataset.id);
-    const [shown, all] = group.flows;
-    said.textContent = `Run ${group.run}. ` + (shown < all ? `${shown} of ${all} flows are drawn. ` : "") +
+    said.textContent = `Run ${group.run}. ` + group.left_out +
       (group.plots.every(plot => plot.exact) ? "Every sample is drawn." :
         "Where samples are denser than the drawing, the least and the largest of each short period are drawn: no spike is lost.");
   };

@@ -1,5 +1,6 @@
 //! Charts of the summary: what the experiment asks for, or one for each metric that matters.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use knee_results::manifest::{At, Axis, Chart, Manifest, Published};
@@ -33,13 +34,21 @@ const METRICS: [(Metric, &str); 12] = [
 /// Charts where the experiment names none.
 const MOST_DEFAULT: usize = 12;
 
-/// All charts of a directory.
-pub(crate) fn charts(manifest: &Manifest, summary: &Summary, styles: &[Style]) -> Vec<Figure> {
-    let asked = match manifest.charts.is_empty() {
-        true => default_charts(manifest, summary),
-        false => manifest.charts.clone(),
-    };
-    asked.iter().filter_map(|chart| draw(manifest, summary, styles, chart)).collect()
+/// All charts of a directory, and the number of those that are left out where the experiment asks for none.
+pub(crate) fn charts(
+    manifest: &Manifest,
+    summary: &Summary,
+    styles: &[Style],
+) -> (Vec<Figure>, usize) {
+    let mut asked = manifest.charts.clone();
+    let mut left_out = 0;
+    if asked.is_empty() {
+        asked = default_charts(manifest, summary);
+        left_out = asked.len().saturating_sub(MOST_DEFAULT);
+        asked.truncate(MOST_DEFAULT);
+    }
+    let drawn = asked.iter().filter_map(|chart| draw(manifest, summary, styles, chart));
+    (drawn.collect(), left_out)
 }
 
 fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
@@ -47,7 +56,7 @@ fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
     let longest = longest.max_by_key(|axis| axis.values.len());
     let x = longest.map_or_else(|| "case".to_owned(), |axis| axis.path.clone());
     let mut charts = Vec::new();
-    for (subject, metric) in summary.measured() {
+    for (subject, metric) in longest_queues_first(summary) {
         for (_, stat) in METRICS.iter().filter(|(of, _)| of.name() == metric) {
             let values: Vec<f64> =
                 summary.of(subject, metric).filter_map(|row| row.stat(stat)).collect();
@@ -73,8 +82,27 @@ fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
             });
         }
     }
-    charts.truncate(MOST_DEFAULT);
     charts
+}
+
+/// Subjects with their metrics in the order of the file, but recorded links behind everything else, the one with the most
+/// packets waiting first: of many links the first charts are of those that matter.
+fn longest_queues_first(summary: &Summary) -> Vec<(&str, &str)> {
+    let mut links: HashMap<&str, (f64, f64)> = HashMap::new();
+    for row in &summary.rows {
+        let (metric, mean) = (Metric::by_name(&row.metric), row.stat("mean").unwrap_or(0.0));
+        if let Some(Metric::Queue | Metric::Utilisation) = metric {
+            let (queue, load) = links.entry(&row.subject).or_default();
+            let most = if metric == Some(Metric::Queue) { queue } else { load };
+            *most = most.max(mean);
+        }
+    }
+    let mut measured = summary.measured();
+    measured.sort_by(|(a, _), (b, _)| match (links.get(a), links.get(b)) {
+        (Some(a), Some(b)) => b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    });
+    measured
 }
 
 fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart) -> Option<Figure> {
@@ -82,23 +110,35 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     let values = || rows.iter().filter_map(|row| row.stat(&chart.stat));
     let largest = values().fold(0.0, f64::max);
     let file_unit = &rows.first()?.unit;
-    values().next()?;
     let unit = Unit::of_metric(&chart.metric, file_unit, largest);
     let published: Vec<&Published> = manifest
         .published
         .iter()
         .filter(|p| p.subject == chart.subject && p.metric == chart.metric && p.stat == chart.stat)
         .collect();
-    let drawn = Drawn { manifest, styles, chart, rows: &rows, unit, published: &published };
+    let of_subject: Vec<&Row> =
+        summary.rows.iter().filter(|row| row.subject == chart.subject).collect();
+    let (rows_drawn, of_subject) = (&rows[..], &of_subject[..]);
+    let drawn = Drawn {
+        manifest,
+        styles,
+        chart,
+        rows: rows_drawn,
+        of_subject,
+        unit,
+        published: &published,
+    };
     let x = manifest.axes.iter().position(|axis| axis.path == chart.x && axis.values.len() > 1);
-    let panels = facets(&manifest.axes, x, &rows);
+    // Without any value there is nothing to draw, and the reason stands below.
+    let panels =
+        if values().next().is_some() { facets(&manifest.axes, x, &rows) } else { Vec::new() };
     let left_out = panels.len().saturating_sub(MOST_PANELS);
     let pieces: Vec<Piece> = match x {
         Some(x) => panels.iter().take(MOST_PANELS).map(|at| drawn.lines(x, at)).collect(),
         None => panels.iter().take(MOST_PANELS).map(|at| drawn.dots(at)).collect(),
     };
     let mut key: Vec<Piece> = Vec::new();
-    if x.is_some() {
+    if x.is_some() && !pieces.is_empty() {
         let shown = |case: &&String| rows.iter().any(|row| row.case == **case);
         let cases = manifest.cases.iter().zip(styles).filter(|(case, _)| shown(case));
         key.extend(cases.map(|(case, style)| legend(case, *style, true, true)));
@@ -107,8 +147,19 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
         key.push(legend_published());
     }
     let mut captions: Vec<String> = Vec::new();
-    if chart.log && rows.iter().filter_map(|row| drawn.point(row)).any(|point| point.low <= 0.0) {
-        captions.push("A logarithmic axis has no 0: such values end at the edge.".into());
+    if chart.log && x.is_some() {
+        let low = drawn.range().low;
+        let mut lows = rows.iter().filter_map(|row| drawn.point(row)).map(|point| point.low);
+        if lows.any(|of_point| of_point < low) {
+            captions.push(
+                "A line or value at the edge goes on beyond it: a logarithmic axis has no 0."
+                    .into(),
+            );
+        }
+    }
+    // Of dots each says so itself.
+    if x.is_some() || pieces.is_empty() {
+        captions.extend(drawn.lacking());
     }
     if left_out > 0 {
         captions.push(format!("{left_out} more panels are left out; see summary.csv."));
@@ -221,6 +272,8 @@ struct Drawn<'a> {
     styles: &'a [Style],
     chart: &'a Chart,
     rows: &'a [&'a Row],
+    /// Rows of all metrics of the subject.
+    of_subject: &'a [&'a Row],
     unit: Unit,
     published: &'a [&'a Published],
 }
@@ -228,11 +281,27 @@ struct Drawn<'a> {
 impl Drawn<'_> {
     fn point(&self, row: &Row) -> Option<Point> {
         let value = row.stat(&self.chart.stat)?;
-        let half = row.ci95.filter(|_| self.chart.stat == "mean").unwrap_or(0.0);
+        let (low, high) = match self.chart.stat.as_str() {
+            "mean" => row.interval(value),
+            _ => (value, value),
+        };
         let f = self.unit.factor;
-        // A time is never negative, and a log axis could not show it.
-        let low = if value >= 0.0 { (value - half).max(0.0) } else { value - half };
-        Some(Point { value: value * f, low: low * f, high: (value + half) * f })
+        Some(Point { value: value * f, low: low * f, high: high * f })
+    }
+
+    /// Says of which rows the statistic is not known, and why.
+    fn lacking(&self) -> Option<String> {
+        let stat = &self.chart.stat;
+        let mut lacking = self.rows.iter().filter(|row| row.stat(stat).is_none());
+        let first = lacking.next()?;
+        let at = first.at.iter().zip(&self.manifest.axes).filter(|(_, axis)| axis.values.len() > 1);
+        let at = at.map(|(value, axis)| format!("{} {value}", short_path(&axis.path)));
+        let whose = std::iter::once(first.case.clone()).chain(at).collect::<Vec<_>>().join(", ");
+        let more = match lacking.count() {
+            0 => String::new(),
+            more => format!(" {more} more points are missing for the same reason."),
+        };
+        Some(format!("No {} of {whose}: it {}.{more}", text::stat(stat), first.lacks(stat)))
     }
 
     fn range(&self) -> Range {
@@ -311,33 +380,39 @@ impl Drawn<'_> {
         let cases = self.manifest.cases.iter().zip(self.styles);
         let dots: Vec<Dot<'_>> = cases
             .filter_map(|(case, style)| {
-                let row = row_of(case)?;
-                let spread =
-                    row.stat("min").zip(row.stat("max")).filter(|_| spread(&self.chart.stat));
+                let Some(row) = row_of(case) else {
+                    // A case that has the subject, but no value of the metric, says so.
+                    let is_there = |row: &&Row| row.case == *case && self.is_at(row, at);
+                    return self.of_subject.iter().any(|row| is_there(row)).then(|| Dot {
+                        name: case,
+                        style: *style,
+                        point: Err("no values".to_owned()),
+                        spread: None,
+                        published: None,
+                    });
+                };
+                let point = self.point(row);
                 Some(Dot {
                     name: case,
                     style: *style,
-                    point: self.point(row),
-                    spread: spread.map(|(low, high)| (low * f, high * f)),
+                    point: point.ok_or_else(|| row.lacks(&self.chart.stat)),
+                    spread: self.spread(row),
                     published: published_for(self.published, self.manifest, row)
                         .map(|p| p.value * f),
                 })
             })
             .collect();
+        let spreads = self.rows.iter().filter_map(|row| self.spread(row));
+        let ends = spreads.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let range = self.range();
-        let reach =
-            self.rows.iter().filter_map(|row| row.stat("max")).filter(|_| spread(&self.chart.stat));
-        let reach: Vec<f64> = reach.map(|v| v * f).chain([range.high]).collect();
-        // The largest value gets room unless it would take it from everything else.
-        let high = reach.into_iter().fold(0.0, f64::max);
-        let high = if self.chart.log { high } else { high.min(range.high * 2.5) };
-        Dots {
-            title: &self.title(at),
-            label: &self.y_label(),
-            x: Range { high, ..range },
-            dots: &dots,
-        }
-        .draw()
+        let x = ends.map_or(range, |(low, high)| range.and(low, high));
+        Dots { title: &self.title(at), label: &self.y_label(), x, dots: &dots }.draw()
+    }
+
+    /// The least and the largest value of a row, where they are drawn.
+    fn spread(&self, row: &Row) -> Option<(f64, f64)> {
+        let ends = row.stat("min").zip(row.stat("max")).filter(|_| spread(&self.chart.stat))?;
+        Some((ends.0 * self.unit.factor, ends.1 * self.unit.factor))
     }
 }
 
@@ -401,5 +476,128 @@ mod tests {
         assert!((linear[1] - 0.5).abs() < 1e-9);
         assert_eq!(places(&values(&["on", "off", "auto"])), [0.0, 0.5, 1.0]);
         assert_eq!(places(&values(&["5 ms"])), [0.5]);
+    }
+
+    /// A summary with a row of a metric for each case: mean, and half its interval, least, p99 and largest value.
+    fn summary(metric: &str, rows: &[(&str, &str)]) -> (Manifest, Summary) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut text = String::from(
+            "case,subject,metric,unit,runs,values,mean,ci95,sd,sd_of_runs,min,p50,p95,p99,p999,max\n",
+        );
+        for (case, cells) in rows {
+            let _ = writeln!(text, "{case},link,{metric},,3,41,{cells}");
+        }
+        std::fs::write(dir.path().join("summary.csv"), text).expect("is written");
+        let manifest = Manifest {
+            dir: dir.path().to_owned(),
+            experiment: "x".into(),
+            cases: rows.iter().map(|(case, _)| (*case).to_owned()).collect(),
+            ..Manifest::default()
+        };
+        let summary = Summary::read(&manifest).expect("is read");
+        (manifest, summary)
+    }
+
+    fn drawn(metric: &str, stat: &str, log: bool, rows: &[(&str, &str)]) -> Figure {
+        let (manifest, summary) = summary(metric, rows);
+        let chart = Chart {
+            title: String::new(),
+            subject: "link".into(),
+            metric: metric.into(),
+            stat: stat.into(),
+            x: "case".into(),
+            log,
+        };
+        let styles = vec![Style::default(); rows.len()];
+        draw(&manifest, &summary, &styles, &chart).expect("is drawn")
+    }
+
+    /// From where to where each pale bar goes, and where each mean is.
+    fn bars_and_means(figure: &Figure) -> Vec<(f64, f64, f64)> {
+        let body = &figure.pieces[0].body;
+        let numbers = |text: &str| -> Vec<f64> {
+            let split = |c: char| !(c.is_ascii_digit() || c == '.' || c == '-');
+            text.split(split).filter_map(|number| number.parse().ok()).collect()
+        };
+        let bars = body.match_indices("stroke-width=\"5\"").map(|(at, _)| {
+            let path = &body[body[..at].rfind(" d=\"M").expect("a path")..at];
+            let ends = numbers(path);
+            (ends[0], ends[2])
+        });
+        let means = body.match_indices("cx=\"").map(|(at, _)| numbers(&body[at..at + 12])[0]);
+        bars.zip(means).map(|((from, to), mean)| (from, to, mean)).collect()
+    }
+
+    #[test]
+    fn a_bar_from_minimum_to_maximum_is_not_cut_where_means_are_close() {
+        for log in [false, true] {
+            let rows = [("a", "0.940,,,,0.2,,,,,1.0"), ("b", "0.945,,,,0.3,,,,,0.99")];
+            let figure = drawn("ce_share", "mean", log, &rows);
+            let bars = bars_and_means(&figure);
+            assert_eq!(bars.len(), 2);
+            let share = |from: f64, value: f64, to: f64| match log {
+                true => (value / from).ln() / (to / from).ln(),
+                false => (value - from) / (to - from),
+            };
+            for ((from, to, mean), (low, wanted, high)) in
+                bars.into_iter().zip([(0.2, 0.94, 1.0), (0.3, 0.945, 0.99)])
+            {
+                let shown = (mean - from) / (to - from);
+                assert!((shown - share(low, wanted, high)).abs() < 0.02, "{log}: {shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bar_far_beyond_the_means_ends_in_an_arrow() {
+        let near = drawn("timeouts", "mean", false, &[("a", "10,,,,5,,,,,20")]);
+        let far = drawn("timeouts", "mean", false, &[("a", "10,,,,5,,,,,2000")]);
+        let arrows =
+            |figure: &Figure| figure.pieces[0].body.matches("stroke-width=\"1.2\"").count();
+        assert_eq!((arrows(&near), arrows(&far)), (0, 1));
+    }
+
+    #[test]
+    fn an_interval_is_drawn_as_far_as_the_metric_goes() {
+        let figure = drawn("jain", "mean", false, &[("a", "0.95,0.26,,,,,,,,")]);
+        let body = &figure.pieces[0].body;
+        // The axis ends where the interval does, and not at 1.21.
+        assert!(!body.contains(">1.2<") && body.contains(">1<"), "{body}");
+    }
+
+    #[test]
+    fn a_percentile_that_the_values_cannot_support_says_so() {
+        let some =
+            drawn("latency", "p99", false, &[("a", "1,,,,1,1,2,3,,4"), ("b", "1,,,,1,1,2,,,4")]);
+        assert!(
+            some.pieces[0].body.contains(">needs 100 values, has 41<"),
+            "{}",
+            some.pieces[0].body
+        );
+        let none =
+            drawn("latency", "p99", false, &[("a", "1,,,,1,1,2,,,4"), ("b", "1,,,,1,1,2,,,4")]);
+        let says = "No 99th percentile of a: it needs 100 values, has 41. 1 more";
+        assert!(none.pieces.is_empty() && none.caption.starts_with(says), "{}", none.caption);
+    }
+
+    #[test]
+    fn charts_of_links_begin_with_the_longest_queue() {
+        let (manifest, mut summary) = summary("queue", &[]);
+        for i in 0..20 {
+            let dir = manifest.dir.clone();
+            std::fs::create_dir_all(&dir).expect("is made");
+            let waiting = if i == 13 { 90 } else { i };
+            let text = format!(
+                "case,subject,metric,unit,runs,values,mean,ci95,sd,min,p50,p95,p99,p999,max\n\
+                 a,link{i},queue,pkts,3,41,{waiting},,,,,,,,\n"
+            );
+            std::fs::write(dir.join("summary.csv"), text).expect("is written");
+            summary.rows.extend(Summary::read(&manifest).expect("is read").rows);
+            std::fs::remove_dir_all(&dir).expect("is removed");
+        }
+        let (drawn, left_out) = charts(&manifest, &summary, &[Style::default()]);
+        assert_eq!(left_out, 19 - MOST_DEFAULT, "link0 has no queue at any time");
+        assert!(drawn[0].title.starts_with("link13: "), "{}", drawn[0].title);
+        assert!(drawn[1].title.starts_with("link19: "), "{}", drawn[1].title);
     }
 }

@@ -6,6 +6,7 @@ use knee_results::manifest::{Check, CheckRow, Claim, Manifest, Published, Term};
 use knee_results::{CheckVerdict, ClaimVerdict, Metric};
 
 use crate::plot::{Range, published_mark};
+use crate::summary::spread;
 use crate::text::{Unit, escaped};
 
 /// The verdict on a claim, and whether one run is all there is to it.
@@ -282,9 +283,11 @@ pub(crate) fn html(
         class(claim.verdict),
         crate::text::slug(&claim.name)
     );
-    let by = match claim.by.as_str() {
-        "source" => "claimed by the source",
-        "us" => "derived by us from the source's figures",
+    // Where the file names no source, nothing comes from one.
+    let by = match (claim.by.as_str(), &m.about.source) {
+        (_, None) => "claimed by the experiment's file",
+        ("source", _) => "claimed by the source",
+        ("us", _) => "derived by us from the source's figures",
         _ => "",
     };
     let _ = write!(
@@ -374,9 +377,10 @@ fn check_html(m: &Manifest, check: &Check) -> String {
 fn made_of(terms: &[Term]) -> String {
     let figure = |term: &Term| match (term.value, term.ci95) {
         (None, _) => "not measured".to_owned(),
-        (Some(value), None) => plain(value, &term.metric),
+        (Some(value), None) => unit_of(&term.metric, value).named(value),
         (Some(value), Some(half)) => {
-            format!("{} ± {}", plain(value, &term.metric), plain(half, &term.metric))
+            let unit = unit_of(&term.metric, value);
+            format!("{}{}", unit.named(value), spread(&term.metric, value, half, unit))
         }
     };
     match terms {
@@ -385,10 +389,10 @@ fn made_of(terms: &[Term]) -> String {
     }
 }
 
-/// A term's value: terms carry no unit, their metrics do.
-fn plain(value: f64, metric: &str) -> String {
+/// The unit of a term's value: terms carry none, their metrics do.
+fn unit_of(metric: &str, value: f64) -> Unit {
     let unit = Metric::by_name(metric).map_or("", Metric::unit);
-    Unit::of_metric(metric, unit, value.abs()).named(value)
+    Unit::of_metric(metric, unit, value.abs())
 }
 
 fn check_class(verdict: CheckVerdict) -> &'static str {

@@ -1,9 +1,9 @@
-//! Distributions of completion times, exchanges and pings: all values of all runs, in bounded memory.
+//! Distributions of times and other values of traffic: those that the summary's percentiles are of, in bounded memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use knee_results::rows::{Flow, Ping, Rpc, Sketch as Rows};
+use knee_results::rows::Distribution as Rows;
 use knee_results::{Bucket, CASE, Error, Manifest, Metric, ResultFile, Sketch, quoted as cell};
 
 use crate::charts::MOST_PANELS;
@@ -12,137 +12,75 @@ use crate::palette::Style;
 use crate::plot::{PANEL, Range, head, legend, panel_title};
 use crate::text::{Unit, digits, escaped, short_path, slug};
 
-/// Values that are so close become one.
-const RESOLUTION: f64 = 0.005;
 /// Fewer values are no distribution.
 const FEWEST: u64 = 50;
 /// From so many on the tail is worth as much room as the rest.
 const MANY: u64 = 1000;
-/// Cases at varied values.
-const MOST_CURVES: usize = 4096;
+/// Cases at varied values, of all entries and metrics.
+const MOST_CURVES: usize = 16_384;
 
-/// Sources of distributions: file, columns of traffic entry and values, metric.
-const SOURCES: [(ResultFile, &str, &str, Metric); 3] = [
-    (ResultFile::Flow, Flow::traffic, Flow::completion_s, Metric::Completion),
-    (ResultFile::Rpc, Rpc::traffic, Rpc::latency_s, Metric::Latency),
-    (ResultFile::Ping, Ping::traffic, Ping::rtt_s, Metric::Rtt),
-];
+/// Case; varied values that tell panels apart.
+type Key = (String, Vec<String>);
+/// Values of a metric of a traffic entry.
+type Curves = BTreeMap<Key, Sketch>;
 
-/// Values counted by their logarithm.
-#[derive(Default)]
-struct Counts {
-    by_log: BTreeMap<i64, u64>,
-    all: u64,
+/// Values with the share that is at most as large.
+fn curve(values: &Sketch, metric: Metric) -> impl Iterator<Item = (f64, f64)> + '_ {
+    let all = values.count() as f64;
+    values.buckets().scan(0u64, move |sum, (bucket, count)| {
+        *sum = sum.saturating_add(count);
+        Some((bucket.middle() / metric.scale(), *sum as f64 / all))
+    })
 }
 
-impl Counts {
-    fn add(&mut self, value: f64) {
-        self.add_many(value, 1);
-    }
-
-    fn add_many(&mut self, value: f64, count: u64) {
-        // Times are far from the ends of 64 bits, whatever the unit.
-        let log = (value.max(1e-12).ln() / RESOLUTION).floor() as i64;
-        let of_log = self.by_log.entry(log).or_default();
-        // A damaged file may have any counts.
-        *of_log = of_log.saturating_add(count);
-        self.all = self.all.saturating_add(count);
-    }
-
-    /// Values with the share that is at most as large.
-    fn curve(&self) -> impl Iterator<Item = (f64, f64)> {
-        let all = self.all as f64;
-        self.by_log.iter().scan(0u64, move |sum, (log, count)| {
-            *sum = sum.saturating_add(*count);
-            Some((((*log as f64 + 0.5) * RESOLUTION).exp(), *sum as f64 / all))
-        })
-    }
-}
-
-/// Traffic entry; case; varied values that tell panels apart.
-type Key = (String, String, Vec<String>);
-
-/// A figure for each traffic entry with enough values.
+/// A figure for each metric of each traffic entry with enough values, in the order of the file.
 pub(crate) fn figures(manifest: &Manifest, styles: &[Style]) -> Result<Vec<Figure>, Error> {
-    let mut all = Vec::new();
-    // Rows may be of some connections only; sketches have all values.
-    let mut sketched = read_sketches(manifest)?;
-    for (file, traffic, value, metric) in SOURCES {
-        let (curves, error) = match sketched.remove(metric.name()) {
-            Some(curves) => (curves, RESOLUTION + Sketch::ERROR),
-            None => match read(manifest, file, [CASE, traffic, value])? {
-                Some(curves) => (curves, RESOLUTION),
-                None => continue,
-            },
-        };
-        let mut entries: Vec<&String> = Vec::new();
-        for (entry, ..) in curves.keys() {
-            if !entries.contains(&entry) {
-                entries.push(entry);
-            }
-        }
-        entries.sort();
-        for entry in entries {
-            all.extend(figure(manifest, styles, entry, &metric.heading(), (&curves, error)));
-        }
-    }
-    Ok(all)
+    let all = read(manifest)?;
+    Ok(all
+        .iter()
+        .filter_map(|of| figure(manifest, styles, &of.entry, of.metric, &of.curves))
+        .collect())
 }
 
-fn read(
-    manifest: &Manifest,
-    file: ResultFile,
-    columns: [&str; 3],
-) -> Result<Option<HashMap<Key, Counts>>, Error> {
-    let Some(mut table) = file.open(&manifest.dir)? else { return Ok(None) };
-    let [case, traffic, value] = table.columns(columns)?;
-    let axes = table.axes(&manifest.axes)?;
-    let mut curves: HashMap<Key, Counts> = HashMap::new();
-    let mut key: Key = Default::default();
-    let mut cells: Vec<String> = Vec::new();
-    while let Some(row) = table.next()? {
-        let Some(seconds) = row.number(value)? else { continue };
-        if key.0 != row.text(traffic) {
-            key.0 = row.text(traffic).to_owned();
-        }
-        if key.1 != row.text(case) {
-            key.1 = row.text(case).to_owned();
-        }
-        // A row mostly has the values of the one before.
-        if !axes.iter().zip(&cells).all(|(axis, cell)| row.text(*axis) == cell)
-            || cells.len() != axes.len()
-        {
-            cells = axes.iter().map(|axis| row.text(*axis).to_owned()).collect();
-            let values = cells.iter().zip(&manifest.axes);
-            key.2 = values.map(|(cell, axis)| axis.value(cell).to_owned()).collect();
-        }
-        if let Some(counts) = curves.get_mut(&key) {
-            counts.add(seconds);
-        } else if curves.len() < MOST_CURVES {
-            curves.entry(key.clone()).or_default().add(seconds);
-        }
-    }
-    Ok(Some(curves))
+/// Values of a metric of a traffic entry, of all cases.
+struct Values {
+    entry: String,
+    metric: Metric,
+    curves: Curves,
 }
 
-/// Values by metric, from sketches; empty where there are none.
-fn read_sketches(manifest: &Manifest) -> Result<HashMap<String, HashMap<Key, Counts>>, Error> {
-    let mut all: HashMap<String, HashMap<Key, Counts>> = HashMap::new();
-    let Some(mut table) = ResultFile::Sketch.open(&manifest.dir)? else { return Ok(all) };
+fn read(manifest: &Manifest) -> Result<Vec<Values>, Error> {
+    let mut all: Vec<Values> = Vec::new();
+    let Some(mut table) = ResultFile::Distribution.open(&manifest.dir)? else { return Ok(all) };
     let columns = [CASE, Rows::subject, Rows::metric, Rows::bucket, Rows::count];
     let [case, subject, metric, bucket, count] = table.columns(columns)?;
     let axes = table.axes(&manifest.axes)?;
+    let mut curves = 0;
     while let Some(row) = table.next()? {
-        let Some(about) = Metric::by_name(row.text(metric)) else { continue };
+        let Some(metric) = Metric::by_name(row.text(metric)) else { continue };
         let number = u16::try_from(row.index(bucket)?).ok();
-        let Some(bucket) = number.and_then(Bucket::numbered) else { continue };
+        let Some(bucket) = number.and_then(Bucket::numbered) else {
+            let why = "has no such bucket: the file comes from another version, or was changed";
+            return Err(table.wrong(why));
+        };
+        let (entry, count) = (row.text(subject), row.index(count)?);
         let values = axes.iter().zip(&manifest.axes);
         let values = values.map(|(at, axis)| axis.value(row.text(*at)).to_owned()).collect();
-        let key = (row.text(subject).to_owned(), row.text(case).to_owned(), values);
-        let curves = all.entry(row.text(metric).to_owned()).or_default();
-        if curves.contains_key(&key) || curves.len() < MOST_CURVES {
-            let value = bucket.middle() / about.scale();
-            curves.entry(key).or_default().add_many(value, row.index(count)?);
+        let key = (row.text(case).to_owned(), values);
+        let known = all.iter().position(|of| of.metric == metric && of.entry == entry);
+        let of = known.unwrap_or_else(|| {
+            all.push(Values { entry: entry.to_owned(), metric, curves: Curves::new() });
+            all.len() - 1
+        });
+        if curves < MOST_CURVES || all[of].curves.contains_key(&key) {
+            all[of]
+                .curves
+                .entry(key)
+                .or_insert_with(|| {
+                    curves += 1;
+                    Sketch::default()
+                })
+                .add_many(bucket, count);
         }
     }
     Ok(all)
@@ -152,19 +90,20 @@ fn figure(
     manifest: &Manifest,
     styles: &[Style],
     entry: &str,
-    what: &str,
-    (curves, error): (&HashMap<Key, Counts>, f64),
+    metric: Metric,
+    curves: &Curves,
 ) -> Option<Figure> {
-    let of_entry =
-        || curves.iter().filter(|((traffic, ..), counts)| traffic == entry && counts.all >= FEWEST);
+    let what = metric.heading();
+    let enough = || curves.iter().filter(|(_, values)| values.count() >= FEWEST);
     let largest =
-        of_entry().filter_map(|(_, counts)| Some(counts.curve().last()?.0)).fold(0.0, f64::max);
-    let most = of_entry().map(|(_, counts)| counts.all).max()?;
-    let unit = Unit::of("s", largest);
+        |values: &Sketch| curve(values, metric).map(|(value, _)| value).fold(0.0, f64::max);
+    let largest = enough().map(|(_, values)| largest(values)).fold(0.0, f64::max);
+    let most = enough().map(|(_, values)| values.count()).max()?;
+    let unit = Unit::of_metric(metric.name(), metric.unit(), largest);
     let range_of = |at: Option<&Vec<String>>| {
-        let here = of_entry().filter(|((_, _, of), _)| at.is_none_or(|at| at == of));
-        let ends =
-            here.flat_map(|(_, counts)| counts.curve().map(|(value, _)| value * unit.factor));
+        let here = enough().filter(|((_, of), _)| at.is_none_or(|at| at == of));
+        let ends = here.flat_map(|(_, values)| curve(values, metric));
+        let ends = ends.map(|(value, _)| value * unit.factor);
         Range::holding(ends.collect::<Vec<_>>().into_iter(), true)
     };
     let whole = range_of(None);
@@ -177,7 +116,7 @@ fn figure(
         places.collect::<Vec<_>>()
     };
     let mut panels: Vec<&Vec<String>> = Vec::new();
-    for ((_, _, at), _) in of_entry() {
+    for ((_, at), _) in enough() {
         if !panels.contains(&at) {
             panels.push(at);
         }
@@ -194,7 +133,9 @@ fn figure(
     manifest.axes.iter().for_each(|axis| {
         let _ = write!(csv, ",{}", cell(axis.column()));
     });
-    csv.push_str(",at_most_s,share\n");
+    let of_unit =
+        if metric.unit().is_empty() { String::new() } else { format!("_{}", metric.unit()) };
+    let _ = writeln!(csv, ",at_most{of_unit},share");
     let mut pieces = Vec::new();
     let mut shown = vec![false; manifest.cases.len()];
     for at in panels {
@@ -203,20 +144,21 @@ fn figure(
         let title = title.collect::<Vec<_>>().join(", ");
         let mut drawn = Vec::new();
         for (i, case) in manifest.cases.iter().enumerate() {
-            let counts = curves.get(&(entry.to_owned(), case.clone(), at.clone()));
-            let Some(counts) = counts.filter(|counts| counts.all >= FEWEST) else { continue };
+            let values = curves.get(&(case.clone(), at.clone()));
+            let Some(values) = values.filter(|values| values.count() >= FEWEST) else { continue };
             shown[i] = true;
-            let curve: Vec<(f64, f64)> = counts.curve().collect();
+            let curve: Vec<(f64, f64)> = curve(values, metric).collect();
             let values = at.iter().zip(&manifest.axes).map(|(value, axis)| axis.cell(value));
             let label = std::iter::once(case.clone())
                 .chain(values)
                 .map(|part| cell(&part).into_owned())
                 .collect::<Vec<_>>()
                 .join(",");
-            // A tenth of a percent is as fine as the drawing, but for the tail.
+            // Half a percent is as fine as the drawing, but for the tail and the percentiles that summaries have.
             let mut prior = -1.0;
             for (value, share) in &curve {
-                if share - prior >= 0.005 || *share > 0.99 {
+                let is_named = [0.5, 0.95].iter().any(|named| prior < *named && share >= named);
+                if share - prior >= 0.005 || *share > 0.99 || is_named {
                     let _ = writeln!(csv, "{label},{},{}", digits5(*value), digits5(*share));
                     prior = *share;
                 }
@@ -231,8 +173,9 @@ fn figure(
     }
     let cases = manifest.cases.iter().zip(styles).zip(shown).filter(|(_, shown)| *shown);
     let mut caption = format!(
-        "All values of all runs, up to {} %; unfinished transfers are left out.",
-        error * 100.0
+        "The values that the summary's percentiles are of, within {} %; unfinished transfers are left \
+            out.",
+        Sketch::ERROR * 100.0
     );
     if !is_shared {
         caption.push_str(" Each panel has its own scale.");
@@ -342,14 +285,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_keep_percentiles_to_their_resolution() {
-        let mut counts = Counts::default();
-        (1..=10_000).for_each(|i| counts.add(f64::from(i) * 1e-6));
-        let at = |share: f64| counts.curve().find(|(_, s)| *s >= share).expect("reaches one").0;
+    fn a_curve_has_the_percentiles_of_its_values() {
+        let mut values = Sketch::default();
+        (1..=10_000).for_each(|i| values.add(i * 1000));
+        let at = |share: f64| {
+            curve(&values, Metric::Latency).find(|(_, s)| *s >= share).expect("reaches one").0
+        };
         for share in [0.01, 0.5, 0.99, 0.999] {
             let wanted = share * 1e-2;
-            assert!((at(share) / wanted - 1.0).abs() < 2.0 * RESOLUTION, "{share}: {}", at(share));
+            assert!((at(share) / wanted - 1.0).abs() < Sketch::ERROR, "{share}: {}", at(share));
         }
-        assert_eq!(counts.curve().last().map(|(_, share)| share), Some(1.0));
+        assert_eq!(curve(&values, Metric::Latency).last().map(|(_, share)| share), Some(1.0));
     }
 }

@@ -14,6 +14,7 @@ mod error;
 mod figure;
 mod findings;
 mod heat;
+mod label;
 mod limited;
 mod network;
 mod overview;

@@ -7,6 +7,7 @@ use crate::figure::{Figure, Piece};
 use knee_results::manifest::{Link, Manifest, Network, NodeKind};
 use knee_results::quoted as cell;
 
+use crate::label::{Area, LINE, Label, around};
 use crate::plot::width_of;
 use crate::text::{Unit, escaped, slug};
 
@@ -15,6 +16,10 @@ const SWITCH: f64 = 34.0;
 /// From one switch to the next.
 const HOP: f64 = 176.0;
 const ROW: f64 = 74.0;
+/// From one switch of a row to the next where there are several rows.
+const PITCH: f64 = 136.0;
+/// Labels may make a drawing so much higher.
+const MOST_LOWER: f64 = 40.0;
 /// Boxes and switches beyond are not drawn: nobody could read them.
 const MOST_BOXES: usize = 40;
 /// Cables between switches beyond have no labels of their own.
@@ -189,24 +194,17 @@ fn draw(network: &Network) -> Option<Piece> {
         return None;
     }
     let mut places: HashMap<String, (f64, f64)> = HashMap::new();
-    let size = match chain(network, &switches) {
+    let (width, mut height) = match chain(network, &switches) {
         Some(order) => place_chain(network, &order, &mut groups, &mut places),
-        None => place_layers(&switches, &mut groups, &mut places),
+        None => place_layers(network, &switches, &mut groups, &mut places),
     };
     let mut out = String::new();
-    let mut labels = String::new();
+    let mut to_hosts = Vec::new();
     for group in &groups {
         let Some(at) = places.get(&group.switch) else { continue };
         let cables = cables(network, &group.names[0], &group.switch);
-        draw_cables(
-            &mut out,
-            &mut labels,
-            (group.x, group.y),
-            *at,
-            &cables,
-            BOX.0 / 2.0,
-            SWITCH / 2.0,
-        );
+        let ends = Ends { from: (group.x, group.y), to: *at, halves: (BOX.0 / 2.0, SWITCH / 2.0) };
+        to_hosts.push((ends, cables, group.names.len()));
     }
     let mut between = Vec::new();
     for (i, one) in switches.iter().enumerate() {
@@ -214,41 +212,66 @@ fn draw(network: &Network) -> Option<Piece> {
             let cables = cables(network, one, other);
             let (Some(a), Some(b)) = (places.get(*one), places.get(*other)) else { continue };
             if cables.count() > 0 {
-                between.push((*a, *b, cables));
+                let ends = Ends { from: *a, to: *b, halves: (SWITCH / 2.0, SWITCH / 2.0) };
+                between.push((ends, cables, 1));
             }
         }
     }
-    let mut height = size.1;
-    if between.len() > MOST_LABELLED {
-        // Labels would cover each other: what cables carry stands below, once for each kind.
-        let mut kinds: Vec<(String, usize)> = Vec::new();
-        for (a, b, cables) in &between {
-            draw_strokes(&mut out, *a, *b, cables.count());
-            for words in cables.each().map(|cable| cable.words()) {
-                match kinds.iter_mut().find(|(known, _)| *known == words) {
-                    Some((_, count)) => *count += 1,
-                    None => kinds.push((words, 1)),
-                }
-            }
+    let boxes = groups.iter().map(|group| around((group.x, group.y), BOX));
+    let symbols = places.values().map(|at| around(*at, (SWITCH, SWITCH)));
+    let mut taken: Vec<Area> = boxes.chain(symbols).collect();
+    // Names stand above their switches.
+    taken.extend(switches.iter().filter_map(|name| {
+        let (x, y) = places.get(*name)?;
+        Some(around((*x, y - SWITCH / 2.0 - 10.0), (width_of(&switch_name(name)), 12.0)))
+    }));
+    let mut labels = String::new();
+    let mut below: Vec<String> = Vec::new();
+    for (what, all) in [("to hosts", &to_hosts), ("between switches", &between)] {
+        for (ends, cables, _) in all {
+            draw_strokes(&mut out, ends.from, ends.to, cables.count());
         }
-        for (words, count) in kinds.iter().take(4) {
-            height += 16.0;
-            let text = crate::plot::fitted(
-                &format!("between switches: {count} links of {words}"),
-                size.0 - 8.0,
-            );
-            let _ =
-                write!(labels, "<text x=\"4\" y=\"{:.1}\">{}</text>", height - 6.0, escaped(&text));
+        let texts: Vec<Label> =
+            all.iter().flat_map(|(ends, cables, _)| ends.labels(cables)).collect();
+        let whole = Area { left: 0.0, top: 0.0, right: width, bottom: height + MOST_LOWER };
+        let areas: Vec<Area> = texts.iter().flat_map(Label::areas).collect();
+        let fits = |(i, area): (usize, &Area)| {
+            let others = areas[..i].iter().chain(&taken);
+            area.is_inside(&whole) && !others.into_iter().any(|other| area.covers(other))
+        };
+        let is_between = what == "between switches";
+        let is_many = is_between && all.len() > MOST_LABELLED;
+        if !is_many && areas.iter().enumerate().all(fits) {
+            texts.iter().for_each(|text| text.draw(&mut labels));
+            all.iter().for_each(|(ends, cables, _)| ends.draw_queues(&mut labels, cables));
+            height = areas.iter().fold(height, |height, area| height.max(area.bottom + 4.0));
+            taken.extend(areas);
+            continue;
         }
-    } else {
-        for (a, b, cables) in &between {
-            draw_cables(&mut out, &mut labels, *a, *b, cables, SWITCH / 2.0, SWITCH / 2.0);
-        }
+        // Labels would cover each other or run out of the picture: what cables carry stands below, once for each kind.
+        all.iter().for_each(|(ends, cables, _)| ends.draw_queues(&mut labels, cables));
+        below.extend(kinds_of_cables(what, all));
+    }
+    let most = ((width - 8.0) / 6.4) as usize;
+    for line in below.iter().flat_map(|text| wrapped(text, most, &[','])) {
+        let line = crate::plot::fitted(&line, width - 8.0);
+        height += 16.0;
+        let _ = write!(labels, "<text x=\"4\" y=\"{:.1}\">{}</text>", height - 6.0, escaped(&line));
     }
     out.push_str(&labels);
     for name in &switches {
         let Some((x, y)) = places.get(*name) else { continue };
         let half = SWITCH / 2.0;
+        let name = switch_name(name);
+        // Cables that come from above do not cross the name.
+        let behind = around((*x, y - half - 10.0), (width_of(&name) + 4.0, 13.0));
+        let _ = write!(
+            out,
+            "<rect class=\"w\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\" fill-opacity=\".85\"/>",
+            behind.left,
+            behind.top,
+            behind.right - behind.left
+        );
         let _ = write!(
             out,
             "<rect class=\"h\" x=\"{:.1}\" y=\"{:.1}\" width=\"{SWITCH}\" height=\"{SWITCH}\" rx=\"3\"/>\
@@ -261,7 +284,7 @@ fn draw(network: &Network) -> Option<Piece> {
             x + 9.0,
             y + 6.0,
             y - half - 6.0,
-            escaped(name)
+            escaped(&name)
         );
     }
     for group in &groups {
@@ -283,14 +306,14 @@ fn draw(network: &Network) -> Option<Piece> {
             BOX.1,
             group.x,
             group.y + 4.0,
-            escaped(&crate::plot::fitted(&label(&group.names), BOX.0 - 6.0))
+            escaped(&crate::plot::fitted(&label(&group.names, BOX.0 - 6.0), BOX.0 - 6.0))
         );
     }
-    Some(Piece { width: size.0, height, body: out })
+    Some(Piece { width, height, body: out })
 }
 
-/// Names as `s1..s40` where they are numbered, else with commas.
-fn label(names: &[String]) -> String {
+/// Names as `s1..s40` where they are numbered and there is room, else with commas or their number.
+fn label(names: &[String], room: f64) -> String {
     let split = |name: &String| {
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         let number: Option<u64> = name[name.len() - digits..].parse().ok();
@@ -301,10 +324,13 @@ fn label(names: &[String]) -> String {
         let (a, b) = (&pair[0], &pair[1]);
         a.0 == b.0 && a.1.zip(b.1).is_some_and(|(a, b)| a + 1 == b)
     });
+    let fits = |text: &str| width_of(text) <= room;
     match names {
         [only] => only.clone(),
-        [first, .., last] if numbered => format!("{first}..{last}"),
-        [a, b] => format!("{a}, {b}"),
+        [first, .., last] if numbered && fits(&format!("{first}..{last}")) => {
+            format!("{first}..{last}")
+        }
+        [a, b] if fits(&format!("{a}, {b}")) => format!("{a}, {b}"),
         [a, ..] => format!("{a} +{}", names.len() - 1),
         [] => String::new(),
     }
@@ -434,20 +460,41 @@ fn place_chain(
     (right + 8.0, sides_end.max(below_end) + 10.0)
 }
 
-/// Switches without hosts above, those with hosts below, hosts at the bottom.
+/// Switches in rows by their distance from the hosts, which are at the bottom.
 fn place_layers(
+    network: &Network,
     switches: &[&str],
     groups: &mut [Hosts],
     places: &mut HashMap<String, (f64, f64)>,
 ) -> (f64, f64) {
-    let has_hosts = |name: &str| groups.iter().any(|group| group.switch == name);
-    let (low, high): (Vec<&str>, Vec<&str>) = switches.iter().partition(|name| has_hosts(name));
-    let pitch = 136.0;
-    let width = (low.len().max(high.len()).max(3) as f64) * pitch + 20.0;
-    for (row, y) in [(&high, 46.0), (&low, 150.0)] {
+    let mut near: HashMap<&str, Vec<&str>> = HashMap::new();
+    for link in &network.links {
+        near.entry(&link.from).or_default().push(&link.to);
+        near.entry(&link.to).or_default().push(&link.from);
+    }
+    let mut rows: Vec<Vec<&str>> = Vec::new();
+    let mut left: Vec<&str> = switches.to_vec();
+    let mut row: Vec<&str> = left.clone();
+    row.retain(|name| groups.iter().any(|group| group.switch == *name));
+    while !left.is_empty() {
+        // Those that no way leads to are the highest.
+        if row.is_empty() {
+            row.clone_from(&left);
+        }
+        left.retain(|name| !row.contains(name));
+        let is_next = |name: &&str| {
+            near.get(name).is_some_and(|near| near.iter().any(|other| row.contains(other)))
+        };
+        let next = left.iter().copied().filter(|name| is_next(&name)).collect();
+        rows.push(std::mem::replace(&mut row, next));
+    }
+    let widest = rows.iter().map(Vec::len).max().unwrap_or(1);
+    let width = widest.max(3) as f64 * PITCH + 20.0;
+    let lowest = 46.0 + (rows.len().max(1) - 1) as f64 * 104.0;
+    for (level, row) in rows.iter().enumerate() {
         for (i, name) in row.iter().enumerate() {
             let x = width * (i as f64 + 0.5) / row.len() as f64;
-            places.insert((*name).to_owned(), (x, y));
+            places.insert((*name).to_owned(), (x, lowest - level as f64 * 104.0));
         }
     }
     let mut below: HashMap<String, usize> = HashMap::new();
@@ -455,11 +502,11 @@ fn place_layers(
     for group in groups.iter_mut() {
         let nth = below.entry(group.switch.clone()).or_default();
         group.x = places.get(&group.switch).map_or(60.0, |place| place.0);
-        group.y = 250.0 + *nth as f64 * 46.0;
+        group.y = lowest + 100.0 + *nth as f64 * 46.0;
         *nth += 1;
         deepest = deepest.max(*nth);
     }
-    (width, 250.0 + deepest as f64 * 46.0 - 10.0)
+    (width, lowest + 90.0 + deepest as f64 * 46.0)
 }
 
 /// A line for each of so many parallel cables.
@@ -481,98 +528,120 @@ fn draw_strokes(out: &mut String, from: (f64, f64), to: (f64, f64), count: usize
     }
 }
 
-/// Cables with what they carry; a recorded queue stands at the end that it is in.
-fn draw_cables(
-    out: &mut String,
-    labels: &mut String,
+/// Where cables begin and end, and half the widths of what is there.
+struct Ends {
     from: (f64, f64),
     to: (f64, f64),
-    cables: &Cables<'_>,
-    from_half: f64,
-    to_half: f64,
-) {
-    draw_strokes(out, from, to, cables.count());
-    let lines = cables.lines();
-    // Between the boxes, above the cable; beside it where it is steep.
-    let steep = (to.1 - from.1).abs() > (to.0 - from.0).abs();
-    let (dx, dy) = ((to.0 - from.0).signum(), to.1 - from.1);
-    let near = (from.0 + dx * from_half, to.0 - dx * to_half);
-    // Cables that fan out are labelled nearer to their hosts, where they are apart.
-    let share = match (steep, dy == 0.0) {
-        (true, _) => 0.62,
-        (false, true) => 0.5,
-        (false, false) => 0.36,
-    };
-    let mid = if steep {
-        (from.0 + (to.0 - from.0) * share, from.1 + dy * share)
-    } else {
-        (near.0 + (near.1 - near.0) * share, from.1 + dy * share)
-    };
-    // Above the queue's box.
-    let lift = if cables.both().any(|link| link.recorded) { 12.0 } else { 7.0 };
-    let write_lines = |labels: &mut String,
-                       lines: &[String],
-                       x: f64,
-                       first_y: f64,
-                       anchor: &str| {
-        for (i, line) in lines.iter().enumerate() {
-            let y = first_y + i as f64 * 13.0;
-            let width = width_of(line) + 4.0;
-            let left = if anchor == "middle" { x - width / 2.0 } else { x - 2.0 };
-            let _ = write!(
-                labels,
-                "<rect class=\"w\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" fill-opacity=\".85\"/>\
-                 <text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                y - 10.0,
-                escaped(line)
-            );
-        }
-    };
-    match steep {
-        true => write_lines(labels, &lines, mid.0 + 6.0, mid.1 + 2.0, "start"),
-        false => write_lines(
-            labels,
-            &lines,
-            mid.0,
-            mid.1 - lift - (lines.len() as f64 - 1.0) * 13.0,
-            "middle",
-        ),
+    halves: (f64, f64),
+}
+
+impl Ends {
+    fn is_steep(&self) -> bool {
+        (self.to.1 - self.from.1).abs() > (self.to.0 - self.from.0).abs()
     }
-    for (links, end, toward) in [(&cables.there, from, to), (&cables.back, to, from)] {
-        let recorded = links.iter().filter(|link| link.recorded && !link.queue.is_empty());
-        let queue = counted(recorded.map(|link| link.queue.clone()), "").join(", ");
-        if queue.is_empty() {
-            continue;
-        }
-        let half = if end == from { from_half } else { to_half };
-        let length = ((toward.0 - end.0).powi(2) + (toward.1 - end.1).powi(2)).sqrt().max(1.0);
-        let (ux, uy) = ((toward.0 - end.0) / length, (toward.1 - end.1) / length);
-        let (x, y) = (end.0 + ux * (half + 20.0), end.1 + uy * (half + 20.0));
-        let _ = write!(
-            labels,
-            "<rect class=\"n\" x=\"{:.1}\" y=\"{:.1}\" width=\"32\" height=\"16\"/>",
-            x - 16.0,
-            y - 8.0
-        );
-        for bar in 0..4 {
+
+    /// What the cables carry, and their recorded queues.
+    fn labels(&self, cables: &Cables<'_>) -> Vec<Label> {
+        let (from, to) = (self.from, self.to);
+        let lines = cables.lines();
+        // Between the boxes, above the cable; beside it where it is steep.
+        let steep = self.is_steep();
+        let (dx, dy) = ((to.0 - from.0).signum(), to.1 - from.1);
+        let near = (from.0 + dx * self.halves.0, to.0 - dx * self.halves.1);
+        // Cables that fan out are labelled nearer to their hosts, where they are apart.
+        let share = match (steep, dy == 0.0) {
+            (true, _) => 0.62,
+            (false, true) => 0.5,
+            (false, false) => 0.36,
+        };
+        let mid = if steep {
+            (from.0 + (to.0 - from.0) * share, from.1 + dy * share)
+        } else {
+            (near.0 + (near.1 - near.0) * share, from.1 + dy * share)
+        };
+        // Above the queue's box.
+        let lift = if cables.both().any(|link| link.recorded) { 12.0 } else { 7.0 };
+        let above = mid.1 - lift - (lines.len() as f64 - 1.0) * LINE;
+        let label = match steep {
+            true => Label { lines, x: mid.0 + 6.0, y: mid.1 + 2.0, is_middle: false },
+            false => Label { lines, x: mid.0, y: above, is_middle: true },
+        };
+        let queues = self.queues(cables).into_iter().map(|(queue, (x, y))| {
+            // Below a cable that falls is its host.
+            let lines = wrapped(&queue, if dy == 0.0 { 22 } else { 17 }, &[' ', ',']);
+            let x = if steep { x + 20.0 } else { x - 16.0 };
+            // Beside a cable that is level are boxes, down to 15 below it.
+            let below = if dy == 0.0 { 26.0 } else { 21.0 };
+            Label { lines, x, y: y + below, is_middle: false }
+        });
+        std::iter::once(label).chain(queues).filter(|label| !label.lines.is_empty()).collect()
+    }
+
+    /// Recorded queues in words, each with its place: at the end that it is in.
+    fn queues(&self, cables: &Cables<'_>) -> Vec<(String, (f64, f64))> {
+        let (there, back) = ((self.from, self.to), (self.to, self.from));
+        let ends = [(&cables.there, there, self.halves.0), (&cables.back, back, self.halves.1)];
+        let places = ends.into_iter().filter_map(|(links, (end, toward), half)| {
+            let recorded = links.iter().filter(|link| link.recorded && !link.queue.is_empty());
+            let queue = counted(recorded.map(|link| link.queue.clone()), "").join(", ");
+            let length = ((toward.0 - end.0).powi(2) + (toward.1 - end.1).powi(2)).sqrt().max(1.0);
+            let (ux, uy) = ((toward.0 - end.0) / length, (toward.1 - end.1) / length);
+            let place = (end.0 + ux * (half + 20.0), end.1 + uy * (half + 20.0));
+            (!queue.is_empty()).then_some((queue, place))
+        });
+        places.collect()
+    }
+
+    fn draw_queues(&self, out: &mut String, cables: &Cables<'_>) {
+        for (_, (x, y)) in self.queues(cables) {
             let _ = write!(
-                labels,
-                "<path d=\"M{:.1} {:.1}v10\" class=\"a\" stroke-width=\"3\"/>",
-                x + 11.0 - f64::from(bar) * 6.0,
-                y - 5.0
+                out,
+                "<rect class=\"n\" x=\"{:.1}\" y=\"{:.1}\" width=\"32\" height=\"16\"/>",
+                x - 16.0,
+                y - 8.0
             );
+            for bar in 0..4 {
+                let _ = write!(
+                    out,
+                    "<path d=\"M{:.1} {:.1}v10\" class=\"a\" stroke-width=\"3\"/>",
+                    x + 11.0 - f64::from(bar) * 6.0,
+                    y - 5.0
+                );
+            }
         }
-        // Below a cable that falls is its host.
-        let lines = wrapped(&queue, if dy == 0.0 { 22 } else { 17 });
-        let (tx, anchor) = if steep { (x + 20.0, "start") } else { (x - 16.0, "start") };
-        write_lines(labels, &lines, tx, y + 21.0, anchor);
     }
 }
 
-/// Text in at most four lines, cut at commas and spaces.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+/// What cables carry, a sentence for each kind with the number of its cables.
+fn kinds_of_cables(what: &str, all: &[(Ends, Cables<'_>, usize)]) -> Vec<String> {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for (_, cables, times) in all {
+        for words in cables.each().map(|cable| cable.words()) {
+            match kinds.iter_mut().find(|(known, _)| *known == words) {
+                Some((_, count)) => *count += times,
+                None => kinds.push((words, *times)),
+            }
+        }
+    }
+    let more = kinds.len().saturating_sub(MOST_KINDS);
+    let sentence = |(words, count): (String, usize)| {
+        let links = if count == 1 { "link" } else { "links" };
+        let words = if words.is_empty() { String::new() } else { format!(" of {words}") };
+        format!("{what}: {count} {links}{words}")
+    };
+    let shown = kinds.into_iter().take(MOST_KINDS).map(sentence);
+    shown.chain((more > 0).then(|| format!("{what}: {more} more kinds of links"))).collect()
+}
+
+/// The name of a switch, as far as there is room for it.
+fn switch_name(name: &str) -> String {
+    crate::plot::fitted(name, PITCH - 12.0)
+}
+
+/// Text in lines, cut behind these characters.
+fn wrapped(text: &str, width: usize, behind: &[char]) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_inclusive([' ', ',']) {
+    for word in text.split_inclusive(behind) {
         let last = lines.len() - 1;
         if !lines[last].is_empty()
             && lines[last].chars().count() + word.trim_end().chars().count() > width
@@ -582,7 +651,6 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         let last = lines.len() - 1;
         lines[last].push_str(word);
     }
-    lines.truncate(4);
     lines.into_iter().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
@@ -675,7 +743,7 @@ mod tests {
         let body = draw(&network).expect("is drawn").body;
         assert!(body.contains("between switches: 10 links of 1 Gbps, RTT 50 us<"), "{body}");
         assert!(body.contains("between switches: 2 links of 1 Gbps, RTT 100 us, queue"), "{body}");
-        assert!(body.contains("between switches: 1 links of 10 Mbps, RTT 100 us, queue"), "{body}");
+        assert!(body.contains("between switches: 1 link of 10 Mbps, RTT 100 us, queue"), "{body}");
     }
 
     #[test]
@@ -694,9 +762,10 @@ mod tests {
     #[test]
     fn names_are_put_together_where_they_count_up() {
         let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(label(&names(&["s1", "s2", "s3"])), "s1..s3");
-        assert_eq!(label(&names(&["web", "db"])), "web, db");
-        assert_eq!(label(&names(&["a1", "a3", "a4"])), "a1 +2");
+        assert_eq!(label(&names(&["s1", "s2", "s3"]), 80.0), "s1..s3");
+        assert_eq!(label(&names(&["web", "db"]), 80.0), "web, db");
+        assert_eq!(label(&names(&["a1", "a3", "a4"]), 80.0), "a1 +2");
+        assert_eq!(label(&names(&["h0.0.0", "h0.0.1"]), 80.0), "h0.0.0 +1");
     }
 
     #[test]
@@ -706,5 +775,88 @@ mod tests {
             [("a", "b"), ("b", "c"), ("c", "a")].iter().map(|(a, b)| link(a, b, true)).collect();
         let nodes = ["a", "b", "c"].map(|name| node(name, NodeKind::Switch)).into();
         assert!(draw(&Network { nodes, links: ring, ..Network::default() }).is_some());
+    }
+
+    /// The areas of all texts of a drawing, with the texts.
+    fn texts(piece: &Piece) -> Vec<(Area, String)> {
+        let number = |element: &str, name: &str| -> f64 {
+            let at = element.find(&format!(" {name}=\"")).expect("is there") + name.len() + 3;
+            element[at..].split('"').next().and_then(|text| text.parse().ok()).expect("a number")
+        };
+        let elements = piece.body.split("<text").skip(1).map(|rest| {
+            let (head, rest) = rest.split_once('>').expect("ends");
+            let text = rest.split("</text>").next().expect("ends").to_owned();
+            let (x, y, width) = (number(head, "x"), number(head, "y"), width_of(&text));
+            let left = if head.contains("middle") { x - width / 2.0 } else { x };
+            (Area { left, top: y - 9.0, right: left + width, bottom: y + 2.0 }, text)
+        });
+        elements.collect()
+    }
+
+    /// A fabric, whose ports to hosts have queues that are recorded, of so many kinds.
+    fn fabric(leaves: usize, spines: usize, kinds: usize) -> Network {
+        let mut network = Network::default();
+        for leaf in 0..leaves {
+            network.nodes.push(node(format!("leaf{leaf}"), NodeKind::Switch));
+            for kind in 0..kinds {
+                let name = format!("h{leaf}.{kind}");
+                network.nodes.push(node(name.clone(), NodeKind::Host));
+                let rate_bps = Some(1_000_000_000 * (kind as u64 + 1));
+                let up = Link { rate_bps, ..link(&name, &format!("leaf{leaf}"), false) };
+                let queue = "step, limit 757000 B, K 15140 B, ECN for all".to_owned();
+                let down = Link { rate_bps, queue, ..link(&format!("leaf{leaf}"), &name, true) };
+                network.links.extend([up, down]);
+            }
+        }
+        for spine in 0..spines {
+            network.nodes.push(node(format!("spine{spine}"), NodeKind::Switch));
+            for leaf in 0..leaves {
+                let (leaf, spine) = (format!("leaf{leaf}"), format!("spine{spine}"));
+                network.links.push(link(&leaf, &spine, true));
+                network.links.push(link(&spine, &leaf, true));
+            }
+        }
+        network
+    }
+
+    #[test]
+    fn labels_do_not_cover_each_other_and_stay_in_the_picture() {
+        let mut parking_lot = fabric(3, 0, 2);
+        for (from, to) in [("leaf0", "leaf1"), ("leaf1", "leaf2")] {
+            parking_lot.links.extend([link(from, to, true), link(to, from, false)]);
+        }
+        let mut networks = vec![parking_lot, parallel(3)];
+        for (leaves, spines) in [(1, 0), (2, 1), (2, 2), (3, 2), (4, 4), (8, 4)] {
+            networks.extend((1..=3).map(|kinds| fabric(leaves, spines, kinds)));
+        }
+        for network in networks {
+            let Some(piece) = draw(&network) else { continue };
+            let names: Vec<&str> = network.nodes.iter().map(|node| node.name.as_str()).collect();
+            let texts = texts(&piece);
+            for (i, (area, text)) in texts.iter().enumerate() {
+                let picture =
+                    Area { left: 0.0, top: 0.0, right: piece.width, bottom: piece.height };
+                assert!(area.is_inside(&picture), "{text} runs out of the picture of {names:?}");
+                let under = texts[..i].iter().find(|(other, _)| area.covers(other));
+                assert!(under.is_none(), "{text} covers {under:?} of {names:?}");
+            }
+            // What cables carry is said, beside them or below.
+            assert!(piece.body.contains("1 Gbps") && piece.body.contains("757"), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_fabric_of_three_stages_has_three_rows() {
+        let mut network = fabric(4, 2, 1);
+        network.nodes.push(node("core", NodeKind::Switch));
+        network.links.extend([link("spine0", "core", false), link("spine1", "core", false)]);
+        let body = draw(&network).expect("is drawn").body;
+        let y = |name: &str| -> f64 {
+            let end = body.find(&format!(">{name}<")).expect("has a name");
+            let at = body[..end].rfind(" y=\"").expect("has a place") + 4;
+            body[at..].split('"').next().and_then(|y| y.parse().ok()).expect("a number")
+        };
+        assert!(y("core") < y("spine0") && y("spine0") < y("leaf0") && y("leaf0") < y("h0.0"));
+        assert_eq!(y("spine0"), y("spine1"));
     }
 }

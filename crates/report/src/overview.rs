@@ -181,7 +181,8 @@ fn rows(m: &Manifest) -> String {
     let label = if m.quick { "Cause, in the full set" } else { "Why" };
     for claim in &m.claims {
         let found = claims::found(m, claim);
-        let by = if claim.by == "us" { " <small>(derived by us)</small>" } else { "" };
+        let is_derived = claim.by == "us" && m.about.source.is_some();
+        let by = if is_derived { " <small>(derived by us)</small>" } else { "" };
         let because =
             claim.cause().into_iter().chain(&claim.cannot).fold(String::new(), |all, why| {
                 format!(

@@ -46,6 +46,23 @@ impl Range {
         Range { low: low - air, high: high + air, log }
     }
 
+    /// Also holds values from `low` to `high`, but at most two and a half times what a linear one held: the rest would hide
+    /// what it is there to show.
+    pub(crate) fn and(self, low: f64, high: f64) -> Range {
+        if self.log {
+            // A log axis has no 0, and takes everything else.
+            let low = if low > 0.0 { low / 1.12 } else { self.low };
+            return Range { low: self.low.min(low), high: self.high.max(high * 1.12), ..self };
+        }
+        let (low, high) = (self.low.min(low), self.high.max(high.min(self.high * 2.5)));
+        let air = (high - low) * 0.03;
+        let beyond = |own: f64, end: f64, air: f64| if end == own { own } else { end + air };
+        let wide =
+            Range { low: beyond(self.low, low, -air), high: beyond(self.high, high, air), ..self };
+        // What is never negative has no axis below zero.
+        Range { low: if low >= 0.0 { wide.low.max(0.0) } else { wide.low }, ..wide }
+    }
+
     /// From 0 at the low end to 1 at the high one, and not beyond.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = match self.log {
@@ -285,7 +302,8 @@ fn y_axis(
 pub(crate) struct Dot<'a> {
     pub(crate) name: &'a str,
     pub(crate) style: Style,
-    pub(crate) point: Option<Point>,
+    /// The value, or why there is none.
+    pub(crate) point: Result<Point, String>,
     /// From the least to the largest value.
     pub(crate) spread: Option<(f64, f64)>,
     pub(crate) published: Option<f64>,
@@ -304,7 +322,10 @@ impl Dots<'_> {
         let row = 21.0;
         let names = self.dots.iter().map(|dot| width_of(dot.name)).fold(40.0, f64::max).min(118.0);
         let (width, top) = (PANEL, 8.0 + head(self.title));
-        let values = self.dots.iter().filter_map(|dot| Some(width_of(&digits(dot.point?.value))));
+        let values = self
+            .dots
+            .iter()
+            .filter_map(|dot| Some(width_of(&digits(dot.point.as_ref().ok()?.value))));
         let (left, right) = (names + 12.0, width - values.fold(40.0, f64::max) - 20.0);
         let bottom = top + row * self.dots.len() as f64;
         let height = bottom + 36.0;
@@ -337,11 +358,35 @@ impl Dots<'_> {
                     at(low),
                     at(high)
                 );
+                // A bar that goes on beyond the edge says so.
+                for (is_beyond, x, back) in
+                    [(high > self.x.high, right, -5.0), (low < self.x.low, left, 5.0)]
+                {
+                    if is_beyond {
+                        let _ = write!(
+                            out,
+                            "<path class=\"k{k}\" d=\"M{:.1} {:.1}L{x:.1} {y}L{:.1} {:.1}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.2\"/>",
+                            x + back,
+                            y - 4.0,
+                            x + back,
+                            y + 4.0
+                        );
+                    }
+                }
             }
             if let Some(published) = dot.published {
                 out.push_str(&published_mark(at(published), y));
             }
-            if let Some(point) = dot.point {
+            if let Err(why) = &dot.point {
+                let why = escaped(&fitted(why, width - left - 8.0));
+                let _ = write!(
+                    out,
+                    "<text class=\"m\" x=\"{:.1}\" y=\"{:.1}\">{why}</text>",
+                    left + 4.0,
+                    y + 4.0
+                );
+            }
+            if let Ok(point) = &dot.point {
                 let (low, high) = (at(point.low), at(point.high));
                 if high - low > 2.0 {
                     let _ = write!(

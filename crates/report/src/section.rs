@@ -17,7 +17,7 @@ use crate::network;
 use crate::palette::{Style, styles};
 use crate::plot::{PANEL, Range, legend, mark, traces};
 use crate::series::{Group, Plot, Series};
-use crate::summary::Summary;
+use crate::summary::{Summary, interval, spread};
 use crate::text::{Unit, address, base64, escaped, metric, short_path, slug, stat, took};
 use knee_results::Error;
 
@@ -36,6 +36,8 @@ pub(crate) struct Section {
     network: Option<Figure>,
     ratios: Option<Figure>,
     figures: Vec<Figure>,
+    /// Charts that the experiment did not ask for, and that have no room.
+    charts_left_out: usize,
     pub(crate) series: Series,
     heat: Option<Heat>,
     summary: Summary,
@@ -53,7 +55,8 @@ impl Section {
         let mut figures = Vec::new();
         let network = network::figure(&manifest);
         let ratios = ratios(&manifest, &summary, &styles);
-        figures.extend(charts(&manifest, &summary, &styles));
+        let (charts, charts_left_out) = charts(&manifest, &summary, &styles);
+        figures.extend(charts);
         figures.extend(distribution::figures(&manifest, &styles)?);
         let series = Series::read(&manifest, limits.flows, limits.series)?;
         let heat = Heat::read(&manifest, limits.series)?;
@@ -64,6 +67,7 @@ impl Section {
             ratios,
             manifest,
             figures,
+            charts_left_out,
             series,
             heat,
             summary,
@@ -119,10 +123,19 @@ impl Section {
         if !self.figures.is_empty() {
             out.push_str(
                 "<h3>Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval of the mean \
-                 over runs. Pale bars: minimum to maximum.</p><div class=\"figures\">",
+                 over runs. Pale bars: minimum to maximum; an arrow where one goes on beyond the edge.</p><div class=\"figures\">",
             );
             self.figures.iter().for_each(|figure| out.push_str(&figure.html()));
             out.push_str("</div>");
+            if self.charts_left_out > 0 {
+                let _ = write!(
+                    out,
+                    "<p class=\"small\">{} more charts are left out; of recorded links those with the \
+                     most packets waiting are drawn. <code>[[chart]]</code> asks for others, and \
+                     summary.csv has all figures.</p>",
+                    self.charts_left_out
+                );
+            }
         }
         out.push_str(&self.series_html(&id));
         out.extend(self.heat.iter().map(|heat| heat.html(&id)));
@@ -193,9 +206,9 @@ impl Section {
                 (Some(ours), half) => {
                     let unit =
                         written.unwrap_or_else(|| Unit::of_metric(&p.metric, &p.unit, ours.abs()));
-                    let half = half.map(|half| format!(" ± {}", unit.show(half)));
+                    let spread = half.map(|half| spread(&p.metric, ours, half, unit));
                     let name = unit.suffix().replace(',', "");
-                    format!("{}{}{name}", unit.show(ours), half.unwrap_or_default())
+                    format!("{}{}{name}", unit.show(ours), spread.unwrap_or_default())
                 }
             };
             let ratio = row
@@ -299,7 +312,7 @@ impl Section {
     fn series_json(&self) -> String {
         let groups: Vec<_> = self.series.groups.iter().map(|group| {
             let plots: Vec<_> = group.plots.iter().map(|plot| plot_json(plot, group.end_s, self.series.every)).collect();
-            json!({ "case": group.case, "at": group.at, "run": group.run, "end": group.end_s, "flows": group.flows, "plots": plots })
+            json!({ "case": group.case, "at": group.at, "run": group.run, "end": group.end_s, "left_out": group.left_out(), "plots": plots })
         }).collect();
         // Nothing in a script element may end it.
         json!({ "groups": groups }).to_string().replace('<', "\\u003c")
@@ -355,11 +368,12 @@ fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
         }
         pieces.push(traces(plot, &points, group.end_s));
     }
-    let caption = if exact { "" } else { "Minimum and maximum of each short period." };
+    let exact = if exact { "" } else { "Minimum and maximum of each short period." };
+    let caption = group.left_out() + exact;
     Figure {
         id: format!("{}-series-{}", slug(&m.experiment), slug(&about)),
         title: format!("{}: {about}, run {}", m.experiment, group.run),
-        caption: caption.into(),
+        caption: caption.trim_end().into(),
         legend: Vec::new(),
         pieces,
         csv,
@@ -573,9 +587,8 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
         );
         let of_line = || usable.iter().filter(|(row, _)| row.what() == *line);
         for (row, ours) in of_line() {
-            let half = row.ci95.unwrap_or(0.0);
-            let (low, high) =
-                (at(ratio(row, (ours - half).max(ours * 1e-3))), at(ratio(row, ours + half)));
+            let (low, high) = interval(&row.published.metric, *ours, row.ci95.unwrap_or(0.0));
+            let (low, high) = (at(ratio(row, low.max(ours * 1e-3))), at(ratio(row, high)));
             if high - low > 2.0 {
                 let _ = write!(
                     body,

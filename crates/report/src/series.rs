@@ -19,7 +19,10 @@ const COARSEST: usize = 12;
 const MOST_GROUPS: usize = 96;
 /// Flows of a run that are looked at when some are chosen.
 const MOST_SEEN: usize = 100_000;
+/// Queues of a run that are drawn.
 const MOST_LINKS: usize = 4;
+/// The plot of queues.
+const QUEUES: &str = "Packets waiting";
 /// Plots that an experiment asks for.
 const MOST_WANTED: usize = 32;
 /// The kernel's "no ssthresh yet".
@@ -34,6 +37,8 @@ pub(crate) struct Group {
     pub(crate) plots: Vec<Plot>,
     /// Flows shown, of how many.
     pub(crate) flows: (usize, usize),
+    /// Recorded queues shown, of how many.
+    pub(crate) links: (usize, usize),
     flow_lines: HashMap<u64, usize>,
     /// The plot of the first of [`FLOW_COLUMNS`].
     first_of_flows: usize,
@@ -133,6 +138,18 @@ impl Line {
     }
 }
 
+impl Group {
+    /// Says which flows and queues are not drawn.
+    pub(crate) fn left_out(&self) -> String {
+        let words = |(shown, all): (usize, usize), what: &str| match shown < all {
+            true => format!("{shown} of {all} {what} "),
+            false => String::new(),
+        };
+        let queues = "recorded queues are drawn: those with the most packets waiting.";
+        words(self.flows, "flows are drawn.") + &words(self.links, queues)
+    }
+}
+
 impl Plot {
     /// Points of all lines at common times, with `every` buckets made one; and whether they are the samples themselves.
     pub(crate) fn points(&self, end_s: f64, every: usize) -> (Points, bool) {
@@ -204,6 +221,10 @@ impl Series {
             group.plots.retain(|plot| !plot.lines.is_empty());
         }
         groups.retain(|group| !group.plots.is_empty());
+        for group in &mut groups {
+            let of_queues = group.plots.iter().filter(|plot| plot.title == QUEUES);
+            group.links.0 = of_queues.map(|plot| plot.lines.len()).sum();
+        }
         let mut series = Series { groups, left_out, every: 1 };
         while series.size() > budget && series.every < COARSEST {
             series.every += 1;
@@ -255,6 +276,7 @@ pub(crate) fn first_runs(manifest: &Manifest) -> Result<(Vec<Group>, usize), Err
             end_s,
             plots: Vec::new(),
             flows: (0, 0),
+            links: (0, 0),
             flow_lines: HashMap::new(),
             first_of_flows: 0,
         });
@@ -272,30 +294,71 @@ fn queues(
     };
     let [run, at, link, len] =
         table.columns([RUN, QueueSample::at_s, QueueSample::link, QueueSample::len_pkts])?;
+    let longest = longest_queues(manifest, groups, by_run)?;
     while let Some(row) = table.next()? {
         let Some(group) = by_run.get(&row.index(run)?) else { continue };
         let (Some(at_s), Some(len)) = (row.number(at)?, row.number(len)?) else { continue };
         let group = &mut groups[*group];
         let end_s = group.end_s;
         if group.plots.is_empty() {
-            let (title, unit) = ("Packets waiting".into(), "pkts".into());
+            let (title, unit) = (QUEUES.into(), "pkts".into());
             group.plots.push(Plot { title, unit, lines: Vec::new() });
         }
         let lines = &mut group.plots[0].lines;
         let name = row.text(link);
+        let Some(place) = longest.iter().position(|known| known == name) else { continue };
         let known = lines.iter().position(|line| line.label == name);
-        let line = match known {
-            Some(known) => known,
-            None if lines.len() >= MOST_LINKS => continue,
-            None => {
-                let style = Style::of("queue", lines.len());
-                lines.push(Line::new(name.to_owned(), style));
-                lines.len() - 1
-            }
-        };
+        let line = known.unwrap_or_else(|| {
+            // A queue has its colour in every case.
+            lines.push(Line::new(name.to_owned(), Style::of("queue", place)));
+            lines.len() - 1
+        });
         lines[line].add(at_s, end_s, len);
     }
     Ok(())
+}
+
+/// The queues with the most packets waiting in any of the runs, by their means, in the order of the file. Also counts the
+/// queues of each run.
+fn longest_queues(
+    manifest: &Manifest,
+    groups: &mut [Group],
+    by_run: &HashMap<u64, usize>,
+) -> Result<Vec<String>, Error> {
+    let Some(mut table) = ResultFile::QueueSample.open(&manifest.dir)? else {
+        return Ok(Vec::new());
+    };
+    let [run, link, len] = table.columns([RUN, QueueSample::link, QueueSample::len_pkts])?;
+    let mut places: HashMap<String, usize> = HashMap::new();
+    // Sum and number of the samples of each queue in each run.
+    let mut sums: HashMap<(usize, usize), (f64, f64)> = HashMap::new();
+    while let Some(row) = table.next()? {
+        let Some(group) = by_run.get(&row.index(run)?) else { continue };
+        let Some(len) = row.number(len)? else { continue };
+        let name = row.text(link);
+        let place = match places.get(name) {
+            Some(place) => *place,
+            None if sums.len() >= MOST_SEEN => continue,
+            None => {
+                places.insert(name.to_owned(), places.len());
+                places.len() - 1
+            }
+        };
+        let (sum, count) = sums.entry((*group, place)).or_insert_with(|| {
+            groups[*group].links.1 += 1;
+            (0.0, 0.0)
+        });
+        (*sum, *count) = (*sum + len, *count + 1.0);
+    }
+    let mut longest = vec![0.0_f64; places.len()];
+    for ((_, place), (sum, count)) in sums {
+        longest[place] = longest[place].max(sum / count);
+    }
+    let mut chosen: Vec<(String, usize)> = places.into_iter().collect();
+    chosen.sort_by(|a, b| longest[b.1].total_cmp(&longest[a.1]).then(a.1.cmp(&b.1)));
+    chosen.truncate(MOST_LINKS);
+    chosen.sort_by_key(|(_, place)| *place);
+    Ok(chosen.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Picks flows of each run that have samples: by turns of each traffic entry, then by number.

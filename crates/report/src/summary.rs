@@ -1,7 +1,9 @@
 //! `summary.csv`: each metric of each traffic entry and queue, by case and varied values.
 
 use knee_results::rows::Summary as Columns;
-use knee_results::{CASE, Error, Manifest, ResultFile};
+use knee_results::{CASE, Error, Manifest, Metric, ResultFile};
+
+use crate::text::Unit;
 
 /// More rows than this are no summary.
 const MOST_ROWS: usize = 200_000;
@@ -31,6 +33,8 @@ pub(crate) struct Row {
     pub(crate) metric: String,
     pub(crate) unit: String,
     pub(crate) runs: u64,
+    /// Number of values in all runs.
+    values: u64,
     pub(crate) ci95: Option<f64>,
     stats: [Option<f64>; STATS.len()],
 }
@@ -41,6 +45,45 @@ impl Row {
         let index = STATS.iter().position(|stat| *stat == name)?;
         self.stats[index]
     }
+
+    /// Why there is no such statistic, in words for a drawing.
+    pub(crate) fn lacks(&self, name: &str) -> String {
+        let needed = match name {
+            Columns::p50 => 2,
+            Columns::p95 => 20,
+            Columns::p99 => 100,
+            Columns::p999 => 1000,
+            _ => 1,
+        };
+        match self.values < needed {
+            true => format!("needs {needed} values, has {}", self.values),
+            false => "not measured".to_owned(),
+        }
+    }
+
+    /// The 95 % interval of the mean, as far as the metric can have such values.
+    pub(crate) fn interval(&self, mean: f64) -> (f64, f64) {
+        interval(&self.metric, mean, self.ci95.unwrap_or(0.0))
+    }
+}
+
+/// From `value - half` to `value + half`, as far as the metric can have such values.
+pub(crate) fn interval(metric: &str, value: f64, half: f64) -> (f64, f64) {
+    match Metric::by_name(metric) {
+        Some(metric) => metric.interval(value, half),
+        // Of a later version.
+        None => (value - half, value + half),
+    }
+}
+
+/// The interval around a value in words: ` ± half`, or both ends where the metric's end cuts it.
+pub(crate) fn spread(metric: &str, value: f64, half: f64, unit: Unit) -> String {
+    match interval(metric, value, half) {
+        (low, high) if low == value - half && high == value + half => {
+            format!(" ± {}", unit.show(half))
+        }
+        (low, high) => format!(" ({} to {})", unit.show(low), unit.show(high)),
+    }
 }
 
 impl Summary {
@@ -49,12 +92,13 @@ impl Summary {
         let Some(mut table) = ResultFile::Summary.open(&manifest.dir)? else {
             return Ok(Summary::default());
         };
-        let [case, subject, metric, unit, runs, ci95] = table.columns([
+        let [case, subject, metric, unit, runs, of_all, ci95] = table.columns([
             CASE,
             Columns::subject,
             Columns::metric,
             Columns::unit,
             Columns::runs,
+            Columns::values,
             Columns::ci95,
         ])?;
         let axes = table.axes(&manifest.axes)?;
@@ -76,6 +120,7 @@ impl Summary {
                 metric: row.text(metric).to_owned(),
                 unit: row.text(unit).to_owned(),
                 runs: row.index(runs)?,
+                values: row.index(of_all)?,
                 ci95: row.number(ci95)?,
                 stats: values,
             });

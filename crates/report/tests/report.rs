@@ -20,7 +20,7 @@ fn a_directory_without_the_newer_parts_has_a_report_without_them() {
     }
     manifest["interrupted"] = true.into();
     fs::write(dir.join("manifest.json"), manifest.to_string()).expect("is written");
-    for file in ["series-flows.csv", "series-queues.csv", "flows.csv"] {
+    for file in ["series-flows.csv", "series-queues.csv", "flows.csv", "distributions.csv"] {
         fs::remove_file(dir.join(file)).expect("was there");
     }
     let html = temp.join("report.html");
@@ -272,19 +272,61 @@ fn a_fabric_of_4096_hosts_makes_a_page_of_bounded_size() {
 }
 
 #[test]
-fn distributions_come_from_sketches_where_there_are_some() {
+fn a_bucket_that_there_is_not_is_said() {
     let temp = Temp::new();
     let (dir, html) = (temp.join("results"), temp.join("report.html"));
     Made { samples: 20, ..Made::default() }.write(&dir);
-    let mut rows =
-        String::from("run,case,size,repeat,subject,metric,unit,bucket,from,below,count\n");
-    for bucket in 1000..1200 {
-        let _ = writeln!(rows, "0,cubic,10 kB,0,short,completion,s,{bucket},0,0,7");
+    let rows = "case,size,subject,metric,unit,bucket,from,below,count\n\
+        cubic,10 kB,short,completion,s,9999,0,0,7\n";
+    fs::write(dir.join("distributions.csv"), rows).expect("is written");
+    let said = knee_report::write(&dir, &html).expect_err("is refused").to_string();
+    assert!(said.contains("distributions.csv:2: has no such bucket"), "{said}");
+}
+
+#[test]
+fn of_many_queues_the_longest_are_drawn() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    Made { samples: 20, ..Made::default() }.write(&dir);
+    let mut rows = String::from("run,at_s,link,len_pkts,len_bytes\n");
+    for sample in 1..=10 {
+        for link in 0..9 {
+            let waiting = if link >= 5 { 10 * link } else { 1 };
+            let _ = writeln!(rows, "0,0.0{sample:02},link{link},{waiting},0");
+        }
     }
-    fs::write(dir.join("sketches.csv"), rows).expect("is written");
+    fs::write(dir.join("series-queues.csv"), rows).expect("is written");
     knee_report::write(&dir, &html).expect("a report");
     let text = fs::read_to_string(&html).expect("is there");
-    assert!(text.contains("All values of all runs, up to 1.5 %"), "{text}");
+    for link in 0..9 {
+        let wanted = format!("\"label\":\"link{link}\"");
+        assert_eq!(text.contains(&wanted), link >= 5, "{wanted}");
+    }
+    let said = "4 of 9 recorded queues are drawn: those with the most packets waiting.";
+    assert!(text.contains(said), "{said}");
+}
+
+#[test]
+fn a_claim_without_a_source_does_not_name_one() {
+    let temp = Temp::new();
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    Made { samples: 20, ..Made::default() }.write(&dir);
+    let report = |by: &str, source: Option<&str>| {
+        let manifest = fs::read_to_string(dir.join("manifest.json")).expect("is there");
+        let mut manifest: serde_json::Value = serde_json::from_str(&manifest).expect("is JSON");
+        manifest["claims"][0]["by"] = by.into();
+        manifest["about"]["source"] = source.into();
+        fs::write(dir.join("manifest.json"), manifest.to_string()).expect("is written");
+        knee_report::write(&dir, &html).expect("a report");
+        fs::read_to_string(&html).expect("is there")
+    };
+    let derived = "derived by us from the source&#39;s figures";
+    assert!(report("us", Some("A talk")).contains(&derived.replace("&#39;", "'")));
+    for by in ["us", "source"] {
+        let text = report(by, None);
+        assert!(!text.contains("by the source") && !text.contains("the source's figures"), "{by}");
+        assert!(text.contains("claimed by the experiment's file"), "{by}");
+    }
 }
 
 #[test]
@@ -295,15 +337,14 @@ fn counts_beyond_64_bits_are_no_crash() {
     made.write(&dir);
     made.write_links(&dir, 2, 2, 1);
     let most = u64::MAX;
-    let mut rows =
-        String::from("run,case,size,repeat,subject,metric,unit,bucket,from,below,count\n");
+    let mut rows = String::from("case,size,subject,metric,unit,bucket,from,below,count\n");
     let mut links =
         String::from("run,at_s,link,sent_pkts,sent_bytes,marked_pkts,dropped_pkts,utilisation\n");
     for i in 0..3 {
-        let _ = writeln!(rows, "0,cubic,10 kB,0,short,completion,s,{},0,0,{most}", 1000 + i);
+        let _ = writeln!(rows, "cubic,10 kB,short,completion,s,{},0,0,{most}", 1000 + i);
         let _ = writeln!(links, "0,0.0{i}1,h0.{}-leaf0,1,1,{most},{most},0.5", i % 2);
     }
-    fs::write(dir.join("sketches.csv"), rows).expect("is written");
+    fs::write(dir.join("distributions.csv"), rows).expect("is written");
     fs::write(dir.join("series-links.csv"), links).expect("is written");
     knee_report::write(&dir, &html).expect("a report");
     let text = fs::read_to_string(&html).expect("is there");

@@ -49,23 +49,32 @@ struct Unit {
     scale: f64,
     /// Whether it is a part of a whole, which people read in per cent.
     is_share: bool,
+    /// See [`Metric::matters_from`].
+    matters_from: f64,
+    /// The largest value that there can be.
+    most: f64,
 }
 
-const fn unit(name: &'static str, scale: f64) -> Unit {
-    Unit { name, scale, is_share: false }
+const fn unit(name: &'static str, scale: f64, matters_from: f64) -> Unit {
+    Unit { name, scale, is_share: false, matters_from, most: f64::INFINITY }
 }
 
-const SECONDS: Unit = unit("s", 1e9);
-const BPS: Unit = unit("bps", 1.0);
-const BYTES: Unit = unit("B", 1.0);
-const PKTS: Unit = unit("pkts", 1.0);
-const MEAN_PKTS: Unit = unit("pkts", 1e3);
-const PER_S: Unit = unit("per s", 1e3);
-const COUNT: Unit = unit("", 1.0);
-const RATIO: Unit = unit("", 1e3);
-const INDEX: Unit = unit("", 1e6);
-const SHARE: Unit = Unit { is_share: true, ..INDEX };
+const SECONDS: Unit = unit("s", 1e9, 0.0);
+const BPS: Unit = unit("bps", 1.0, 0.0);
+const BYTES: Unit = unit("B", 1.0, 1.0);
+const PKTS: Unit = unit("pkts", 1.0, 1.0);
+const MEAN_PKTS: Unit = unit("pkts", 1e3, 1.0);
+const PER_S: Unit = unit("per s", 1e3, 1.0);
+const COUNT: Unit = unit("", 1.0, 1.0);
+const RATIO: Unit = unit("", 1e3, 1.0);
+const INDEX: Unit = Unit { most: 1.0, ..unit("", 1e6, 0.0) };
+/// A share of events, or of a time in which something rare happened.
+const SHARE: Unit = Unit { is_share: true, matters_from: 0.1, ..INDEX };
 const PROBABILITY: Unit = Unit { scale: 1e9, ..SHARE };
+/// The used share of what a link can do, which a small value measures as exactly as a large one.
+const LOAD: Unit = Unit { is_share: true, ..INDEX };
+/// CPU time as a share of one core's; several cores may make it more than 1.
+const CORES: Unit = Unit { most: f64::INFINITY, ..LOAD };
 
 /// Kinds that have connections with payload.
 const PAYLOAD: &[Kind] =
@@ -186,9 +195,9 @@ metrics! {
     /// CPU time of the sending hosts' IP and TCP for 1 MB of payload, where these tell: for ACKs, and for sending what these allow.
     AckCpuPerMb "ack_cpu_per_mb" SECONDS ONE TRANSFERS, "ACK CPU per MB";
     /// The receiving hosts' CPU time in the whole run as a share of one core's, a mean of these hosts.
-    ReceiveCpuShare "receive_cpu_share" SHARE ONE STEADY, "receive CPU share";
+    ReceiveCpuShare "receive_cpu_share" CORES ONE STEADY, "receive CPU share";
     /// The sending hosts' CPU time in the whole run as a share of one core's, a mean of these hosts.
-    AckCpuShare "ack_cpu_share" SHARE ONE STEADY, "ACK CPU share";
+    AckCpuShare "ack_cpu_share" CORES ONE STEADY, "ACK CPU share";
     /// A flow's cwnd, a mean of its samples.
     Cwnd "cwnd" MEAN_PKTS MANY STEADY;
     /// A flow's smoothed RTT, a mean of its samples.
@@ -223,8 +232,8 @@ metrics! {
     Queue "queue" PKTS MANY &[Queue], shown &[Queue], "packets waiting";
     /// Bytes waiting in shared memory, at each sample.
     Occupancy "occupancy" BYTES MANY &[Buffer], shown &[Buffer];
-    /// Bytes sent in the whole run, as a share of what the rate allows.
-    Utilisation "utilisation" SHARE ONE &[Queue], shown &[Queue];
+    /// Bytes sent in the whole run, as a share of what the link could send.
+    Utilisation "utilisation" LOAD ONE &[Queue], shown &[Queue];
     /// Packets that a queue dropped in the whole run.
     Drops "drops" PKTS ONE QUEUES, shown QUEUES;
     /// Share of packets that a queue dropped, over the whole run.
@@ -240,7 +249,7 @@ metrics! {
     /// Frames that told a link to pause in the whole run.
     PauseFrames "pause_frames" COUNT ONE &[Queue], shown &[Queue];
     /// `utilisation` in the measured window.
-    WindowUtilisation "window_utilisation" SHARE ONE &[Queue];
+    WindowUtilisation "window_utilisation" LOAD ONE &[Queue];
     /// `drops` in the measured window.
     WindowDrops "window_drops" PKTS ONE QUEUES;
     /// `marks` in the measured window.
@@ -277,6 +286,23 @@ impl Metric {
     /// Whether it is a part of a whole, which people read in per cent.
     pub const fn is_share(self) -> bool {
         self.about().unit.is_share
+    }
+
+    /// The amount from which on a difference of a few per cent says something: an event or packet per run, a tenth of the
+    /// marks. 0: any amount.
+    pub const fn matters_from(self) -> f64 {
+        self.about().unit.matters_from
+    }
+
+    /// From `value - half` to `value + half`, but not beyond the least and the largest value that the metric can have.
+    pub fn interval(self, value: f64, half: f64) -> (f64, f64) {
+        let (low, high) = self.possible(value - half, value + half);
+        (low.min(value), high.max(value))
+    }
+
+    /// The part of an interval that the metric can have. None is negative; a share or an index is at most 1.
+    pub fn possible(self, low: f64, high: f64) -> (f64, f64) {
+        (low.max(0.0), high.min(self.about().unit.most))
     }
 
     /// Whether a run has many values of it, which have percentiles, and not just one.
@@ -372,4 +398,34 @@ const fn has(kinds: &[Kind], kind: Kind) -> bool {
         at += 1;
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_of_a_metric_in_the_window_is_described_as_the_whole() {
+        let mut twins = 0;
+        for metric in Metric::ALL {
+            let Some(of) = metric.name().strip_prefix("window_") else { continue };
+            let whole = Metric::by_name(of).expect("is the window's part of something");
+            assert_eq!(metric.about().unit, whole.about().unit, "{}", metric.name());
+            twins += 1;
+        }
+        assert!(twins >= 7, "{twins}");
+    }
+
+    #[test]
+    fn an_interval_ends_where_the_metric_does() {
+        let near = |(low, high): (f64, f64), (a, b): (f64, f64)| {
+            assert!((low - a).abs() < 1e-9 && (high - b).abs() < 1e-9, "{low} {high}");
+        };
+        near(Metric::Jain.interval(0.95, 0.26), (0.69, 1.0));
+        near(Metric::WindowUtilisation.interval(0.995, 0.011), (0.984, 1.0));
+        near(Metric::Completion.interval(0.005, 0.007), (0.0, 0.012));
+        near(Metric::ReceiveCpuShare.interval(0.9, 0.3), (0.6, 1.2));
+        // A value that rounding has put outside is still in its interval.
+        near(Metric::Utilisation.interval(1.002, 0.001), (1.001, 1.002));
+    }
 }

@@ -5,7 +5,7 @@
 //! buckets. Buckets need whole numbers only, so they are the same on every machine. Counts add up, so a merge gives
 //! the same sketch in any order and any grouping.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Buckets from one power of two to the next, 2^[`SHIFT`].
 const PER_OCTAVE: u64 = 1 << SHIFT;
@@ -116,24 +116,49 @@ impl Sketch {
         None
     }
 
-    /// Returns the bounds of a percentile of the values of this sketch and of others of which only lower bounds are known,
-    /// those of `cut_off`: the least that it can be, and the most, or `None` where it can be any. Each is as exact as
-    /// [`Sketch::percentile`].
-    pub fn percentile_bounds(&self, cut_off: &Sketch, share: f64) -> Option<(f64, Option<f64>)> {
-        if cut_off.count == 0 {
-            return self.percentile(share).map(|value| (value, Some(value)));
-        }
-        let mut all = self.clone();
-        all.merge(cut_off);
-        let low = all.percentile(share)?;
-        let rank = (share * all.count as f64).ceil().max(1.0);
-        let high = self.of_rank(rank as u64).filter(|_| rank <= self.count as f64);
-        Some((low, high))
-    }
-
     /// Memory in bytes, about, without that of the struct.
     pub fn bytes(&self) -> usize {
         self.counts.len() * 2 * size_of::<(u16, u64)>()
+    }
+}
+
+/// Values of which some were cut off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sketched {
+    /// Values that are known.
+    pub finished: Sketch,
+    /// Lower bounds of those that were cut off.
+    pub cut_off: Sketch,
+}
+
+impl Sketched {
+    /// Number of values, known or cut off.
+    pub fn count(&self) -> u64 {
+        self.finished.count.saturating_add(self.cut_off.count)
+    }
+
+    /// Returns the buckets that hold values, in the order of values, with the number of known ones, and of those cut off there.
+    pub fn buckets(&self) -> impl Iterator<Item = (Bucket, u64, u64)> + '_ {
+        let (finished, cut_off) = (&self.finished.counts, &self.cut_off.counts);
+        let numbers: BTreeSet<u16> = finished.keys().chain(cut_off.keys()).copied().collect();
+        let count = |counts: &BTreeMap<u16, u64>, number| counts.get(&number).copied().unwrap_or(0);
+        numbers.into_iter().filter_map(move |number| {
+            Some((Bucket::numbered(number)?, count(finished, number), count(cut_off, number)))
+        })
+    }
+
+    /// Returns the bounds of a percentile: the least that it can be, and the most, or `None` where it can be any. They are equal
+    /// if nothing was cut off. Each is as exact as [`Sketch::percentile`].
+    pub fn percentile(&self, share: f64) -> Option<(f64, Option<f64>)> {
+        if self.cut_off.count == 0 {
+            return self.finished.percentile(share).map(|value| (value, Some(value)));
+        }
+        let mut all = self.finished.clone();
+        all.merge(&self.cut_off);
+        let low = all.percentile(share)?;
+        let rank = (share * all.count as f64).ceil().max(1.0);
+        let is_known = rank <= self.finished.count as f64;
+        Some((low, self.finished.of_rank(rank as u64).filter(|_| is_known)))
     }
 }
 
@@ -167,14 +192,16 @@ mod tests {
             values.for_each(|value| sketch.add(value));
             sketch
         };
-        let (finished, cut_off) = (of(1..=60), of(41..=44));
+        let some = Sketched { finished: of(1..=60), cut_off: of(41..=44) };
         // Ranks 32 and 61 of 64: four of 41 to 44 are behind the 32nd, wherever they end.
-        assert_eq!(finished.percentile_bounds(&cut_off, 0.5), Some((32.0, Some(32.0))));
-        assert_eq!(finished.percentile_bounds(&cut_off, 0.95), Some((57.0, None)));
+        assert_eq!(some.percentile(0.5), Some((32.0, Some(32.0))));
+        assert_eq!(some.percentile(0.95), Some((57.0, None)));
         // Rank 52: 48 with the four before it, 52 with them behind it.
-        assert_eq!(finished.percentile_bounds(&cut_off, 0.8), Some((48.0, Some(52.0))));
-        assert_eq!(finished.percentile_bounds(&Sketch::default(), 0.5), Some((30.0, Some(30.0))));
-        assert_eq!(finished.percentile_bounds(&cut_off, 0.999), None);
+        assert_eq!(some.percentile(0.8), Some((48.0, Some(52.0))));
+        assert_eq!(some.percentile(0.999), None);
+        let whole = Sketched { finished: of(1..=60), cut_off: Sketch::default() };
+        assert_eq!(whole.percentile(0.5), Some((30.0, Some(30.0))));
+        assert_eq!(some.buckets().map(|(_, count, cut_off)| count + cut_off).sum::<u64>(), 64);
     }
 
     #[test]

@@ -210,6 +210,8 @@ tables! {
     Sketch "sketches.csv" RunAndCase [subject metric unit bucket from below count cut_off]
     /// A percentile of a metric from sketches, over all repeats.
     Percentile "percentiles.csv" Case [subject metric unit values share value relative_error cut_off at_least at_most]
+    /// A bucket of the values of a metric, over all repeats that the summary is of.
+    Distribution "distributions.csv" Case [subject metric unit bucket from below count cut_off]
     /// A fault of an algorithm from a file, on a connection.
     Warning "warnings.csv" RunAndCase [flow traffic warning count first_at_s value operation line]
     /// Something measured of the host in a run.

@@ -108,6 +108,7 @@
 pub mod addresses;
 pub mod back_end;
 pub mod balance;
+mod capacity;
 mod changes;
 pub mod error;
 pub mod flow_control;
@@ -125,6 +126,7 @@ pub mod turns;
 mod validate;
 
 pub use back_end::{BackEnd, Capabilities, RunOptions, RunResult};
+pub use capacity::Capacity;
 pub use error::Error;
 pub use ideal::Ideal;
 pub use outcome::Outcome;

@@ -11,11 +11,13 @@ use std::os::fd::{AsFd as _, AsRawFd};
 use std::process::Command;
 
 pub use knee_netns::Namespace;
+use knee_netns::system_program;
 use libbpf_rs::{ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHookBuilder};
 
 pub fn ip(namespace: &Namespace, arguments: String) {
     namespace.run(move || {
-        let output = Command::new("ip").args(arguments.split(' ')).output().expect("iproute2");
+        let ip = system_program("ip").expect("iproute2");
+        let output = Command::new(ip).args(arguments.split(' ')).output().expect("iproute2");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "ip {arguments}: {error}");
     });
@@ -81,8 +83,9 @@ pub fn missing() -> Option<&'static str> {
     let works = |line: &'static str| {
         namespace.run(move || {
             let mut words = line.split(' ');
-            let command = Command::new(words.next().unwrap()).args(words).output();
-            command.is_ok_and(|output| output.status.success())
+            let program = words.next().and_then(system_program);
+            let output = program.map(|program| Command::new(program).args(words).output());
+            output.is_some_and(|output| output.is_ok_and(|output| output.status.success()))
         })
     };
     if !works("ip link show") {

@@ -72,9 +72,11 @@ impl Interval {
         Interval { value: Some(share), low: self.low.min(low), high: self.high.max(high) }
     }
 
-    /// Widens the interval by a share of either end.
-    fn widened(self, share: f64) -> Interval {
-        Interval { low: self.low * (1.0 - share).max(0.0), high: self.high * (1.0 + share), ..self }
+    /// Widens the interval by a share of either end, as far as the metric can have such values.
+    fn widened(self, share: f64, metric: Metric) -> Interval {
+        let (low, high) = (self.low * (1.0 - share).max(0.0), self.high * (1.0 + share));
+        let (low, high) = metric.possible(low, high);
+        Interval { low, high: self.value.map_or(high, |value| high.max(value)), ..self }
     }
 
     /// Returns the ratio to another interval. `None` if that one is zero.
@@ -240,12 +242,13 @@ impl Check {
             return None;
         }
         let (first, value) = figure.measured("figure", experiment, swept)?;
-        let value = value.map(|value| value.widened(error));
+        let value = value.map(|value| value.widened(error, figure.metric));
         let (terms, value) = match other {
             None => (vec![first], value),
             Some((join, other)) => {
+                let metric = other.metric;
                 let (second, other) = other.measured(join.name(), experiment, swept)?;
-                let other = other.map(|other| other.widened(error));
+                let other = other.map(|other| other.widened(error, metric));
                 let value = value.zip(other).and_then(|(value, other)| match join {
                     Join::Over => value.over(other),
                     Join::Minus => Some(value.minus(other)),
@@ -340,4 +343,18 @@ fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
         _ => None,
     }
     .filter(|trials| *trials > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_ends_where_the_metric_does() {
+        let of_jain = Interval::around(0.95, 0.26).widened(0.0, Metric::Jain);
+        assert_eq!((of_jain.value, of_jain.high), (0.95, 1.0));
+        let approximated = Interval::around(0.9, 0.0).widened(0.3, Metric::Utilisation);
+        assert_eq!(approximated.high, 1.0);
+        assert_eq!(Interval::around(5.0, 7.0).widened(0.0, Metric::Completion).high, 12.0);
+    }
 }

@@ -339,13 +339,18 @@ impl RunMetric {
     }
 }
 
-/// Returns the minimum base of the tolerance, so that tiny figures need not agree to 5 %: one event or packet per run,
-/// a tenth of marks.
+/// Says that both sides have the same figures, run by run.
+const SAME: &str = "the same run by run";
+
+/// Returns the minimum base of the tolerance, so that tiny figures need not agree to 5 %: what the metric's description
+/// says. A percentile, as `completion p99`, is of the metric before it.
 fn least_scale(figure: &Figure) -> f64 {
-    match (Metric::by_name(&figure.metric), figure.unit.as_str()) {
-        (Some(Metric::Jain | Metric::Utilisation), _) | (_, "s" | "bps") => 0.0,
-        (Some(Metric::CeShare), _) => 0.1,
-        _ => 1.0,
+    let name = figure.metric.split(' ').next().unwrap_or_default();
+    match (Metric::by_name(name), figure.unit.as_str()) {
+        (Some(metric), _) => metric.matters_from(),
+        // Of another version.
+        (None, "s" | "bps") => 0.0,
+        (None, _) => 1.0,
     }
 }
 
@@ -356,7 +361,7 @@ fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option
     let half_width = difference_half_width(x, y).map(|half| half + of_values);
     let scale = x.mean.abs().max(least_scale(figure));
     let (verdict, note) = match half_width {
-        _ if a == b => (Verdict::Ok, "no spread over runs"),
+        _ if a == b => (Verdict::Ok, SAME),
         None => (Verdict::Undecided, "too few runs"),
         _ => (Verdict::of(y.mean - x.mean, half_width, scale, within), ""),
     };
@@ -393,7 +398,7 @@ fn late_share(a: &Figure, b: &Figure, within: f64) -> Line {
     let (x, y) = (share(a), share(b));
     let (low, high) = newcombe(&x, &y);
     let (verdict, note) = match x == y {
-        true => (Verdict::Ok, "no spread over runs"),
+        true => (Verdict::Ok, SAME),
         false => (Verdict::of_shares(y.value() - x.value(), (low, high), within), ""),
     };
     let mean = |share: &Share| Mean {
@@ -450,7 +455,7 @@ mod tests {
         assert_eq!(verdict(&near(100.0), &near(106.0), 0.1), Verdict::Ok);
         let wide = |mean: f64| [0.5 * mean, mean, 1.5 * mean];
         assert_eq!(verdict(&wide(100.0), &wide(110.0), 0.05), Verdict::Undecided);
-        assert_eq!(verdict(&wide(100.0), &wide(100.0), 0.05), Verdict::Ok, "no spread over runs");
+        assert_eq!(verdict(&wide(100.0), &wide(100.0), 0.05), Verdict::Ok, "{SAME}");
         assert_eq!(verdict(&[100.0], &[101.0], 0.05), Verdict::Undecided, "too few runs");
         assert_eq!(verdict(&[100.0; 3], &[107.0; 3], 0.05), Verdict::Differs, "nothing random");
     }
@@ -483,6 +488,39 @@ mod tests {
         assert_eq!((lines[0].verdict, lines[0].difference()), (Verdict::Ok, 0.0));
         let lines = compare_figures(&of(&[0.0; 5]), &of(&[1.0; 5]), 0.05);
         assert_eq!(lines[0].verdict, Verdict::Differs);
+    }
+
+    #[test]
+    fn a_part_in_the_window_is_held_against_what_the_whole_is() {
+        let lines = |metric: &str, a: f64, b: f64| {
+            let near = |x: f64| [x * 0.999, x, x * 1.001, x, x];
+            let line = compare_figures(
+                &plain(metric, "", &near(a)),
+                &plain(metric, "", &near(b)),
+                TOLERANCE,
+            );
+            line[0].verdict
+        };
+        // 53 % more, of a link that is hardly used.
+        for metric in ["utilisation", "window_utilisation"] {
+            assert_eq!(lines(metric, 0.03, 0.046), Verdict::Differs, "{metric}");
+            assert_eq!(lines(metric, 0.03, 0.031), Verdict::Ok, "{metric}");
+        }
+        // Half a percentage point more or less, as a tenth has 5 %, and no more.
+        for metric in ["ce_share", "window_ce_share", "timeout_share", "paused_share"] {
+            assert_eq!(lines(metric, 0.03, 0.034), Verdict::Ok, "{metric}");
+            assert_eq!(lines(metric, 0.03, 0.046), Verdict::Differs, "{metric}");
+        }
+        let of = |metric: &str, unit: &str| least_scale(&plain(metric, unit, &[1.0]));
+        assert_eq!((of("completion p99", "s"), of("queue p99", "pkts")), (0.0, 1.0));
+    }
+
+    #[test]
+    fn equal_runs_are_not_called_runs_without_spread() {
+        let same = plain("goodput", "bps", &[50.0, 100.0, 150.0]);
+        let line = compare_figures(&same, &same, 0.05).remove(0);
+        assert_eq!((line.verdict, line.note), (Verdict::Ok, "the same run by run"));
+        assert!(line.a.ci95.is_some(), "these runs have a spread");
     }
 
     #[test]

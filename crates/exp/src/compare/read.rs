@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use knee_file::units::{Quantity as _, Size};
 use knee_results::manifest::{Axis, text};
 use knee_results::{
-    Bucket, CASE, HOST_LIMITED, Manifest, Metric, REPEAT, RUN, ResultFile, Sketch, Table, rows,
+    Bucket, CASE, HOST_LIMITED, Manifest, Metric, REPEAT, RUN, ResultFile, Sketch, Sketched, Table,
+    rows,
 };
 use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
@@ -311,7 +312,7 @@ fn read_sketches(
     ])?;
     let cut_off = table.find(rows::Sketch::cut_off);
     let mut known: HashMap<(usize, bool, String, String), usize> = HashMap::new();
-    let mut current: Option<(OfRun, Sketch, Sketch)> = None;
+    let mut current: Option<(OfRun, Sketched)> = None;
     loop {
         let next = match table.next()? {
             None => None,
@@ -325,9 +326,8 @@ fn read_sketches(
         };
         // The buckets of a metric follow each other.
         let is_next = next.as_ref().map(|(key, ..)| key) != current.as_ref().map(|(key, ..)| key);
-        if let Some((key, finished, cut_off)) = current.take_if(|_| is_next) {
-            let sketches = (&finished, &cut_off);
-            bytes += add_percentiles(rows, row_of, &mut known, &key, sketches);
+        if let Some((key, sketched)) = current.take_if(|_| is_next) {
+            bytes += add_percentiles(rows, row_of, &mut known, &key, &sketched);
             if bytes > most_bytes {
                 return Err(too_much(&table, most_bytes));
             }
@@ -337,9 +337,9 @@ fn read_sketches(
             let why = "has no such bucket: the file comes from another version, or was changed";
             return Err(table.wrong(why).into());
         };
-        let of_run = current.get_or_insert_with(|| (key, Sketch::default(), Sketch::default()));
-        of_run.1.add_many(bucket, count);
-        of_run.2.add_many(bucket, cut_off);
+        let (_, sketched) = current.get_or_insert_with(|| (key, Sketched::default()));
+        sketched.finished.add_many(bucket, count);
+        sketched.cut_off.add_many(bucket, cut_off);
     }
 }
 
@@ -349,7 +349,7 @@ fn add_percentiles(
     row_of: &HashMap<String, (usize, bool)>,
     known: &mut HashMap<(usize, bool, String, String), usize>,
     (run, subject, metric, unit): &OfRun,
-    (finished, cut_off): (&Sketch, &Sketch),
+    sketched: &Sketched,
 ) -> usize {
     let (Some((row, is_limited)), Some(about)) = (row_of.get(run), Metric::by_name(metric)) else {
         return 0;
@@ -360,7 +360,7 @@ fn add_percentiles(
     };
     let mut bytes = 0;
     for (name, share) in PERCENTILES {
-        let Some((low, high)) = finished.percentile_bounds(cut_off, share) else { continue };
+        let Some((low, high)) = sketched.percentile(share) else { continue };
         let metric = format!("{metric} {name}");
         let key = (*row, *is_limited, subject.clone(), metric.clone());
         let at = *known.entry(key).or_insert_with(|| {
@@ -370,8 +370,8 @@ fn add_percentiles(
             figures.len() - 1
         });
         bytes += size_of::<RunMetric>();
-        let cut_off = if high == Some(low) { 0.0 } else { cut_off.count() as f64 };
-        let (values, mean) = (finished.count() as f64, low / about.scale());
+        let cut_off = if high == Some(low) { 0.0 } else { sketched.cut_off.count() as f64 };
+        let (values, mean) = (sketched.finished.count() as f64, low / about.scale());
         figures[at].runs.push(RunMetric { values, mean, cut_off, late: None });
     }
     bytes

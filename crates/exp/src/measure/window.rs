@@ -1,8 +1,9 @@
 //! Measures the window alone, and goodput with and without a window.
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_run::Capacity;
 use knee_run::outcome::{FlowCounters, Outcome, QueueOutcome, Windowed};
-use knee_run::spec::{Link, Run};
+use knee_run::spec::Run;
 
 use crate::metric::{Measured, Metric as M, Window};
 
@@ -64,29 +65,40 @@ pub(super) fn measure_counters(measured: &mut Measured, window: &Windowed, membe
     }
 }
 
-/// Measures a queue in the window.
+/// Measures a queue in the window. `whole` is of the whole run.
 pub(super) fn measure_queue(
     measured: &mut Measured,
     queue: &QueueOutcome,
-    link: Option<&Link>,
+    whole: &QueueOutcome,
+    (run, outcome): (&Run, &Outcome),
     window: Window,
 ) {
     measured.record(M::WindowDrops, queue.dropped_pkts());
     measured.record(M::WindowMarks, queue.marked_pkts);
-    if let Some(share) = utilisation(queue, link, window.until.since(window.from)) {
+    let Some(mut capacity) = run.network.capacity(queue.link) else { return };
+    // What it sent before the window is known if the window ends with the run. Else its bucket counts as full.
+    let before = match window.until == outcome.end {
+        true => sent_bits(whole, run) - sent_bits(queue, run),
+        false => 0.0,
+    };
+    capacity.advance(window.from, before);
+    if let Some(share) = utilisation(&mut capacity, window.until, sent_bits(queue, run)) {
         measured.measure(M::WindowUtilisation, share);
     }
 }
 
-/// Returns the share of a time in which a link sent, including the overhead of frames.
-pub(crate) fn utilisation(
-    queue: &QueueOutcome,
-    link: Option<&Link>,
-    time: Duration,
-) -> Option<f64> {
-    let link = link?;
-    let around_bytes = queue.sent_pkts * u64::from(link.overhead_bytes);
-    Some(per_second(queue.sent_bytes + around_bytes, time)? / link.rate?.bps() as f64)
+/// Returns what a link sent, in bits, with the overhead of frames.
+pub(crate) fn sent_bits(queue: &QueueOutcome, run: &Run) -> f64 {
+    let link = run.network.links.get(queue.link as usize);
+    let overhead_bytes = link.map_or(0, |link| u64::from(link.overhead_bytes));
+    (queue.sent_bytes + queue.sent_pkts * overhead_bytes) as f64 * 8.0
+}
+
+/// Goes on to a moment, by which a link sent so many bits more, and returns which share that is of what it could have
+/// sent. `None` if it could send nothing.
+pub(crate) fn utilisation(capacity: &mut Capacity, until: Time, sent_bits: f64) -> Option<f64> {
+    let could = capacity.advance(until, sent_bits);
+    (could > 0.0).then(|| sent_bits / could)
 }
 
 pub(super) fn per_second(bytes: u64, time: Duration) -> Option<f64> {

@@ -75,6 +75,8 @@ impl Made {
         let mut of_flows =
             String::from("run,at_s,flow,traffic,cwnd_pkts,ssthresh_pkts,srtt_us,alpha_1/1024\n");
         let mut of_queues = String::from("run,at_s,link,len_pkts,len_bytes\n");
+        let mut distributions =
+            String::from("case,size,subject,metric,unit,bucket,from,below,count\n");
         let mut summary = String::from(
             "case,size,subject,metric,unit,runs,values,mean,ci95,sd,sd_of_runs,min,p50,p95,p99,p999,max\n",
         );
@@ -96,6 +98,14 @@ impl Made {
                     self.repeat,
                     30 * (c + 1)
                 );
+                for bucket in 0..20 {
+                    let bucket = 1_000 + 50 * s + bucket;
+                    let count = self.repeat * 2;
+                    let _ = writeln!(
+                        distributions,
+                        "{case},{size},short,completion,s,{bucket},0,0,{count}"
+                    );
+                }
                 for repeat in 0..self.repeat {
                     let _ = writeln!(runs, "{run},{case},{size},{repeat},1,0.400000000,,");
                     for flow in 0..self.flows.max(30) {
@@ -133,6 +143,7 @@ impl Made {
         }
         put("runs.csv", &runs);
         put("flows.csv", &flows);
+        put("distributions.csv", &distributions);
         put("series-flows.csv", &of_flows);
         put("series-queues.csv", &of_queues);
         put("summary.csv", &summary);
