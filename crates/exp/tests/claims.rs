@@ -93,6 +93,7 @@ fn swept(
                 metrics,
                 unfinished: 0,
                 sketches: Vec::new(),
+                distributions: Vec::new(),
             };
             let configuration = configuration.clone();
             Some(Summaries { configuration, index, subjects: vec![short], verdict: None })

@@ -58,8 +58,10 @@ fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (subject, metric) in longest_queues_first(summary) {
         for (_, stat) in METRICS.iter().filter(|(of, _)| of.name() == metric) {
-            let values: Vec<f64> =
-                summary.of(subject, metric).filter_map(|row| row.stat(stat)).collect();
+            let values: Vec<f64> = summary
+                .of(subject, metric)
+                .filter_map(|row| row.stat(stat).or(row.at_least(stat)))
+                .collect();
             let (low, high) =
                 values.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), v| {
                     (low.min(*v), high.max(*v))
@@ -107,7 +109,8 @@ fn longest_queues_first(summary: &Summary) -> Vec<(&str, &str)> {
 
 fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart) -> Option<Figure> {
     let rows: Vec<&Row> = summary.of(&chart.subject, &chart.metric).collect();
-    let values = || rows.iter().filter_map(|row| row.stat(&chart.stat));
+    let known = |row: &&Row| row.stat(&chart.stat).or(row.at_least(&chart.stat));
+    let values = || rows.iter().filter_map(known);
     let largest = values().fold(0.0, f64::max);
     let file_unit = &rows.first()?.unit;
     let unit = Unit::of_metric(&chart.metric, file_unit, largest);
@@ -161,6 +164,7 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     if x.is_some() || pieces.is_empty() {
         captions.extend(drawn.lacking());
     }
+    captions.extend(drawn.cut_off());
     if left_out > 0 {
         captions.push(format!("{left_out} more panels are left out; see summary.csv."));
     }
@@ -280,19 +284,23 @@ struct Drawn<'a> {
 
 impl Drawn<'_> {
     fn point(&self, row: &Row) -> Option<Point> {
-        let value = row.stat(&self.chart.stat)?;
+        let f = self.unit.factor;
+        let Some(value) = row.stat(&self.chart.stat) else {
+            let value = row.at_least(&self.chart.stat)? * f;
+            return Some(Point { value, low: value, high: value, is_bound: true });
+        };
         let (low, high) = match self.chart.stat.as_str() {
             "mean" => row.interval(value),
             _ => (value, value),
         };
-        let f = self.unit.factor;
-        Some(Point { value: value * f, low: low * f, high: high * f })
+        Some(Point { value: value * f, low: low * f, high: high * f, is_bound: false })
     }
 
     /// Says of which rows the statistic is not known, and why.
     fn lacking(&self) -> Option<String> {
         let stat = &self.chart.stat;
-        let mut lacking = self.rows.iter().filter(|row| row.stat(stat).is_none());
+        let is_unknown = |row: &&&Row| row.stat(stat).or(row.at_least(stat)).is_none();
+        let mut lacking = self.rows.iter().filter(is_unknown);
         let first = lacking.next()?;
         let at = first.at.iter().zip(&self.manifest.axes).filter(|(_, axis)| axis.values.len() > 1);
         let at = at.map(|(value, axis)| format!("{} {value}", short_path(&axis.path)));
@@ -302,6 +310,22 @@ impl Drawn<'_> {
             more => format!(" {more} more points are missing for the same reason."),
         };
         Some(format!("No {} of {whose}: it {}.{more}", text::stat(stat), first.lacks(stat)))
+    }
+
+    /// Says how many values of which cases the ends of runs cut off.
+    fn cut_off(&self) -> Option<String> {
+        let of_case = |case: &String| -> u64 {
+            self.rows.iter().filter(|row| row.case == *case).map(|row| row.cut_off).sum()
+        };
+        let cases = self.manifest.cases.iter().map(|case| (case, of_case(case)));
+        let named: Vec<String> = cases
+            .filter(|(_, count)| *count > 0)
+            .map(|(case, count)| format!("{case}: {count}"))
+            .collect();
+        let is_any_bound = self.rows.iter().any(|row| row.at_least(&self.chart.stat).is_some());
+        let bounds = if is_any_bound { " An arrow: the figure is there or beyond." } else { "" };
+        (!named.is_empty())
+            .then(|| format!("Cut off by the end of the run: {}.{bounds}", named.join(", ")))
     }
 
     fn range(&self) -> Range {
@@ -411,7 +435,8 @@ impl Drawn<'_> {
 
     /// The least and the largest value of a row, where they are drawn.
     fn spread(&self, row: &Row) -> Option<(f64, f64)> {
-        let ends = row.stat("min").zip(row.stat("max")).filter(|_| spread(&self.chart.stat))?;
+        let most = row.stat("max").or(row.at_least("max"));
+        let ends = row.stat("min").zip(most).filter(|_| spread(&self.chart.stat))?;
         Some((ends.0 * self.unit.factor, ends.1 * self.unit.factor))
     }
 }
@@ -443,7 +468,11 @@ fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str) -> String 
         let _ = write!(out, ",{}", cell(axis.column()));
     });
     let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
-    let _ = writeln!(out, ",subject,metric,{}{unit},ci95{unit},runs", chart.stat);
+    let _ = writeln!(
+        out,
+        ",subject,metric,{}{unit},ci95{unit},runs,cut_off,at_least{unit}",
+        chart.stat
+    );
     for row in rows {
         out.push_str(&cell(&row.case));
         row.at.iter().zip(&manifest.axes).for_each(|(value, axis)| {
@@ -453,11 +482,13 @@ fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str) -> String 
         let ci95 = number(row.ci95.filter(|_| chart.stat == "mean"));
         let _ = writeln!(
             out,
-            ",{},{},{},{ci95},{}",
+            ",{},{},{},{ci95},{},{},{}",
             cell(&row.subject),
             row.metric,
             number(row.stat(&chart.stat)),
-            row.runs
+            row.runs,
+            row.cut_off,
+            number(row.at_least(&chart.stat))
         );
     }
     out

@@ -376,7 +376,9 @@ fn check_html(m: &Manifest, check: &Check) -> String {
 /// The figures whose ratio or difference a value is.
 fn made_of(terms: &[Term]) -> String {
     let figure = |term: &Term| match (term.value, term.ci95) {
-        (None, _) => "not measured".to_owned(),
+        (None, _) => term.at_least.map_or("not measured".to_owned(), |least| {
+            format!("&gt; {}", unit_of(&term.metric, least).named(least))
+        }),
         (Some(value), None) => unit_of(&term.metric, value).named(value),
         (Some(value), Some(half)) => {
             let unit = unit_of(&term.metric, value);
@@ -416,6 +418,7 @@ mod tests {
             metric: "completion".into(),
             stat: "mean".into(),
             value: Some(value),
+            at_least: None,
             ci95: None,
             runs: Some(3),
         }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use knee_results::rows::Distribution as Rows;
-use knee_results::{Bucket, CASE, Error, Manifest, Metric, ResultFile, Sketch, quoted as cell};
+use knee_results::{
+    Bucket, CASE, Error, Manifest, Metric, ResultFile, Sketch, Sketched, quoted as cell,
+};
 
 use crate::charts::MOST_PANELS;
 use crate::figure::{Figure, Piece};
@@ -22,15 +24,22 @@ const MOST_CURVES: usize = 16_384;
 /// Case; varied values that tell panels apart.
 type Key = (String, Vec<String>);
 /// Values of a metric of a traffic entry.
-type Curves = BTreeMap<Key, Sketch>;
+type Curves = BTreeMap<Key, Sketched>;
 
-/// Values with the share that is at most as large.
-fn curve(values: &Sketch, metric: Metric) -> impl Iterator<Item = (f64, f64)> + '_ {
-    let all = values.count() as f64;
-    values.buckets().scan(0u64, move |sum, (bucket, count)| {
-        *sum = sum.saturating_add(count);
-        Some((bucket.middle() / metric.scale(), *sum as f64 / all))
-    })
+/// Values with the share that is at most as large, by the estimate of Kaplan and Meier (1958): what was cut off counts among
+/// those that may end as long as it was seen. The curve ends at the largest value or age; beyond, nothing is known.
+fn curve(values: &Sketched, metric: Metric) -> Vec<(f64, f64)> {
+    let mut at_risk = values.count();
+    let mut longer = 1.0;
+    let mut points = Vec::new();
+    for (bucket, count, cut_off) in values.buckets() {
+        if count > 0 {
+            longer *= 1.0 - count as f64 / at_risk.max(1) as f64;
+        }
+        at_risk = at_risk.saturating_sub(count).saturating_sub(cut_off);
+        points.push((bucket.middle() / metric.scale(), 1.0 - longer));
+    }
+    points
 }
 
 /// A figure for each metric of each traffic entry with enough values, in the order of the file.
@@ -54,6 +63,8 @@ fn read(manifest: &Manifest) -> Result<Vec<Values>, Error> {
     let Some(mut table) = ResultFile::Distribution.open(&manifest.dir)? else { return Ok(all) };
     let columns = [CASE, Rows::subject, Rows::metric, Rows::bucket, Rows::count];
     let [case, subject, metric, bucket, count] = table.columns(columns)?;
+    // Results of older versions do not have it.
+    let cut_off = table.find(Rows::cut_off);
     let axes = table.axes(&manifest.axes)?;
     let mut curves = 0;
     while let Some(row) = table.next()? {
@@ -73,14 +84,13 @@ fn read(manifest: &Manifest) -> Result<Vec<Values>, Error> {
             all.len() - 1
         });
         if curves < MOST_CURVES || all[of].curves.contains_key(&key) {
-            all[of]
-                .curves
-                .entry(key)
-                .or_insert_with(|| {
-                    curves += 1;
-                    Sketch::default()
-                })
-                .add_many(bucket, count);
+            let values = all[of].curves.entry(key).or_insert_with(|| {
+                curves += 1;
+                Sketched::default()
+            });
+            values.finished.add_many(bucket, count);
+            let cut_off = cut_off.map_or(Ok(0), |column| row.index(column))?;
+            values.cut_off.add_many(bucket, cut_off);
         }
     }
     Ok(all)
@@ -95,8 +105,7 @@ fn figure(
 ) -> Option<Figure> {
     let what = metric.heading();
     let enough = || curves.iter().filter(|(_, values)| values.count() >= FEWEST);
-    let largest =
-        |values: &Sketch| curve(values, metric).map(|(value, _)| value).fold(0.0, f64::max);
+    let largest = |values: &Sketched| curve(values, metric).last().map_or(0.0, |(value, _)| *value);
     let largest = enough().map(|(_, values)| largest(values)).fold(0.0, f64::max);
     let most = enough().map(|(_, values)| values.count()).max()?;
     let unit = Unit::of_metric(metric.name(), metric.unit(), largest);
@@ -138,6 +147,7 @@ fn figure(
     let _ = writeln!(csv, ",at_most{of_unit},share");
     let mut pieces = Vec::new();
     let mut shown = vec![false; manifest.cases.len()];
+    let mut cut_off = vec![0_u64; manifest.cases.len()];
     for at in panels {
         let varied = at.iter().zip(&manifest.axes).filter(|(_, axis)| axis.values.len() > 1);
         let title = varied.map(|(value, axis)| format!("{} {value}", short_path(&axis.path)));
@@ -147,7 +157,8 @@ fn figure(
             let values = curves.get(&(case.clone(), at.clone()));
             let Some(values) = values.filter(|values| values.count() >= FEWEST) else { continue };
             shown[i] = true;
-            let curve: Vec<(f64, f64)> = curve(values, metric).collect();
+            let curve = curve(values, metric);
+            cut_off[i] += values.cut_off.count();
             let values = at.iter().zip(&manifest.axes).map(|(value, axis)| axis.cell(value));
             let label = std::iter::once(case.clone())
                 .chain(values)
@@ -173,10 +184,18 @@ fn figure(
     }
     let cases = manifest.cases.iter().zip(styles).zip(shown).filter(|(_, shown)| *shown);
     let mut caption = format!(
-        "The values that the summary's percentiles are of, within {} %; unfinished transfers are left \
-            out.",
+        "The values that the summary's percentiles are of, within {} %.",
         Sketch::ERROR * 100.0
     );
+    let of_cases = manifest.cases.iter().zip(&cut_off).filter(|(_, count)| **count > 0);
+    let of_cases: Vec<String> = of_cases.map(|(case, count)| format!("{case}: {count}")).collect();
+    if !of_cases.is_empty() {
+        let _ = write!(
+            caption,
+            " Cut off by the end of the run: {}; Kaplan-Meier estimate, which ends where nothing more is known.",
+            of_cases.join(", ")
+        );
+    }
     if !is_shared {
         caption.push_str(" Each panel has its own scale.");
     }

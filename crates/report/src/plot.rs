@@ -137,6 +137,13 @@ fn shape(k: usize, x: f64, y: f64, path: &str) -> String {
     )
 }
 
+/// An arrow from a mark: the value is there or beyond.
+fn beyond(k: usize, (x, y): (f64, f64), arrow: &str) -> String {
+    format!(
+        "<path class=\"k{k}\" transform=\"translate({x:.1} {y:.1})\" d=\"{arrow}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.3\"/>"
+    )
+}
+
 /// The mark of what was published: a hollow diamond, large enough to be seen behind one of ours.
 pub(crate) fn published_mark(x: f64, y: f64) -> String {
     format!(
@@ -176,6 +183,8 @@ pub(crate) struct Point {
     pub(crate) value: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
+    /// Whether the value is the least that it can be, because the ends of runs cut values off.
+    pub(crate) is_bound: bool,
 }
 
 /// A line of a panel: where along x, and what.
@@ -254,6 +263,10 @@ impl Lines<'_> {
                     );
                 }
                 marks.push_str(&mark(x, y, line.style));
+                if point.is_bound {
+                    let arrow = "M0-4V-15M-3-11.5 0-15.5 3-11.5";
+                    marks.push_str(&beyond(line.style.colour, (x, y), arrow));
+                }
             }
             let _ = write!(
                 out,
@@ -322,10 +335,10 @@ impl Dots<'_> {
         let row = 21.0;
         let names = self.dots.iter().map(|dot| width_of(dot.name)).fold(40.0, f64::max).min(118.0);
         let (width, top) = (PANEL, 8.0 + head(self.title));
-        let values = self
-            .dots
-            .iter()
-            .filter_map(|dot| Some(width_of(&digits(dot.point.as_ref().ok()?.value))));
+        let values =
+            self.dots.iter().filter_map(|dot| dot.point.as_ref().ok()).map(|point| {
+                width_of(&digits(point.value)) + if point.is_bound { 14.0 } else { 0.0 }
+            });
         let (left, right) = (names + 12.0, width - values.fold(40.0, f64::max) - 20.0);
         let bottom = top + row * self.dots.len() as f64;
         let height = bottom + 36.0;
@@ -396,12 +409,20 @@ impl Dots<'_> {
                     );
                 }
                 out.push_str(&mark(at(point.value), y, dot.style));
+                if point.is_bound {
+                    let arrow = "M4 0H15M11.5-3 15.5 0 11.5 3";
+                    out.push_str(&beyond(k, (at(point.value), y), arrow));
+                }
                 let _ = write!(
                     out,
                     "<text class=\"b\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                     width - 6.0,
                     y + 4.0,
-                    digits(point.value)
+                    if point.is_bound {
+                        format!("&gt; {}", digits(point.value))
+                    } else {
+                        digits(point.value)
+                    }
                 );
             }
         }

@@ -202,6 +202,12 @@ impl Section {
             let p = row.published;
             let written = Unit::as_written(&p.unit, &p.text);
             let ours = match (row.ours, row.ci95) {
+                (None, _) if row.at_least.is_some() => {
+                    let least = row.at_least.unwrap_or_default();
+                    let unit =
+                        written.unwrap_or_else(|| Unit::of_metric(&p.metric, &p.unit, least));
+                    format!("&gt; {}{}", unit.show(least), unit.suffix().replace(',', ""))
+                }
                 (None, _) => "not run".to_owned(),
                 (Some(ours), half) => {
                     let unit =
@@ -488,6 +494,8 @@ struct Compared<'a> {
     at: String,
     style: Style,
     ours: Option<f64>,
+    /// The least that ours can be where it is not known, because values were cut off.
+    at_least: Option<f64>,
     ci95: Option<f64>,
 }
 
@@ -517,6 +525,7 @@ fn compared<'a>(m: &'a Manifest, summary: &Summary, styles: &[Style]) -> Vec<Com
                 at: at.collect::<Vec<_>>().join(", "),
                 style: case.map(|case| styles[case]).unwrap_or_default(),
                 ours: row.stat(&published.stat),
+                at_least: row.at_least(&published.stat),
                 ci95: row.ci95.filter(|_| published.stat == "mean"),
             });
         }
@@ -529,6 +538,7 @@ fn compared<'a>(m: &'a Manifest, summary: &Summary, styles: &[Style]) -> Vec<Com
                 at: at.collect::<Vec<_>>().join(", "),
                 style: Style::default(),
                 ours: None,
+                at_least: None,
                 ci95: None,
             });
         }

@@ -18,6 +18,16 @@ const STATS: [&str; 8] = [
     Columns::max,
 ];
 
+/// Columns with the least that a statistic can be, where values were cut off: mean, percentiles, maximum.
+const AT_LEAST: [(&str, &str); 6] = [
+    (Columns::mean, Columns::mean_at_least),
+    (Columns::p50, Columns::p50_at_least),
+    (Columns::p95, Columns::p95_at_least),
+    (Columns::p99, Columns::p99_at_least),
+    (Columns::p999, Columns::p999_at_least),
+    (Columns::max, Columns::max_at_least),
+];
+
 /// All rows.
 #[derive(Default)]
 pub(crate) struct Summary {
@@ -35,6 +45,9 @@ pub(crate) struct Row {
     pub(crate) runs: u64,
     /// Number of values in all runs.
     values: u64,
+    /// Number of further values that the ends of runs cut off.
+    pub(crate) cut_off: u64,
+    at_least: [Option<f64>; AT_LEAST.len()],
     pub(crate) ci95: Option<f64>,
     stats: [Option<f64>; STATS.len()],
 }
@@ -44,6 +57,12 @@ impl Row {
     pub(crate) fn stat(&self, name: &str) -> Option<f64> {
         let index = STATS.iter().position(|stat| *stat == name)?;
         self.stats[index]
+    }
+
+    /// The least that a statistic can be whose value is not known, because values were cut off.
+    pub(crate) fn at_least(&self, name: &str) -> Option<f64> {
+        let index = AT_LEAST.iter().position(|(stat, _)| *stat == name)?;
+        self.at_least[index]
     }
 
     /// Why there is no such statistic, in words for a drawing.
@@ -103,12 +122,20 @@ impl Summary {
         ])?;
         let axes = table.axes(&manifest.axes)?;
         let stats = table.columns(STATS)?;
+        // Results of older versions do not have these.
+        let cut_off = table.find(Columns::cut_off);
+        let bounds = AT_LEAST.map(|(_, column)| table.find(column));
         let mut rows = Vec::new();
         while let Some(row) = table.next()? {
             let mut values = [None; STATS.len()];
             for (value, column) in values.iter_mut().zip(&stats) {
                 *value = row.number(*column)?;
             }
+            let mut at_least = [None; AT_LEAST.len()];
+            for (value, column) in at_least.iter_mut().zip(bounds) {
+                *value = column.map_or(Ok(None), |column| row.number(column))?;
+            }
+            let cut_off = cut_off.map_or(Ok(None), |column| row.number(column))?;
             rows.push(Row {
                 case: row.text(case).to_owned(),
                 at: axes
@@ -121,6 +148,8 @@ impl Summary {
                 unit: row.text(unit).to_owned(),
                 runs: row.index(runs)?,
                 values: row.index(of_all)?,
+                cut_off: cut_off.unwrap_or(0.0) as u64,
+                at_least,
                 ci95: row.number(ci95)?,
                 stats: values,
             });
