@@ -109,6 +109,7 @@ pub mod addresses;
 pub mod back_end;
 pub mod balance;
 mod changes;
+pub mod ecn;
 pub mod error;
 pub mod flow_control;
 mod headroom;
