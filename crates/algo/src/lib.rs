@@ -30,6 +30,7 @@ mod described;
 mod dwarf;
 mod fields;
 mod given;
+mod instead;
 mod kept;
 pub mod module;
 mod odd;

@@ -28,9 +28,9 @@ pub(crate) struct Args {
     /// The side under test [default: the one that sends more data].
     #[arg(long, value_enum, requires = "record")]
     side: Option<TestedSide>,
-    /// The algorithm: to write for a capture (default reno), to play random conversations with, or to run an
-    /// experiment with.
-    #[arg(long, value_name = "NAME", requires = "writes")]
+    /// The algorithm instead of the script's: of knee, or a file, as ./foo.c. For --record: to write for a capture
+    /// (default reno), or to run an experiment with. For --random: to play conversations with.
+    #[arg(long, value_name = "NAME")]
     pub(crate) cc: Option<String>,
     /// The seed of the experiment, or of the first random conversation (default 1).
     #[arg(long, value_name = "N", requires = "writes")]

@@ -11,7 +11,7 @@ use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
 use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult, percent};
 use knee_exp::{
-    Experiment, Overrides, approximation_error, memory, overview, refused, report, table,
+    Experiment, Overrides, approximation_error, memory, overview, refused, remarks, report, table,
 };
 use knee_run::BackEnd;
 
@@ -153,6 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
     say_limits(&experiments);
+    experiments.iter().for_each(|experiment| say_too_short(experiment));
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
@@ -180,13 +181,22 @@ fn say_limits(experiments: &[Arc<Experiment>]) {
     }
 }
 
+/// Prints which runs end before a retransmission timeout could.
+fn say_too_short(experiment: &Experiment) {
+    for remark in remarks::remarks(experiment) {
+        if remark.topic == remarks::Topic::Timeouts {
+            complain(&format!("knee: note: {}: {}", plain(&experiment.name), remark.words()));
+        }
+    }
+}
+
 /// Prints for each file whether it can be run, and how much work it is.
 fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<u8, Failure> {
     let mut code = DONE;
     for experiment in experiments {
         match refused::check(experiment, back_end) {
             Ok(()) => print(&format!(
-                "{}: {} in {} can run with --on {}{}\n",
+                "{}: {} in {} can run with --on {}{}\n{}",
                 experiment.path.display(),
                 counted(experiment.runs(), "run"),
                 counted(experiment.configurations.len(), "row"),
@@ -194,7 +204,11 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
                 match experiment.memory.is_large() {
                     true => format!(", {}", experiment.memory.words()),
                     false => String::new(),
-                }
+                },
+                remarks::remarks(experiment)
+                    .iter()
+                    .map(|remark| format!("  {}\n", remark.words()))
+                    .collect::<String>()
             ))?,
             Err(refused) => {
                 print(&format!("{refused}\n"))?;

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use clap::ValueEnum;
+use knee_algo::module;
 use knee_script::{
     Limits, LinuxVersion, Played, Profile, Refusal, Script, ScriptOutcome, Settings, Settled,
     SimStack, Stack, capture, play_again_if_late,
@@ -385,7 +386,7 @@ fn play_all(
 }
 
 fn played(args: &Args, play: &Play) -> Ended {
-    let script = read(&play.file)?;
+    let script = read(&play.file, args.recording.cc.as_deref())?;
     let not_for = play.against.not_for(&script);
     if let Some(played) = not_for.map_err(|why| format!("{}: {}", script.file(), why.0))? {
         return Ok(Settled::not_played(played));
@@ -399,15 +400,30 @@ fn played(args: &Args, play: &Play) -> Ended {
         let bytes = capture::write(&settled.played.segments, script.settings.ipv6)
             .map_err(|why| format!("{shown}: {}", why.0))?;
         knee_files::write(path, bytes).map_err(|why| format!("{shown}: cannot write: {why}"))?;
+        if settled.played.segments_left_out > 0 {
+            let (kept, more) = (settled.played.segments.len(), settled.played.segments_left_out);
+            complain(&format!(
+                "knee: {shown} has the first {kept} packets; {more} more are left out"
+            ));
+        }
     }
     Ok(settled)
 }
 
-fn read(file: &Path) -> Result<Script, String> {
+/// Reads a script. `cc` replaces its algorithm. A file that the script names is relative to the script.
+fn read(file: &Path, cc: Option<&str>) -> Result<Script, String> {
     let shown = file.display().to_string();
     let text = knee_files::read_text(file, Script::MAX_BYTES as u64, "packet script")
         .map_err(|why| format!("{shown}: {why}"))?;
-    Script::parse(&shown, &text).map_err(|why| why.to_string())
+    let mut script = Script::parse(&shown, &text).map_err(|why| why.to_string())?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let named = &mut script.settings.algorithm;
+    match cc {
+        Some(name) => *named = name.to_owned(),
+        None if module::is_path(named) => *named = folder.join(&*named).display().to_string(),
+        None => {}
+    }
+    Ok(script)
 }
 
 // ---- output ----
@@ -527,6 +543,7 @@ fn json(play: &Play, ended: &Ended) -> Json {
         "took_ns": played.took.ns(),
         "lateness_ns": settled.lateness.ns(),
         "account": played.account,
+        "account_left_out": played.account_left_out,
     }));
     json
 }

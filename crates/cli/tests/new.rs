@@ -94,6 +94,51 @@ fn files_that_do_not_compile_show_the_compilers_lines_and_exit_2() {
     assert!(err(&run).contains("no member named"), "{}", err(&run));
 }
 
+/// A function that the contract lacks: `knee run` and `knee check` say the same of it.
+#[test]
+fn check_and_run_give_one_answer_about_what_the_contract_lacks() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.knee(&["new", "algorithm", "swift"]).status.code(), Some(0));
+    let file = scratch.0.path().join("swift/swift.c");
+    let text = fs::read_to_string(&file).unwrap();
+    let at = text.find("CC_OP(").unwrap();
+    let lacks = "static u32 base(struct sock *sk)\n{\n\treturn tcp_min_rtt(tcp_sk(sk)) + tcp_nothing(sk);\n}\n\n";
+    fs::write(&file, format!("{}{lacks}{}", &text[..at], &text[at..])).unwrap();
+    let (check, run) = (
+        out(&scratch.knee(&["check", "swift/swift.c"])),
+        err(&scratch.knee(&["run", "swift/swift.toml", "--cc", "./swift/swift.c"])),
+    );
+    let has = "knee's contract has no such function:";
+    for answer in [
+        format!("{has} use cc_min_rtt_us(tp)"),
+        format!("{has} tcp.h, native.h and bpf.h have what there is"),
+    ] {
+        assert!(check.contains(&answer) && run.contains(&answer), "{answer}\n{check}\n{run}");
+    }
+    assert!(check.contains("uses `tcp_min_rtt`") && run.contains("uses `tcp_min_rtt`"), "{run}");
+    assert!(!run.contains("modules.md#contract"), "{run}");
+}
+
+/// The source of a BPF program is told how it becomes a module.
+#[test]
+fn a_bpf_program_for_struct_ops_is_told_how_to_become_a_module() {
+    let scratch = Scratch::new();
+    let text = "#include \"vmlinux.h\"\n#include <bpf/bpf_tracing.h>\nSEC(\"struct_ops/foo_init\")\n\
+                void BPF_PROG(foo_init, struct sock *sk) {}\nSEC(\".struct_ops\")\n\
+                struct tcp_congestion_ops foo = { .init = (void *)foo_init, .name = \"foo\" };\n";
+    fs::write(scratch.0.path().join("foo.c"), text).unwrap();
+    for args in [
+        &["run", "two-flows", "--cc", "./foo.c"][..],
+        &["check", "foo.c"],
+        &["algorithms", "./foo.c"],
+    ] {
+        let output = scratch.knee(args);
+        let said = format!("{}{}", out(&output), err(&output));
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("docs/modules.md#from-bpf-struct_ops"), "{args:?}: {said}");
+    }
+}
+
 #[test]
 fn a_machine_without_a_compiler_is_told_how_to_get_one() {
     let scratch = Scratch::new();

@@ -379,6 +379,9 @@ fn a_path_that_exists_is_meant_before_a_name_and_by_every_command() {
         let expected = "knee: \"incats\": neither a file nor a built-in experiment (knee \
             scenarios); did you mean \"incast\"?";
         assert!(why.starts_with(expected) && why.lines().count() == 1, "{why}");
+        // The question is the end of the sentence.
+        let several = text(&knee(&[command, "bulk-mx"], scratch.path()).stderr);
+        assert!(several.ends_with("; did you mean \"bulk-mix\"?\n"), "{several}");
     }
 }
 

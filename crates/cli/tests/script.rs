@@ -53,6 +53,36 @@ fn the_exit_code_says_how_it_ended_and_counts_of_0_are_left_out() {
     assert!(err.contains("knee: none.script: cannot read: "), "{err}");
 }
 
+/// A script plays a file of one's own, named on the command line or in the script itself.
+#[test]
+fn a_script_plays_the_algorithm_of_a_file() {
+    let folder = folder("script-of-file", &[]);
+    assert_eq!(says(&folder, &["new", "algorithm", "foo"]).0, 0);
+    let plays = "open active, rtt 10ms\nwrite mss\nout [.] len mss\nexpect algorithm == foo\n";
+    fs::write(folder.join("a.script"), plays).unwrap();
+    fs::write(folder.join("foo/b.script"), format!("algorithm ./foo.c\n{plays}")).unwrap();
+    let (code, out, err) = says(&folder, &["script", "a.script", "--cc", "./foo/foo.c"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let (code, out, err) = says(&folder, &["script", "foo/b.script"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let (code, out, _) = says(&folder, &["script", "a.script", "--cc", "cubic"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("algorithm"), "{out}");
+    let (code, _, err) = says(&folder, &["script", "a.script", "--cc", "./none.c"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("none.c"), "{err}");
+}
+
+#[test]
+fn a_long_account_says_how_many_lines_it_leaves_out() {
+    let long = "open active, rtt 10ms\nrepeat 10500\n  +1ms wait\n  show\nend\n";
+    let folder = folder("script-long", &[("a.script", long)]);
+    let (_, out, err) = says(&folder, &["script", "a.script", "--account"]);
+    let cut = out.lines().find(|line| line.contains("lines are left out here"));
+    assert!(cut.is_some(), "{} lines: {err} {}", out.lines().count(), &out[..out.len().min(2000)]);
+    assert!(out.lines().count() > 10_000);
+}
+
 #[test]
 fn what_cannot_be_asked_for_is_said() {
     let folder = folder("script-asked", &[("a.script", PASSES), ("b.script", PASSES)]);

@@ -92,6 +92,16 @@ impl Arrivals {
         (mean + 6.0 * mean.sqrt()) as u64 + 10
     }
 
+    /// Returns the last start time.
+    pub(crate) fn until(&self) -> Duration {
+        self.until
+    }
+
+    /// Describes the sizes, if there are several.
+    pub(crate) fn sizes_words(&self) -> Option<String> {
+        self.sizes.words()
+    }
+
     /// Returns the hosts that send data.
     pub(crate) fn sources(&self) -> &[NodeId] {
         &self.from

@@ -126,8 +126,8 @@ fn check_own(word: &Path) -> Result<(), Error> {
     })
 }
 
-/// Suggests names: `; did you mean "incast"? There are also ...`. These are the nearest name and those that contain
-/// the word.
+/// Suggests names: `; names like it are ...; did you mean "incast"?`. These are names that contain the word, and the
+/// nearest.
 fn near(word: &str, all: &[BuiltIn]) -> String {
     let mut names: Vec<&str> = all.iter().map(|one| one.name).collect();
     names.sort_unstable();
@@ -138,7 +138,7 @@ fn near(word: &str, all: &[BuiltIn]) -> String {
     let alike: Vec<&str> = names.iter().filter(alike).take(MOST_ALIKE).copied().collect();
     match alike.is_empty() {
         true => nearest,
-        false => format!("{nearest}; the names are {}", alike.join(", ")),
+        false => format!("; names like it are {}{nearest}", alike.join(", ")),
     }
 }
 

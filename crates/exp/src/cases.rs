@@ -1,7 +1,7 @@
 //! Cases and varied values, and the identity of their runs.
 
 use knee_file::keys::{Shape, Table};
-use knee_file::{Node, Origin, Value, did_you_mean, one_of, units};
+use knee_file::{NO_WILDCARD, Node, Origin, Value, did_you_mean, one_of, units};
 use knee_run::spec::Cc;
 
 use crate::metric::Metric;
@@ -10,7 +10,7 @@ use crate::metric::Metric;
 pub(crate) const MAX_RUNS: usize = 100_000;
 const MAX_AXIS: usize = 1_000;
 /// Tables whose keys a case may change or a sweep may vary.
-pub(crate) const VARIED: &[&str] = &["network", "hosts", "traffic", "params", "sample"];
+pub(crate) const VARIED: &[&str] = &["network", "hosts", "host", "traffic", "params", "sample"];
 
 /// Keys that a case changes.
 pub(crate) static SET: Table = Table {
@@ -70,7 +70,18 @@ impl Case {
     /// Description: the algorithm and the changed keys.
     pub fn words(&self) -> Vec<String> {
         let cc = self.cc.iter().map(|cc| format!("cc {}", cc.name()));
-        cc.chain(self.set.iter().map(|(path, node)| format!("{path} = {}", node.show()))).collect()
+        let params = self.cc.iter().flat_map(|cc| {
+            let defaults = cc.algorithm.default_params();
+            let params =
+                cc.algorithm.params().iter().zip(cc.params.values()).zip(defaults.values());
+            let changed = params.filter(|((_, value), default)| value != default);
+            let words = changed
+                .map(|((info, value), _)| format!("params.{} = {}", info.name, info.show(*value)));
+            words.collect::<Vec<_>>()
+        });
+        cc.chain(params)
+            .chain(self.set.iter().map(|(path, node)| format!("{path} = {}", node.show())))
+            .collect()
     }
 }
 
@@ -105,6 +116,9 @@ impl Axis {
 pub(crate) fn varied_path(path: &str) -> Result<(), String> {
     let first = path.split('.').next().unwrap_or_default();
     let whole_run = ["run.duration", "run.until_done", "run.measure_from", "run.measure_until"];
+    if path.split('.').any(|part| part == "*") {
+        return Err(NO_WILDCARD.to_owned());
+    }
     if whole_run.contains(&path) || (VARIED.contains(&first) && path != first) {
         return Ok(());
     }

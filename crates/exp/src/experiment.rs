@@ -12,7 +12,7 @@ use knee_file::{
 };
 use knee_results::manifest::InputFile;
 use knee_results::{Cell, manifest};
-use knee_run::spec::{KERNELS_OWN, Run};
+use knee_run::spec::{Cc, KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{
@@ -29,10 +29,12 @@ use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
 use crate::output::OutputKeys;
+use crate::paths;
 use crate::published::{self, Published, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
 use crate::scale::Scale;
+use crate::scenario::remarks::Remarks;
 use crate::scenario::{MemoryInputs, RUN, RunKeys, SampleKeys, Scenario};
 use crate::traffic;
 
@@ -191,15 +193,19 @@ pub struct Experiment {
     pub(crate) inputs: Vec<InputFile>,
     /// Memory of the largest row.
     pub memory: Memory,
+    /// What the figures are for.
+    pub(crate) remarks: Remarks,
     /// Whether any of its networks has flow control. If so, results report it.
     pub(crate) has_flow_control: bool,
     /// Additional plots of connections in the first row.
     plot: Vec<String>,
     /// Unchecked rows, in the order in which they will be checked.
     unchecked: VecDeque<usize>,
-    root: Node,
+    pub(crate) root: Node,
+    /// The file without `--set`, for messages.
+    pub(crate) as_written: Node,
     /// Keys and values that are applied last.
-    set: Vec<(String, Node)>,
+    pub(crate) set: Vec<(String, Node)>,
     last: LastScenario,
 }
 
@@ -253,6 +259,7 @@ impl Experiment {
         let set: Vec<_> = chosen.iter().flat_map(|quick| quick.overrides()).chain(set).collect();
         let mut axes = own_axes.clone();
         let (params, set) = split_params(set, &axes);
+        let as_written = root.clone();
         let set = apply_set(path, &mut root, &mut axes, set)?;
         let resolved = RefCell::default();
         let reader = Reader::root(path, &root, &resolved).only(&[&TOP])?;
@@ -298,11 +305,13 @@ impl Experiment {
             modules: Vec::new(),
             inputs: Vec::new(),
             memory: Memory::default(),
+            remarks: Remarks::default(),
             has_flow_control: false,
             plot: Vec::new(),
             unchecked: VecDeque::new(),
             set,
             root: root.clone(),
+            as_written,
             last: LastScenario::default(),
         };
         experiment.unchecked = (0..experiment.configurations.len()).collect();
@@ -368,6 +377,7 @@ impl Experiment {
         inputs::add(&mut self.inputs, inputs::noted(&scenario.resolved))
             .map_err(|file| self.changed(&file))?;
         self.has_flow_control |= scenario.has_flow_control();
+        self.remarks.add(row, &scenario);
         self.memory = std::mem::take(&mut self.memory).with(&scenario.memory);
         add_new(&mut self.algorithms, scenario.algorithms());
         add_new(&mut self.modules, scenario.modules());
@@ -482,31 +492,7 @@ impl Experiment {
     }
 
     fn read_scenario(&self, configuration: &Configuration) -> Result<Scenario, Error> {
-        let mut root = self.root.clone();
         let case = &self.cases[configuration.case];
-        let mut cc = case.cc.clone();
-        let put = |root: &mut Node, path: &str, key: &str, node: &Node| {
-            root.set(path, node).map_err(|why| Error::input(&self.path, node.origin, key, why))
-        };
-        for (path, node) in &case.set {
-            put(&mut root, path, &format!("case.{}.set.{path}", case.name), node)?;
-        }
-        for (axis, value) in self.axes.iter().zip(&configuration.point) {
-            let node = &axis.values[*value];
-            let key = format!("vary.{}", axis.path);
-            match (axis.path.strip_prefix("params."), &mut cc) {
-                (None, _) => put(&mut root, &axis.path, &key, node)?,
-                (Some(param), Some(cc)) => set_param(cc, param, node)
-                    .map_err(|why| Error::input(&self.path, axis.origin, key, why))?,
-                (Some(_), None) => {
-                    let why = "needs cases: cc = [\"dctcp\"] or [[case]]";
-                    return Err(Error::input(&self.path, axis.origin, key, why));
-                }
-            }
-        }
-        for (path, node) in &self.set {
-            put(&mut root, path, path, node)?;
-        }
         let labels = self.point_labels(configuration).iter().map(String::len).sum::<usize>();
         let asked = MemoryInputs {
             most_bytes: self.asked.memory_bytes.unwrap_or(MOST_BYTES),
@@ -515,7 +501,13 @@ impl Experiment {
             repeat: self.repeat,
             approximated: self.asked.approximated,
         };
-        let mut scenario = Scenario::read(&self.path, &root, cc.as_ref(), asked)?;
+        let read = |root: &Node, cc: Option<&Cc>| Scenario::read(&self.path, root, cc, asked);
+        let (root, cc) = self.document(configuration)?;
+        let mut scenario = read(&root, cc.as_ref()).map_err(|error| {
+            let again =
+                |root: Node, cc: Option<Cc>| read(&root, cc.as_ref()).err().map(Error::from);
+            self.with_setters(configuration, error.into(), &again)
+        })?;
         if !self.inputs.is_empty() {
             inputs::add(&mut self.inputs.clone(), inputs::noted(&scenario.resolved))
                 .map_err(|file| self.changed(&file))?;
@@ -664,7 +656,7 @@ fn apply_set(
                     .into(),
             ));
         }
-        root.set(&key, &node).map_err(wrong)?;
+        paths::set(root, &key, &node).map_err(wrong)?;
         later.push((key, node));
     }
     Ok(later)

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_results::manifest::NodeKind;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::about::network;
 use crate::claim::{ClaimVerdict, short};
@@ -11,6 +11,8 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::memory::MOST_BYTES;
 use crate::names::few;
+use crate::remarks::remarks;
+use crate::settings::settings;
 use crate::table::{Align, Grid, Scale, wrapped};
 use crate::{balance, switches};
 
@@ -115,15 +117,21 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         out.push_str(&wrapped(&words, "    "));
     }
     let resolved = experiment.resolved()?;
-    let first = resolved.values().next().and_then(Json::as_object).cloned().unwrap_or_default();
-    let hosts = ["linux", "hz", "mtu", "tcp_ecn", "initial_cwnd", "rto_min"];
-    let hosts: Vec<String> = hosts
-        .iter()
-        .filter_map(|key| Some(format!("{key} {}", plain(first.get(&format!("hosts.{key}"))?))))
-        .collect();
-    out.push_str(&wrapped(&format!("hosts: {}", hosts.join(", ")), "  "));
-    for (name, words) in traffic(&first) {
-        out.push_str(&wrapped(&format!("traffic {name}: {words}"), "  "));
+    let first = resolved.values().next().and_then(Json::as_object);
+    let linux = first.and_then(|first| first.get("hosts.linux")).map(plain).unwrap_or_default();
+    out.push_str(&wrapped(
+        &format!("hosts: Linux {linux}, with its defaults except as below"),
+        "  ",
+    ));
+    out.push_str("  every key that differs from its default\n");
+    for (path, keys) in settings(&experiment.root) {
+        let keys = keys.into_iter().map(|(key, value)| {
+            let whole = format!("{path}.{key}");
+            let is_varied = experiment.axes.iter().any(|axis| axis.path == whole);
+            if is_varied { format!("{key} varied") } else { format!("{key} {value}") }
+        });
+        let keys: Vec<String> = keys.collect();
+        out.push_str(&wrapped(&format!("{path}: {}", keys.join(", ")), "    "));
     }
     for case in &experiment.cases {
         let words: Vec<String> = case.words();
@@ -133,18 +141,11 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         let labels = axis.labels();
         out.push_str(&wrapped(&format!("varied {}: {}", axis.path, labels.join(", ")), "  "));
     }
-    let run = ["duration", "until_done", "measure_from", "measure_until"];
-    let run: Vec<String> = run
-        .iter()
-        .filter_map(|key| Some(format!("{key} {}", plain(first.get(&format!("run.{key}"))?))))
-        .collect();
-    let words = format!(
-        "{} runs of each row, seed {}; {}",
-        experiment.repeat,
-        experiment.seed,
-        run.join(", ")
-    );
+    let words = format!("{} runs of each row, seed {}", experiment.repeat, experiment.seed);
     out.push_str(&wrapped(&words, "  "));
+    for remark in remarks(experiment) {
+        out.push_str(&wrapped(&remark.words(), "  "));
+    }
     let (checked, rows) = (experiment.checked_rows(), experiment.configurations.len());
     if checked < rows {
         let words = format!("{checked} of {rows} rows were checked; knee run --check checks all");
@@ -159,24 +160,6 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         ));
     }
     Ok(out)
-}
-
-/// Returns the traffic entries with their used values, in the order of the file.
-fn traffic(resolved: &Map<String, Json>) -> Vec<(String, String)> {
-    let mut entries: Vec<(String, Vec<String>)> = Vec::new();
-    for (path, value) in resolved {
-        let Some(rest) = path.strip_prefix("traffic.") else { continue };
-        let Some((name, key)) = rest.split_once('.') else { continue };
-        if key == "name" || key == "show" {
-            continue;
-        }
-        let words = format!("{} {}", short(key), plain(value));
-        match entries.iter_mut().find(|(other, _)| other == name) {
-            Some((_, all)) => all.push(words),
-            None => entries.push((name.to_owned(), vec![words])),
-        }
-    }
-    entries.into_iter().map(|(name, words)| (name, words.join(", "))).collect()
 }
 
 fn plain(value: &Json) -> String {

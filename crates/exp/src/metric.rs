@@ -1,5 +1,6 @@
 //! Values of metrics of a run. `knee_results` lists the metrics.
 
+use knee_file::units::{Quantity as _, Size};
 use knee_queue::time::{Duration, Time};
 pub use knee_results::{Kind, Metric};
 use knee_run::spec::Traffic;
@@ -27,6 +28,16 @@ impl SizeClass {
         let mut classes = SizeClass::ALL.to_vec();
         classes.retain(|class| smallest < class.below && largest >= class.from);
         if classes.len() > 1 { classes } else { Vec::new() }
+    }
+
+    /// Name as a part of a traffic entry, with the sizes.
+    pub(crate) fn words(self, entry: &str) -> String {
+        let sizes = match (self.from, self.below) {
+            (0, below) => format!("below {}", Size(below).show()),
+            (from, u64::MAX) => format!("from {}", Size(from).show()),
+            (from, below) => format!("{} to {}", Size(from).show(), Size(below).show()),
+        };
+        format!("{} ({sizes})", self.subject(entry))
     }
 
     /// Name as a part of a traffic entry.

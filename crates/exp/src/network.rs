@@ -265,6 +265,11 @@ impl NetworkSpec {
         self.network.nodes.len() + self.network.links.len()
     }
 
+    /// Returns the network without what depends on a run.
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
     pub(crate) fn links(&self) -> usize {
         self.network.links.len()
     }

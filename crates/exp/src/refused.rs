@@ -34,19 +34,20 @@ pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Erro
         return Ok(());
     }
     let refusals = reasons.into_iter();
+    let all: Vec<usize> = (0..experiment.configurations.len()).collect();
     Err(Error::Refused {
         file: experiment.path.clone(),
         back_end: back_end.name(),
         refusals: refusals
-            .map(|(why, rows)| Refusal { why, of: which(experiment, &rows) })
+            .map(|(why, rows)| Refusal { why, of: which(experiment, &rows, &all) })
             .collect(),
     })
 }
 
-/// Describes rows: by their cases, by the values of one key, or by the first of them.
-fn which(experiment: &Experiment, rows: &[usize]) -> String {
+/// Describes rows among others: by their cases, by the values of one key, or by the first of them. Empty means all.
+pub(crate) fn which(experiment: &Experiment, rows: &[usize], among: &[usize]) -> String {
     let all = &experiment.configurations;
-    if rows.len() == all.len() {
+    if rows.len() == among.len() {
         return String::new();
     }
     let cases = experiment.cases.iter().map(|case| case.name.clone()).collect();
@@ -61,7 +62,7 @@ fn which(experiment: &Experiment, rows: &[usize]) -> String {
     for (key, labels, value) in std::iter::once(by_case).chain(by_axis) {
         let mut is_of = vec![false; labels.len()];
         rows.iter().for_each(|row| is_of[value(&all[*row])] = true);
-        if all.iter().filter(|row| is_of[value(row)]).count() == rows.len() {
+        if among.iter().filter(|row| is_of[value(&all[**row])]).count() == rows.len() {
             let values: Vec<&str> = labels
                 .iter()
                 .zip(is_of)

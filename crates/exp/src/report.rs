@@ -2,7 +2,7 @@
 
 use knee_algo::Algorithm;
 use knee_algo::module::Api;
-use knee_results::manifest::{Asked, BackEnd, Effort, Manifest, Module, ModuleFile};
+use knee_results::manifest::{self, Asked, BackEnd, Effort, Manifest, Module, ModuleFile};
 use knee_results::{Cell, ResultFile, Sketch, rows, write_row};
 use serde_json::{Map, Value as Json, json};
 
@@ -13,6 +13,7 @@ use crate::experiment::Experiment;
 use crate::machine::{self, Build};
 use crate::metric::Metric;
 use crate::published::Published;
+use crate::remarks;
 use crate::stats::{Possible, Summary, rounded};
 use crate::sweep_result::{self, Subject, Summaries, SweepResult, Verdict};
 
@@ -201,6 +202,10 @@ fn json_of_verdict(verdict: &Verdict) -> Json {
     })
 }
 
+fn remarks(experiment: &Experiment, swept: &SweepResult) -> Vec<manifest::Remark> {
+    remarks::listed(&remarks::of_back_end(experiment, swept.back_end, &swept.about))
+}
+
 /// Describes the back end: its name, the scale, and its own description.
 fn back_end(experiment: &Experiment, swept: &SweepResult) -> BackEnd {
     BackEnd {
@@ -244,6 +249,7 @@ pub fn json(
         "failed": swept.failed,
         "warnings": swept.warnings,
         "results": results_dir.map(|dir| dir.display().to_string()),
+        "remarks": remarks(experiment, swept),
         "summary": summary,
         "claims": about::claims(experiment, swept),
         "simulator": effort(&swept.effort),
@@ -312,6 +318,7 @@ pub(crate) fn manifest(
         resolved,
         text: experiment.text.clone(),
         about: about::about(experiment),
+        remarks: remarks(experiment, swept),
         quick: experiment.is_quick,
         published: experiment.published.iter().map(about::published).collect(),
         claims: about::claims(experiment, swept),

@@ -1,6 +1,7 @@
 //! One configuration of an experiment with every value resolved. It builds the run of each repeat.
 
 mod amounts;
+pub(crate) mod remarks;
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -83,6 +83,12 @@ impl Sizes {
         first + between.sum::<f64>()
     }
 
+    /// Describes the distribution. `None` for a single size.
+    pub(crate) fn words(&self) -> Option<String> {
+        let named = PUBLISHED.iter().find(|(_, points)| *points == self.points);
+        sizes_words(&self.points, named.map(|(name, _)| *name), self.mean_bytes())
+    }
+
     pub(crate) fn smallest(&self) -> u64 {
         self.points.first().map_or(1, |(size, _)| *size)
     }
@@ -90,6 +96,57 @@ impl Sizes {
     pub(crate) fn largest(&self) -> u64 {
         self.points.last().map_or(1, |(size, _)| *size)
     }
+}
+
+/// Describes points of a distribution of sizes, linear between them.
+fn sizes_words(points: &[(u64, f64)], name: Option<&str>, mean_bytes: f64) -> Option<String> {
+    const FEW: usize = 4;
+    let (first, last) = (points.first()?, points.last()?);
+    if first.0 == last.0 {
+        return None;
+    }
+    let size = |bytes: u64| Size(bytes).show();
+    let percent = |share: f64| format!("{} %", (share * 1e6).round() / 1e4);
+    let mean = shown_mean(mean_bytes);
+    let (count, smallest, largest) = (points.len(), size(first.0), size(last.0));
+    let is_between = |pair: &[(u64, f64)]| pair[1].0 > pair[0].0 && pair[1].1 > pair[0].1;
+    let given = match (name, count <= FEW) {
+        (Some(name), _) => format!("the {count} points of {name}, {smallest} to {largest}"),
+        (None, true) => {
+            let points = points
+                .iter()
+                .map(|(bytes, share)| format!("{} ({})", size(*bytes), percent(*share)));
+            format!("the points {}", points.collect::<Vec<_>>().join(", "))
+        }
+        (None, false) => format!("the {count} points from {smallest} to {largest}"),
+    };
+    if !points.windows(2).any(is_between) {
+        return Some(format!("sizes are only those of {given}; mean {mean}"));
+    }
+    let mut words = format!("sizes are interpolated: any size between {given}; mean {mean}");
+    if name.is_none() && count <= FEW {
+        let mut exact: Vec<String> = Vec::new();
+        let mut before = 0.0;
+        for (bytes, share) in points {
+            if before > 0.0 && *share > before {
+                exact.push(format!("[{:?}, {:?}]", size(*bytes), percent(before)));
+            }
+            exact.push(format!("[{:?}, {:?}]", size(*bytes), percent(*share)));
+            before = *share;
+        }
+        exact.dedup();
+        words.push_str(&format!(". For these sizes alone: sizes = [{}]", exact.join(", ")));
+    }
+    Some(words)
+}
+
+/// A mean of sizes with four digits.
+fn shown_mean(bytes: f64) -> String {
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let (scale, unit) = units.into_iter().find(|(scale, _)| bytes >= *scale).unwrap_or((1.0, "B"));
+    let value = bytes / scale;
+    let digits = 3_usize.saturating_sub(value.max(1.0).log10() as usize);
+    format!("{value:.digits$} {unit}")
 }
 
 /// Returns whether the text names a file.
@@ -170,8 +227,8 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
         Err(_) => {
             let names = PUBLISHED.iter().map(|(name, _)| *name);
             Err(format!(
-                "{}, a size (\"20 kB\"), a list of sizes with cumulative shares ([[\"1 kB\", \"50 %\"], \
-                 [\"1 MB\", \"100 %\"]]), or a file of them (\"sizes.csv\")",
+                "must be a size (\"20 kB\"), a list of sizes with cumulative shares ([[\"1 kB\", \"50 %\"], \
+                 [\"1 MB\", \"100 %\"]]), a file of them (\"sizes.csv\"), or a distribution, which {}",
                 one_of(text, names)
             ))
         }

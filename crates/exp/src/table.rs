@@ -8,6 +8,7 @@ use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
 use crate::published::Stat;
+use crate::remarks;
 use crate::report::published_for;
 use crate::stats::{Possible, Summary};
 use crate::sweep_result::{Subject, Summaries, SweepResult, Verdict};
@@ -55,6 +56,8 @@ pub(crate) fn around(
     if let Some(expect) = &experiment.expect {
         out.push_str(&wrapped(&format!("expected: {expect}"), "  "));
     }
+    let remarks = remarks::of_back_end(experiment, swept.back_end, &swept.about);
+    remarks.iter().for_each(|remark| out.push_str(&wrapped(&remark.words(), "  ")));
     out.push_str(tables);
     out.push_str(&footnotes(experiment, swept, most_notes));
     out.push_str(&claims(experiment, swept));

@@ -4,6 +4,7 @@ mod attempts;
 mod chakra;
 mod collective;
 mod converged;
+mod facts;
 mod jobs;
 mod trace;
 mod waiting;

@@ -19,6 +19,7 @@ mod modules;
 mod network_files;
 mod networks;
 mod outside_tree;
+mod paths;
 mod queues;
 mod receiving;
 mod recording;

@@ -123,13 +123,13 @@ fn unknown_keys_name_the_nearest_known_one() {
         (
             "\"traffic.short.size\" = ",
             "\"traffic.shirt.size\" = ",
-            "bad.toml:27: vary.traffic.shirt.size: no entry is named \"shirt\"; did you mean \"short\"?",
+            "bad.toml:27: vary.traffic.shirt.size: no entry is named \"shirt\"; the only entry is number 1 (short); did you mean \"short\"?",
         ),
         (
             "\"traffic.short.size\" = ",
             "\"trafic.short.size\" = ",
             "bad.toml:27: vary.trafic.short.size = [\"10 kB\", \"20 kB\"]: must be a path in quotes, as in \
-             \"traffic.short.size\", that begins with network, hosts, traffic, params, sample or \
+             \"traffic.short.size\", that begins with network, hosts, host, traffic, params, sample or \
              run.duration; did you mean \"traffic\"?",
         ),
     ] {
@@ -173,7 +173,9 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         ),
     ] {
         // The varied sizes replace the entry's own, which therefore is not looked at.
-        let expected = format!("bad.toml:27: traffic.short.size = {value}: {why}");
+        let expected = format!(
+            "bad.toml:27: traffic.short.size = {value}: {why} ([vary] sets traffic.short.size = {value})"
+        );
         check("[\"10 kB\", \"20 kB\"]", &format!("[\"10 kB\", {value}]"), &expected);
     }
     for (find, replacement, expected) in [
@@ -410,7 +412,10 @@ fn overrides_are_checked_like_the_file() {
             "rate",
             "bad.toml: --set rate: must be KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"",
         ),
-        ("traffic.x.size=1 kB", "bad.toml: --set traffic.x.size: no entry is named \"x\""),
+        (
+            "traffic.x.size=1 kB",
+            "bad.toml: --set traffic.x.size: no entry is named \"x\"; the only entry is number 1 (short)",
+        ),
         (
             "network..rate=1",
             "bad.toml: --set network..rate: must be a path of keys joined by dots, as network.bottleneck.rate",

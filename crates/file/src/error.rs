@@ -16,6 +16,8 @@ pub struct Error {
     pub value: String,
     /// The expected value, in words.
     pub message: String,
+    /// What set or replaced the key, if it was not where `origin` is alone: a case, a varied value, `--set`; usually empty.
+    pub set_by: Box<str>,
     /// Output of a compiler or another tool; usually empty.
     pub lines: Box<str>,
 }
@@ -46,6 +48,7 @@ impl Error {
             key: key.into(),
             value: String::new(),
             message: message.into(),
+            set_by: Box::default(),
             lines: Box::default(),
         }
     }
@@ -68,7 +71,11 @@ impl fmt::Display for Error {
             (key, "") => format!("{key}: "),
             (key, value) => format!("{key} = {value}: "),
         };
-        let sentence = format!("{}:{at} {what}{}", self.file.display(), self.message);
+        let set_by = match &*self.set_by {
+            "" => String::new(),
+            set_by => format!(" ({set_by})"),
+        };
+        let sentence = format!("{}:{at} {what}{}{set_by}", self.file.display(), self.message);
         write_as_text(f, &sentence, &[])?;
         match &*self.lines {
             "" => Ok(()),

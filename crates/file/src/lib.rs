@@ -53,4 +53,6 @@ pub mod units;
 
 pub use error::{Error, Origin};
 pub use reader::{Reader, Resolved, one_of, shown, unmarked};
-pub use tree::{Node, Table, Value, did_you_mean, parse, parse_override};
+pub use tree::{
+    Called, NO_WILDCARD, Names, Node, Table, Value, did_you_mean, parse, parse_override,
+};

@@ -128,55 +128,134 @@ impl Node {
         }
     }
 
-    /// Puts `value` at a dotted path, making tables on the way. In the list of traffic entries a
-    /// part of the path is a name, and every entry of that name is changed.
+    /// Puts `value` at a dotted path, making tables on the way. In a list of tables, a part of the path is the name or the number of
+    /// an entry, from 1, as in messages. Every entry of a name is changed. `called` adds names, by the path of the list, the
+    /// entry's number and the entry.
     ///
     /// # Errors
     /// Why there is no such place.
-    pub fn set(&mut self, path: &str, value: &Node) -> Result<(), String> {
+    pub fn set(&mut self, path: &str, value: &Node, called: &Called<'_>) -> Result<(), String> {
         let parts: Vec<&str> = path.split('.').collect();
-        if parts.iter().any(|part| part.is_empty()) {
-            return Err("must be a path of keys joined by dots, as network.bottleneck.rate".into());
+        if parts.contains(&"*") {
+            return Err(NO_WILDCARD.into());
         }
-        self.set_parts(&parts, value)
+        self.set_parts("", &parts, value, called)
     }
 
-    fn set_parts(&mut self, parts: &[&str], new: &Node) -> Result<(), String> {
+    fn set_parts(
+        &mut self,
+        here: &str,
+        parts: &[&str],
+        new: &Node,
+        called: &Called<'_>,
+    ) -> Result<(), String> {
         let [first, rest @ ..] = parts else {
             *self = new.clone();
             return Ok(());
         };
+        let below =
+            |part: &str| if here.is_empty() { part.into() } else { format!("{here}.{part}") };
         match &mut self.value {
+            Value::Table(_) if first.is_empty() => {
+                Err("must be a path of keys joined by dots, as network.bottleneck.rate".into())
+            }
             Value::Table(table) => {
                 if let Some(at) = table.iter().position(|(key, _)| key == first) {
-                    return table[at].1.set_parts(rest, new);
+                    return table[at].1.set_parts(&below(first), rest, new, called);
                 }
                 let mut node = Node { origin: new.origin, value: Value::Table(Vec::new()) };
-                node.set_parts(rest, new)?;
+                node.set_parts(&below(first), rest, new, called)?;
                 table.push(((*first).to_owned(), node));
                 Ok(())
             }
             Value::List(items) => {
-                let is_named = |item: &Node| item.get("name").and_then(Node::text) == Some(first);
-                if !items.iter().any(is_named) {
-                    let names: Vec<_> = items
-                        .iter()
-                        .filter_map(|item| Some(item.get("name")?.text()?.to_owned()))
-                        .collect();
-                    return Err(format!(
-                        "no entry is named \"{first}\"{}",
-                        did_you_mean(first, names.iter().map(String::as_str))
-                    ));
-                }
-                items
-                    .iter_mut()
-                    .filter(|item| is_named(item))
-                    .try_for_each(|item| item.set_parts(rest, new))
+                let (entries, used) = entries_of(items, here, parts, called)?;
+                let (name, rest) = (parts[..used].join("."), &parts[used..]);
+                entries
+                    .into_iter()
+                    .try_for_each(|at| items[at].set_parts(&below(&name), rest, new, called))
             }
             _ => Err(format!("it has no keys below it: it is {}", self.show())),
         }
     }
 }
+
+/// Other names of an entry of a list: by the path of the list, the entry's number from 1, and the entry.
+pub type Called<'a> = dyn Fn(&str, usize, &Node) -> Vec<(String, Names)> + 'a;
+
+/// What a name of an entry stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// The whole entry.
+    Entry,
+    /// A part that cannot be set alone: what it is, and the way out.
+    Part(String),
+}
+
+/// Refusal of a path with `*`.
+pub const NO_WILDCARD: &str = "must name one key, because \"*\" is no wildcard: a case sets several keys together, as in set = { \
+     \"network.up.queue.k\" = \"100 kB\", \"network.down.queue.k\" = \"100 kB\" }";
+
+/// Finds the entries of a list that the first parts of a path stand for, and the number of these parts. A name may contain dots.
+fn entries_of(
+    items: &[Node],
+    list: &str,
+    parts: &[&str],
+    called: &Called<'_>,
+) -> Result<(Vec<usize>, usize), String> {
+    let own = |item: &Node| Some(item.get("name")?.text()?.to_owned());
+    let heads = || (1..=parts.len()).map(|used| (parts[..used].join("."), used));
+    for (head, used) in heads() {
+        let named = |(_, item): &(usize, &Node)| own(item).is_some_and(|name| name == head);
+        let found: Vec<usize> = items.iter().enumerate().filter(named).map(|(at, _)| at).collect();
+        if !found.is_empty() {
+            return Ok((found, used));
+        }
+    }
+    if let Some(number) = parts[0].parse().ok().filter(|number| (1..=items.len()).contains(number))
+    {
+        return Ok((vec![number - 1], 1));
+    }
+    let others: Vec<Vec<(String, Names)>> =
+        items.iter().zip(1..).map(|(item, number)| called(list, number, item)).collect();
+    let mut part = None;
+    for (head, used) in heads() {
+        let is = |(name, _): &&(String, Names)| *name == head;
+        let found =
+            others.iter().enumerate().filter_map(|(at, names)| Some((at, names.iter().find(is)?)));
+        let (whole, parts): (Vec<_>, Vec<_>) =
+            found.partition(|(_, (_, names))| *names == Names::Entry);
+        if !whole.is_empty() {
+            return Ok((whole.into_iter().map(|(at, _)| at).collect(), used));
+        }
+        if let Some((_, (name, Names::Part(what)))) = parts.first() {
+            part = part.or_else(|| Some(format!("\"{name}\" is {what}")));
+        }
+    }
+    if let Some(part) = part {
+        return Err(part);
+    }
+    let entries = others.into_iter().flatten().filter(|(_, names)| *names == Names::Entry);
+    let mut names: Vec<String> =
+        items.iter().filter_map(own).chain(entries.map(|(name, _)| name)).collect();
+    names.dedup();
+    let near = did_you_mean(parts[0], names.iter().map(String::as_str));
+    let few: Vec<&str> = names.iter().take(MOST_NAMES).map(String::as_str).collect();
+    let few = match (few.is_empty(), names.len() > few.len()) {
+        (true, _) => String::new(),
+        (false, false) => format!(" ({})", few.join(", ")),
+        (false, true) => format!(" ({}, ...)", few.join(", ")),
+    };
+    let numbers = match items.len() {
+        0 => "the list is empty".to_owned(),
+        1 => "the only entry is number 1".to_owned(),
+        last => format!("entries have numbers from 1 to {last}"),
+    };
+    Err(format!("no entry is named \"{}\"; {numbers}{few}{near}", parts[0]))
+}
+
+/// The most names in the message of a name that no entry has.
+const MOST_NAMES: usize = 8;
 
 pub(crate) fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Node> {
     table.iter().find(|(name, _)| name == key).map(|(_, node)| node)
@@ -345,16 +424,53 @@ mod tests {
             "[[traffic]]\nname = \"a\"\n[[traffic]]\nname = \"b\"\n[[traffic]]\nname = \"a\"\n",
         )
         .unwrap();
-        root.set("traffic.a.size", &parse_override("10 kB")).unwrap();
+        let set = |root: &mut Node, path: &str, value: &str| {
+            root.set(path, &parse_override(value), &|_, _, _| Vec::new())
+        };
+        set(&mut root, "traffic.a.size", "10 kB").unwrap();
         let Value::List(entries) = &root.get("traffic").unwrap().value else { panic!() };
         let sizes: Vec<_> =
             entries.iter().map(|entry| entry.get("size").map(Node::label)).collect();
         assert_eq!(sizes, [Some("10 kB".into()), None, Some("10 kB".into())]);
         assert_eq!(
-            root.set("traffic.c.size", &parse_override("1")),
-            Err("no entry is named \"c\"; did you mean \"a\"?".into())
+            set(&mut root, "traffic.c.size", "1"),
+            Err("no entry is named \"c\"; entries have numbers from 1 to 3 (a, b, a); did you mean \"a\"?".into())
         );
-        assert!(root.set("traffic..size", &parse_override("1")).is_err());
+        assert!(set(&mut root, "traffic..size", "1").is_err());
+        assert!(set(&mut root, "run..size", "1").is_err());
+    }
+
+    #[test]
+    fn set_reaches_an_entry_by_number_or_by_a_name_of_the_caller() {
+        let text = "[[link]]\nfrom = \"a\"\n[[link]]\nfrom = \"b.1\"\nqueue = { k = 1 }\n[[link]]\nname = \"1\"\n";
+        let mut root = parse(text).unwrap();
+        let called =
+            |list: &str, number: usize, item: &Node| match item.get("from").and_then(Node::text) {
+                Some(from) => vec![
+                    (from.to_owned(), Names::Entry),
+                    (format!("{from}+"), Names::Part(format!("a part of {list}.{number}"))),
+                ],
+                None => Vec::new(),
+            };
+        let mut set = |path: &str| {
+            root.set(path, &parse_override("7"), &called)?;
+            let Value::List(entries) = &root.get("link").unwrap().value else { panic!() };
+            Ok::<_, String>(entries.iter().map(Node::show).collect::<Vec<_>>().join(" "))
+        };
+        // A name is closer than a number.
+        assert!(set("link.1.rate").unwrap().ends_with("{ name = \"1\", rate = 7 }"));
+        assert!(set("link.2.queue.k").unwrap().contains("queue = { k = 7 }"));
+        assert!(
+            set("link.b.1.rate")
+                .unwrap()
+                .contains("{ from = \"b.1\", queue = { k = 7 }, rate = 7 }")
+        );
+        assert_eq!(set("link.a+.rate"), Err("\"a+\" is a part of link.1".into()));
+        assert_eq!(
+            set("link.4.rate"),
+            Err("no entry is named \"4\"; entries have numbers from 1 to 3 (1, a, b.1); did you mean \"1\"?".into())
+        );
+        assert!(set("link.*.rate").unwrap_err().contains("no wildcard"));
     }
 
     #[test]

@@ -305,15 +305,27 @@ mod tests {
 
     #[test]
     fn a_curve_has_the_percentiles_of_its_values() {
-        let mut values = Sketch::default();
-        (1..=10_000).for_each(|i| values.add(i * 1000));
-        let at = |share: f64| {
-            curve(&values, Metric::Latency).find(|(_, s)| *s >= share).expect("reaches one").0
-        };
+        let mut values = Sketched::default();
+        (1..=10_000).for_each(|i| values.finished.add(i * 1000));
+        let points = curve(&values, Metric::Latency);
+        let at = |share: f64| points.iter().find(|(_, s)| *s >= share).expect("reaches one").0;
         for share in [0.01, 0.5, 0.99, 0.999] {
             let wanted = share * 1e-2;
             assert!((at(share) / wanted - 1.0).abs() < Sketch::ERROR, "{share}: {}", at(share));
         }
-        assert_eq!(curve(&values, Metric::Latency).last().map(|(_, share)| share), Some(1.0));
+        assert!((points[points.len() - 1].1 - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_curve_with_values_cut_off_ends_where_knowledge_does() {
+        // 1 and 3 us are known, 2 and 4 are ages. By Kaplan and Meier one of four ends at 1 us, and one of two at 3 us.
+        let mut values = Sketched::default();
+        [1000, 3000].into_iter().for_each(|value| values.finished.add(value));
+        [2000, 4000].into_iter().for_each(|value| values.cut_off.add(value));
+        let points = curve(&values, Metric::Latency);
+        let shares: Vec<f64> =
+            points.iter().map(|(_, share)| (share * 1e6).round() / 1e6).collect();
+        assert_eq!(shares, [0.25, 0.25, 0.625, 0.625]);
+        assert!((points[3].0 / 4e-6 - 1.0).abs() < Sketch::ERROR);
     }
 }

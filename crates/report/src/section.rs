@@ -111,6 +111,13 @@ impl Section {
         if let Some(expect) = &m.about.expect {
             let _ = write!(out, "<p><b>Expected:</b> {}</p>", escaped(expect));
         }
+        if !m.remarks.is_empty() {
+            out.push_str("<ul class=\"small\">");
+            for remark in &m.remarks {
+                let _ = write!(out, "<li>{}</li>", escaped(&remark.words()));
+            }
+            out.push_str("</ul>");
+        }
         out.extend(self.network.iter().map(Figure::html));
         if let (None, Some(why)) = (&self.network, network::not_drawn(m)) {
             let _ = write!(out, "<p class=\"small\">{}</p>", escaped(&why));

@@ -63,6 +63,9 @@ pub struct Manifest {
     pub resolved: Map<String, Json>,
     pub text: String,
     pub about: About,
+    /// What the figures are for: offloads, ECN, drawn sizes, runs too short for a timeout.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<Remark>,
     /// Whether it is the quick set's part of the file.
     pub quick: bool,
     pub published: Vec<Published>,
@@ -188,6 +191,28 @@ pub struct About {
     pub expect: Option<String>,
     pub source: Option<String>,
     pub notes: Option<String>,
+}
+
+/// A sentence on what figures are for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Remark {
+    /// `offloads`, `ecn`, `sizes` or `timeouts`.
+    pub about: String,
+    pub says: String,
+    /// The rows that it applies to, in words; empty: all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub of: String,
+}
+
+impl Remark {
+    /// The remark with its rows.
+    pub fn words(&self) -> String {
+        match self.of.as_str() {
+            "" => self.says.clone(),
+            of => format!("{of}: {}", self.says),
+        }
+    }
 }
 
 /// A varied key and its values, as written.

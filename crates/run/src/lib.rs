@@ -110,6 +110,7 @@ pub mod back_end;
 pub mod balance;
 mod capacity;
 mod changes;
+pub mod ecn;
 pub mod error;
 pub mod flow_control;
 mod headroom;

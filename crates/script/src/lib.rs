@@ -1,6 +1,7 @@
 //! Packet scripts: what a TCP end point must send, packet by packet.
 #![deny(unsafe_code)]
 
+mod account;
 pub mod capture;
 pub mod connections;
 mod expression;

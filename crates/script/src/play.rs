@@ -6,6 +6,7 @@ mod peer;
 
 pub(crate) use peer::WINDOW_SCALE;
 
+use crate::account::Account;
 use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
@@ -17,8 +18,6 @@ use knee_wire::Segment;
 use peer::Peer;
 use std::collections::BTreeMap;
 
-/// Lines of the account that are kept.
-const ACCOUNT_LINES: usize = 10_000;
 /// Segments that are kept.
 const SEGMENTS: usize = 100_000;
 
@@ -55,8 +54,12 @@ pub struct Played {
     pub outcome: ScriptOutcome,
     /// Each segment and call with its time, the newest last.
     pub account: Vec<String>,
+    /// Lines that a long account leaves out in the middle, where it says so.
+    pub account_left_out: u64,
     /// The segments alone, `out` those of the stack.
     pub segments: Vec<Tapped>,
+    /// Segments beyond those.
+    pub segments_left_out: u64,
     /// Largest lateness of the machine: of the script itself, or of the stack's timers.
     pub lateness: Duration,
     /// Duration on the script's clock.
@@ -74,7 +77,9 @@ impl Played {
         Played {
             outcome: ScriptOutcome::NotForThis(why),
             account: Vec::new(),
+            account_left_out: 0,
             segments: Vec::new(),
+            segments_left_out: 0,
             lateness: Duration::ZERO,
             took: Duration::ZERO,
         }
@@ -97,12 +102,15 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
         Err(Stop::Differs(text)) => ScriptOutcome::Differs(player.error(text)),
         Err(Stop::Cannot(text)) => return Err(player.error(text)),
     };
+    let (account, account_left_out) = player.account.finish();
     Ok(Played {
         outcome,
         lateness: player.lateness.max(player.stack.lateness()),
         took: player.stack.now().since(Time::ZERO),
-        account: player.account,
+        account,
+        account_left_out,
         segments: player.segments,
+        segments_left_out: player.segments_left_out,
     })
 }
 
@@ -189,8 +197,9 @@ struct Player<'a> {
     info: Option<Info>,
     /// The longest that a packet or a call took by itself.
     lateness: Duration,
-    account: Vec<String>,
+    account: Account,
     segments: Vec<Tapped>,
+    segments_left_out: u64,
 }
 
 impl<'a> Player<'a> {
@@ -207,8 +216,9 @@ impl<'a> Player<'a> {
             named: BTreeMap::new(),
             info: None,
             lateness: Duration::ZERO,
-            account: Vec::new(),
+            account: Account::default(),
             segments: Vec::new(),
+            segments_left_out: 0,
         }
     }
 }
@@ -219,9 +229,7 @@ impl Player<'_> {
     }
 
     fn note(&mut self, at: Time, text: &str) {
-        if self.account.len() < ACCOUNT_LINES {
-            self.account.push(format!("{:>12}  {text}", show::time(at)));
-        }
+        self.account.push(format!("{:>12}  {text}", show::time(at)));
     }
 
     /// A segment goes over the wire.
@@ -230,6 +238,8 @@ impl Player<'_> {
         self.note(at, &format!("{word} {}", show::segment(segment)));
         if self.segments.len() < SEGMENTS {
             self.segments.push(Tapped { at, is_out, segment: segment.clone() });
+        } else {
+            self.segments_left_out += 1;
         }
     }
 

@@ -2,10 +2,12 @@
 
 use crate::settings::Settings;
 use crate::stack::{Call, Info, Linux, Refusal, SocketOption, Stack};
+use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Cc, HostConfig, LinuxVersion};
 use knee_sim::endpoint::EndPoint;
 use knee_wire::Segment;
+use std::path::Path;
 
 /// Events of one run: far beyond what a script needs, and some seconds of work.
 const MAX_EVENTS: u64 = 20_000_000;
@@ -45,7 +47,7 @@ impl SimStack {
     /// # Errors
     /// What the simulator does not have.
     pub fn new(settings: &Settings, profile: Profile) -> Result<SimStack, Refusal> {
-        let mut cc = Cc::by_name(&settings.algorithm).map_err(|why| Refusal(why.to_string()))?;
+        let mut cc = cc_named(&settings.algorithm)?;
         for (name, value) in &settings.params {
             cc.algorithm
                 .set_param(&mut cc.params, name, value)
@@ -73,7 +75,7 @@ impl SimStack {
         let endpoint = &mut self.endpoint;
         match option {
             SocketOption::Congestion(name) => {
-                let cc = Cc::by_name(name).map_err(|why| Refusal(why.to_string()))?;
+                let cc = cc_named(name)?;
                 endpoint.set_congestion_control(&cc).map_err(|why| Refusal(why.to_string()))?;
                 self.diag = diag_names(&cc);
             }
@@ -87,6 +89,11 @@ impl SimStack {
         }
         Ok(())
     }
+}
+
+/// An algorithm of knee's, or of a file at this path.
+fn cc_named(name: &str) -> Result<Cc, Refusal> {
+    Algorithm::named(name, Path::new("")).map(Cc::new).map_err(|why| Refusal(why.to_string()))
 }
 
 /// Names of the algorithm's diagnostic values in scripts.

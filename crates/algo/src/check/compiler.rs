@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Finding, Rule};
-use crate::module::{BpfLimit, Headers, bounded, find_clang, find_compiler};
+use crate::module::{BpfLimit, Headers, bounded, find_clang, find_compiler, lacks};
 
 /// Stack size of a BPF program including its callees, in bytes.
 const STACK_BYTES: u32 = 512;
@@ -73,7 +73,8 @@ fn finding(line: u32, kind: &str, what: &str) -> Option<Finding> {
         return Some(Finding::new(rule, line, limit.words().to_owned()));
     }
     let is_error = kind.contains("error");
-    is_error.then(|| Finding::new(Rule::Compiler, line, what.to_owned()))
+    let words = || lacks(what).unwrap_or_else(|| what.to_owned());
+    is_error.then(|| Finding::new(Rule::Compiler, line, words()))
 }
 
 fn signed_division(line: u32) -> Finding {

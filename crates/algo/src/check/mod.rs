@@ -89,6 +89,9 @@ pub fn file(path: &Path) -> Result<Checked, Error> {
     if module::is_kernel_module(&text) {
         return Err(Error::KernelModule(path.display().to_string()));
     }
+    if let Some(why) = module::refusal_of_bpf(&text) {
+        return Err(Error::File(format!("{}: {why}", path.display())));
+    }
     let mut findings = text_of(&text);
     findings.retain(|finding| !is_about_header_beside(finding, path));
     let looked = compiler::look(path);

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::contract::Contract;
 use super::tokens::{Source, Token};
 use super::{Finding, Rule};
+use crate::instead::no_function;
 
 /// Number of arguments that BPF passes in registers.
 const MAX_ARGUMENTS: usize = 5;
@@ -29,31 +30,6 @@ const NO_CALLS: &[&str] = &[
 /// Functions that the compiler replaces by instructions.
 const BUILT_IN: &[&str] =
     &["memcpy", "memset", "likely", "unlikely", "_Static_assert", "__attribute__"];
-
-/// Kernel functions, and the replacement for each in the contract.
-const INSTEAD: &[(&[&str], &str)] = &[
-    (&["inet_csk_ca"], "cc_state(sk)"),
-    (
-        &["get_random_u32", "get_random_u32_below", "prandom_u32", "prandom_u32_max"],
-        "cc_random_u32(sk)",
-    ),
-    (&["min", "min_t", "max", "max_t", "clamp", "clamp_t"], "min_u32, max_u32 or clamp_u32"),
-    (&["tcp_snd_cwnd", "tcp_snd_cwnd_set"], "tp->snd_cwnd"),
-    (&["tcp_min_rtt"], "cc_min_rtt_us(tp)"),
-    (&["div_u64", "do_div", "div64_ul"], "div64_u64(dividend, divisor)"),
-    (
-        &["div64_s64", "div64_long", "div_s64"],
-        "div64_u64 of the absolute value, and the sign apart",
-    ),
-    (&["__tcp_send_ack", "tcp_send_ack"], "cc_send_ack(sk, rcv_nxt)"),
-    (
-        &["printk", "pr_info", "pr_debug", "pr_warn", "pr_err"],
-        "CC_DIAG, which shows values from outside",
-    ),
-    (&["kmalloc", "kzalloc", "kcalloc", "kfree"], "CC_LARGE_STATE, if 104 bytes are not enough"),
-    (&["ktime_get", "ktime_get_ns", "tcp_clock_us"], "tcp_sk(sk)->tcp_mstamp, us"),
-    (&["WARN_ON", "WARN_ONCE", "BUG_ON"], "a clamp, with the reason beside it"),
-];
 
 /// Fields that the kernel lets a BPF program write.
 const WRITABLE: &[&str] = &[
@@ -479,15 +455,10 @@ fn calls(
             if !is_call || is_known || after_type {
                 continue;
             }
-            let instead = INSTEAD.iter().find(|(names, _)| names.contains(&name));
-            let instead = match instead {
-                Some((_, instead)) => format!("use {instead}"),
-                None => "tcp.h, native.h and bpf.h have what there is".to_owned(),
-            };
             found.push(Finding::new(
                 Rule::Call,
                 token.line,
-                format!("{name}() is not part of the contract: {instead}"),
+                format!("uses `{name}`: {}", no_function(name)),
             ));
         }
     }

@@ -120,7 +120,10 @@ fn functions_that_the_contract_lacks_are_found_with_what_stands_for_them() {
     let code = with("static void f(struct sock *sk)\n{\n\tstruct x *ca = inet_csk_ca(sk);\n}");
     let found = text_of(&code);
     assert_eq!((found.len(), found[0].rule, found[0].line), (1, Rule::Call, 7));
-    assert_eq!(found[0].message, "inet_csk_ca() is not part of the contract: use cc_state(sk)");
+    assert_eq!(
+        found[0].message,
+        "uses `inet_csk_ca`: knee's contract has no such function: use cc_state(sk)"
+    );
     assert_eq!(broken("static u32 f(void) { return strlen(\"a\"); }"), [(Rule::Call, 1)]);
     let fine = "#define TWICE(a) (2 * (a))\nstatic u32 g(u32 a) { return a; }\n\
                 static u32 f(struct sock *sk)\n{\n\ttcp_slow_start(tcp_sk(sk), g(TWICE(1)));\n\

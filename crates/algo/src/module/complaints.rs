@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::compile::{fields, header_texts};
+use super::source::{self, Kind};
 use super::{file_name, without_comments};
+use crate::instead::{LOOK, instead_of, no_function};
 
 /// Largest number of lines shown.
 const MOST_LINES: usize = 40;
@@ -174,9 +176,22 @@ impl Missing {
         matches!(self, Missing::Macro(_)) && self.is_in_simulator()
     }
 
-    /// Returns the item's name as shown, and the sentence about it with the page to read.
-    fn sentence(&self, target: Target) -> (String, String) {
+    /// Returns the item's name as shown, and the sentence about it with the page to read. A file on the contract sees less
+    /// than a module.
+    fn sentence(&self, target: Target, is_on_contract: bool) -> (String, String) {
         let (shown, not) = self.words();
+        let is_of_bpf = target == Target::Bpf && self.is_in_simulator();
+        match self {
+            Missing::Function(name)
+                if is_on_contract && (!is_of_bpf || instead_of(name).is_some()) =>
+            {
+                return (shown, no_function(name));
+            }
+            _ if is_on_contract && !is_of_bpf => {
+                return (shown, format!("knee's contract has {not}; {LOOK}"));
+            }
+            _ => {}
+        }
         if target == Target::Simulator || !self.is_in_simulator() {
             return (shown, format!("knee's contract has {not}; {SEE}"));
         }
@@ -211,6 +226,19 @@ impl Missing {
             }
         }
     }
+}
+
+/// Returns the sentence of a file on the contract about a compiler's message, if the contract lacks something.
+pub(crate) fn lacks(what: &str) -> Option<String> {
+    let what = without_hints(what);
+    let (shown, sentence) = Missing::of(what)?.sentence(Target::Simulator, true);
+    Some(format!("uses `{shown}`: {sentence}"))
+}
+
+/// Returns a message without the name of the warning option and the suggested alternative.
+fn without_hints(what: &str) -> &str {
+    let what = what.split(" [-W").next().unwrap_or(what);
+    what.split("; did you mean").next().unwrap_or(what)
 }
 
 /// Returns the quoted word number `at`.
@@ -249,10 +277,7 @@ fn messages(said: &str) -> impl Iterator<Item = Message<'_>> {
             // The place has no column.
             _ => (place.strip_suffix(last)?.strip_suffix(':')?, last.parse().ok()?),
         };
-        // Remove the name of the warning option and the suggested alternative.
-        let what = what.split(" [-W").next().unwrap_or(what);
-        let what = what.split("; did you mean").next().unwrap_or(what);
-        Some(Message { file, line, what })
+        Some(Message { file, line, what: without_hints(what) })
     })
 }
 
@@ -307,6 +332,8 @@ pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str
             _ => {}
         }
     }
+    let is_on_contract =
+        texts.iter().any(|(_, text)| matches!(source::kind(text), Ok(Kind::Contract { .. })));
     let lines: BTreeSet<u32> =
         causes.iter().flat_map(|(.., lines)| lines.iter().copied()).collect();
     others.retain(|message| {
@@ -317,7 +344,7 @@ pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str
     let mut out: Vec<String> = causes
         .iter()
         .map(|(missing, file, lines)| {
-            let (name, sentence) = missing.sentence(target);
+            let (name, sentence) = missing.sentence(target, is_on_contract);
             let file = file_name(Path::new(file));
             format!("{file} uses `{name}` ({}): {sentence}", numbered(lines))
         })

@@ -47,7 +47,7 @@ pub use checked::{Inspected, inspect};
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, MOST_MISSING_HEADERS, find_compiler, header_texts, make_stub};
 pub(crate) use compile::{Headers, fields, headers};
-pub(crate) use complaints::BpfLimit;
+pub(crate) use complaints::{BpfLimit, lacks};
 pub use complaints::{Target, explain, missing_headers, show_compiler};
 pub use fault::Fault;
 pub(crate) use fault::{NO_FLOW, Place, seconds};
@@ -226,6 +226,11 @@ pub fn contract_name(text: &str) -> Result<Option<String>, String> {
         Kind::Contract { algorithm } => Some(algorithm),
         Kind::KernelModule => None,
     })
+}
+
+/// Returns why a BPF program is refused, with the way out. `None` for other texts.
+pub(crate) fn refusal_of_bpf(text: &str) -> Option<String> {
+    source::kind(text).err().filter(|_| source::is_bpf_program(text))
 }
 
 /// Returns whether a text is the source of a Linux module.

@@ -66,6 +66,12 @@ pub(super) fn kind(text: &str) -> Result<Kind, String> {
     if code.contains("tcp_register_congestion_control") {
         return Ok(Kind::KernelModule);
     }
+    if is_bpf_program(text) {
+        return Err("is a BPF program (SEC(\"struct_ops\")), and knee takes the source of a Linux module: make its programs static \
+             functions, its maps a private struct, and register the table in module_init; docs/modules.md#from-bpf-struct_ops \
+             shows how"
+            .into());
+    }
     Err("is no congestion control: the source of a Linux module calls tcp_register_congestion_control, \
          a file on knee's contract ends in CC_ALGORITHM(NAME) = { ... } (knee new algorithm writes one)"
         .into())
@@ -90,6 +96,16 @@ pub(super) fn info(text: &str) -> Option<Info> {
         (Some((_, info)), None) => Some(info),
         _ => None,
     }
+}
+
+/// Returns whether a text has programs for struct_ops. The section's name is in a string.
+pub(super) fn is_bpf_program(text: &str) -> bool {
+    let code = without_comments(text);
+    let sections = code.match_indices("SEC(").map(|(at, _)| at);
+    let lines = |at: usize| code[..at].matches('\n').count();
+    sections
+        .map(lines)
+        .any(|line| text.lines().nth(line).is_some_and(|line| line.contains("struct_ops")))
 }
 
 fn is_identifier(word: &str) -> bool {
@@ -168,6 +184,16 @@ mod tests {
         assert!(kind("// tcp_register_congestion_control\nint x;").is_err());
         assert!(kind("").is_err());
         assert!(kind("CC_ALGORITHM(3)").is_err());
+    }
+
+    #[test]
+    fn a_bpf_program_is_told_how_to_become_a_module() {
+        let text = "#include \"vmlinux.h\"\nSEC(\"struct_ops/foo_init\")\nvoid BPF_PROG(foo_init, struct sock *sk) {}\n\
+                    SEC(\".struct_ops\")\nstruct tcp_congestion_ops foo = { .init = (void *)foo_init };";
+        let why = kind(text).unwrap_err();
+        assert!(why.contains("BPF program") && why.contains("#from-bpf-struct_ops"), "{why}");
+        let only_said = "/* SEC(\"struct_ops/x\") */ int x;";
+        assert!(kind(only_said).unwrap_err().starts_with("is no congestion control"));
     }
 
     #[test]

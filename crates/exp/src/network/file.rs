@@ -13,6 +13,7 @@ use knee_run::topology::Cable;
 
 use self::csv::{Csv, Row};
 use super::{CABLE, Cables, End, Hosts, MAX_HOSTS, MAX_LINKS};
+use crate::paths;
 
 keys! {
     /// Nodes and cables of CSV files.
@@ -270,7 +271,7 @@ fn changed(node: &Node, row: &Row<'_, '_>, changes: &[&str]) -> Result<Node, Err
             column => column,
         };
         let new = Node { origin: row.origin(), value: Value::Text((*value).to_owned()) };
-        changed.set(path, &new).map_err(|why| row.error(column, why))?;
+        paths::set(&mut changed, path, &new).map_err(|why| row.error(column, why))?;
     }
     Ok(changed)
 }

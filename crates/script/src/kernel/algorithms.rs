@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_algo::Algorithm;
@@ -22,7 +23,10 @@ pub enum Algorithms {
 
 /// An algorithm that was loaded for the script.
 struct OfFile {
+    /// As the script names it, perhaps by a path.
     name: String,
+    /// Name of the algorithm.
+    shown: String,
     loaded: Loaded,
 }
 
@@ -88,7 +92,7 @@ impl Chosen {
         }
         let mut of_files = self.of_files.iter();
         let found = of_files.find(|of_file| of_file.loaded.name() == kernel_name);
-        found.map_or(kernel_name, |of_file| of_file.name.clone())
+        found.map_or(kernel_name, |of_file| of_file.shown.clone())
     }
 
     /// Diagnostic values of the connection's algorithm.
@@ -126,7 +130,7 @@ impl Chosen {
         if let Some(of_file) = self.of_files.iter().find(|of_file| of_file.name == name) {
             return Ok(of_file.loaded.name().to_owned());
         }
-        let algorithm = Algorithm::by_name(name).map_err(refusal)?;
+        let algorithm = Algorithm::named(name, Path::new("")).map_err(refusal)?;
         let mut params = algorithm.default_params();
         // The parameters belong to the algorithm of the settings.
         if name == self.settings.algorithm {
@@ -134,7 +138,7 @@ impl Chosen {
                 algorithm.set_param(&mut params, param, value).map_err(refusal)?;
             }
         }
-        let embedded = Embedded::by_name(name).map_err(refusal)?;
+        let embedded = Embedded::of_algorithm(algorithm).map_err(refusal)?;
         let loaded = Loaded::register(embedded, &free_name(), &params).map_err(refusal)?;
         if self.look.is_none() {
             self.look = Some((Watch::open().map_err(refusal)?, Inside::new()));
@@ -143,7 +147,8 @@ impl Chosen {
             inside.prepare(&loaded).map_err(refusal)?;
         }
         let kernel_name = loaded.name().to_owned();
-        self.of_files.push(OfFile { name: name.to_owned(), loaded });
+        let shown = algorithm.name().to_owned();
+        self.of_files.push(OfFile { name: name.to_owned(), shown, loaded });
         Ok(kernel_name)
     }
 }
