@@ -299,7 +299,7 @@ pub enum Serialisation {
 pub enum LinuxVersion {
     /// 6.1, the kernel of the reference data.
     V6_1,
-    /// 6.12.
+    /// 6.12, with what it has taken over from later versions until 6.12.117.
     V6_12,
     /// 6.18.
     V6_18,

@@ -34,4 +34,4 @@ pub use back_end::Kernels;
 pub use knee_linux::Algorithms;
 pub use knee_run::Error;
 use knee_run::error;
-pub use run::{Options, run};
+pub use run::{Options, console, run};

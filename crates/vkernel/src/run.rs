@@ -8,7 +8,7 @@ use knee_run::{Outcome, Run, RunOptions};
 use knee_traffic::SideReport;
 
 use crate::Error;
-use crate::boot::{Guest, boot};
+use crate::boot::{Guest, Left, boot};
 use crate::captures;
 use crate::guest::Records;
 use crate::kernel::{Built, DEFAULT_HZ, PROGRAM};
@@ -57,6 +57,40 @@ pub fn run(
     options: &Options,
     ask: &RunOptions<'_>,
 ) -> Result<Outcome, Error> {
+    let (plan, left) = carry_out(run, kernel, options, ask)?;
+    let records = Records::read(&left.result)?;
+    let failed = |side: &SideReport| Some((side.flow, side.error.clone()?));
+    if let Some((flow, why)) = records.traffic.sides.iter().find_map(failed) {
+        return Err(Error::Failed(format!("flow {flow}: {}", in_words(why))));
+    }
+    if let Some(dir) = ask.captures {
+        captures::write(run, &left.read("captures")?, records.zero_ns, dir)?;
+    }
+    assemble(run, &plan, &records)
+}
+
+/// Carries out one run and returns the guest's console: what the kernel and the files in it print as errors (`pr_err`)
+/// or above.
+///
+/// # Errors
+/// As [`run`].
+pub fn console(
+    run: &Run,
+    kernel: &Built,
+    options: &Options,
+    ask: &RunOptions<'_>,
+) -> Result<String, Error> {
+    let (_, left) = carry_out(run, kernel, options, ask)?;
+    Ok(String::from_utf8_lossy(&left.read("console")?).into_owned())
+}
+
+/// Has a guest carry out one run.
+fn carry_out(
+    run: &Run,
+    kernel: &Built,
+    options: &Options,
+    ask: &RunOptions<'_>,
+) -> Result<(Plan, Left), Error> {
     let wanted = hz(run)?;
     if wanted != kernel.hz {
         return Err(Error::Failed(format!(
@@ -83,15 +117,7 @@ pub fn run(
         },
         ask.stop,
     )?;
-    let records = Records::read(&left.result)?;
-    let failed = |side: &SideReport| Some((side.flow, side.error.clone()?));
-    if let Some((flow, why)) = records.traffic.sides.iter().find_map(failed) {
-        return Err(Error::Failed(format!("flow {flow}: {}", in_words(why))));
-    }
-    if let Some(dir) = ask.captures {
-        captures::write(run, &left.read("captures")?, records.zero_ns, dir)?;
-    }
-    assemble(run, &plan, &records)
+    Ok((plan, left))
 }
 
 /// Translates a guest's message: it gives the kernel's error as a number.

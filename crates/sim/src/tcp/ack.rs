@@ -677,7 +677,7 @@ impl Sock {
             return;
         }
         self.min_rtt.update(net.now, rtt_us.max(1), self.host.config.sysctls.min_rtt_wlen);
-        self.tp.min_rtt_us = self.min_rtt.get().unwrap_or(0);
+        self.tp.min_rtt_us = self.min_rtt.get().unwrap_or(u32::MAX);
     }
 
     // ---- delivery rate ----
@@ -708,7 +708,7 @@ impl Sock {
     }
 
     #[inline]
-    fn finish_rate_sample(
+    pub(super) fn finish_rate_sample(
         &mut self,
         delivered: u32,
         lost: u32,

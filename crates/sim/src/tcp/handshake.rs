@@ -7,7 +7,7 @@ use super::timers::{Pending, TIMEOUT_MIN_JIFFIES};
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{NO_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, Tos, flags};
-use knee_algo::{AckSample, INFINITE_SSTHRESH, ca_state, ecn_flags};
+use knee_algo::{AckSample, INFINITE_SSTHRESH, RateSample, ca_state, ecn_flags};
 use knee_queue::Ecn;
 use knee_run::spec::LinuxVersion;
 
@@ -38,6 +38,7 @@ impl Sock {
         if self.host.config.tcp_ecn == 1 || self.wants_ecn {
             self.tp.ecn_flags = ecn_flags::OK;
         }
+        self.tp.undo_retrans = -1;
         self.send_syn(net);
     }
 
@@ -93,6 +94,10 @@ impl Sock {
         self.syn_sent_us = self.tp.tcp_mstamp;
         if self.syn_retries == 0 {
             self.retrans_stamp = self.ts_now();
+        }
+        if !answers {
+            // In Linux the SYN-ACK is of a request, which is no socket yet.
+            self.begin_departure(net);
         }
         let ect = self.wants_ecn && self.host.config.syn_ect;
         let packet = Packet {
@@ -169,10 +174,18 @@ impl Sock {
         } else if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
             self.tp.ecn_flags = 0;
         }
-        self.tp.rcv_nxt = packet.seq.wrapping_add(1);
+        self.number_data();
         // TCP_INFO counts this side's acknowledged SYN, but not the other side's.
         self.tp.bytes_acked = 1;
-        self.establish(packet, net);
+        self.set_first_window(packet);
+        self.tp.snd_wl1 = packet.seq;
+        self.tp.delivered = 1;
+        let rtt_us = self.measure_first_rtt(net);
+        self.on_syn_acked(rtt_us, packet, net);
+        self.tp.rcv_nxt = packet.seq.wrapping_add(1);
+        self.enter_state(State::Established);
+        self.init_transfer(net);
+        self.tp.lsndtime = net.cc.jiffies;
         if self.receiver.is_interactive() {
             // `TCP_QUICKACK` was cleared before the connect, so the ACK waits for data or the
             // timer.
@@ -181,6 +194,40 @@ impl Sock {
             return;
         }
         self.send_ack(net);
+    }
+
+    /// Processes the acknowledgement of the SYN. It is the first of the retransmission queue, so
+    /// modules of Linux see it as they see the ACKs of data, but before `init`. None of knee's own
+    /// algorithms keeps state from before `init`, and nv would draw a random number here.
+    fn on_syn_acked(&mut self, rtt_us: Option<u32>, packet: &Packet, net: &mut Net) {
+        let sees_syn = self.is_module_of_linux();
+        let rtt_us = rtt_us.map_or(-1, |us| us as i32);
+        if sees_syn {
+            self.tell_acked(&AckSample { pkts_acked: 1, rtt_us, in_flight: self.mss() }, net);
+        }
+        self.tell_handshake_ack(packet, net);
+        let mut sample =
+            RateSample { prior_in_flight: 1, rtt_us: rtt_us.into(), ..RateSample::default() };
+        self.finish_rate_sample(1, 0, false, &mut sample);
+        if !self.cc.algorithm().has_cong_control() {
+            self.update_pacing_rate();
+        } else if sees_syn {
+            let given = (packet.ack_seq, 0);
+            self.cc.cong_control(&mut self.tp, &mut net.cc, given, &sample);
+            self.do_what_was_asked(net);
+        }
+    }
+
+    fn is_module_of_linux(&self) -> bool {
+        self.cc.algorithm().module().is_some_and(|it| it.is_kernel_module())
+    }
+
+    /// Tells the algorithm of the handshake's last segment, which is an ACK like any other.
+    fn tell_handshake_ack(&mut self, packet: &Packet, net: &mut Net) {
+        let echoes = packet.has(flags::ECE) && self.ecn_ok() && !self.counts_ce();
+        let ece = !packet.has(flags::SYN) && echoes;
+        let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
+        self.in_ack_event(&progress, net);
     }
 
     /// Sets the timestamps of a segment as algorithms see them. The peer's value has its random
@@ -292,20 +339,41 @@ impl Sock {
         }
     }
 
+    /// Establishes the accepting end. In Linux a copy of the listener becomes the connection, and
+    /// then takes the segment as any other.
     fn on_final_ack(&mut self, packet: &Packet, net: &mut Net) {
+        self.number_data();
+        self.tp.snd_wnd = packet.window_bytes;
+        self.tp.max_window = packet.window_bytes;
+        self.tp.snd_wl1 = self.tp.rcv_nxt.wrapping_sub(1);
+        self.tp.lsndtime = net.cc.jiffies;
+        if self.is_module_of_linux() {
+            (self.tp.advmss, self.tp.mss_cache) = (0, MSS_DEFAULT);
+            self.cc.set_state(&mut self.tp, &mut net.cc, ca_state::OPEN);
+            self.do_what_was_asked(net);
+        }
+        self.tp.advmss = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
         self.receiver.ts_ecr = if packet.has(flags::NO_TS) { 0 } else { packet.ts_ecr };
         self.note_timestamps(packet);
-        self.establish(packet, net);
+        self.set_first_window(packet);
+        self.tp.snd_wl1 = packet.seq;
+        self.measure_first_rtt(net);
+        self.tell_handshake_ack(packet, net);
+        // Linux counts the SYN-ACK as delivered, but samples no rate by it.
+        self.tp.delivered = 1;
+        self.init_transfer(net);
+        self.enter_state(State::Established);
+        if !self.cc.algorithm().has_cong_control() {
+            self.update_pacing_rate();
+        }
         if packet.sequence_len() > 0 {
             // The handshake's last ACK was lost, or came after the data.
             self.on_segment(packet, net);
         }
     }
 
-    /// Establishes either side: the window, the first RTT sample, the algorithm.
-    fn establish(&mut self, packet: &Packet, net: &mut Net) {
-        self.enter_state(State::Established);
-        self.established_at = net.now;
+    /// Sets the sequence numbers of this end: only its SYN was sent, and acknowledged.
+    fn number_data(&mut self) {
         self.retransmit.disarm();
         let first = self.iss.wrapping_add(1);
         self.tp.snd_una = first;
@@ -313,19 +381,19 @@ impl Sock {
         self.tp.write_seq = first;
         self.snd_sml = first;
         self.tp.pushed_seq = first;
-        self.tp.high_seq = first;
+        self.writer.psh_seq = first;
         self.cwnd_usage_seq = first;
         self.highest_sack_end = first;
+    }
+
+    fn set_first_window(&mut self, packet: &Packet) {
         self.tp.snd_wnd = packet.window_bytes;
         self.tp.max_window = packet.window_bytes;
         self.bound_mss();
-        self.tp.snd_wl1 = packet.seq;
-        self.tp.delivered = 1;
-        self.tp.app_limited = 0;
-        self.tp.delivered_mstamp = self.tp.tcp_mstamp;
-        self.receiver.establish(self.tp.rcv_nxt, net.cc.jiffies, &self.host, self.tp.tcp_mstamp);
-        self.tp.lsndtime = net.cc.jiffies;
+    }
 
+    /// Takes the first RTT sample, from the SYN or SYN-ACK to its ACK.
+    fn measure_first_rtt(&mut self, net: &mut Net) -> Option<u32> {
         let rtt_us = if self.syn_retries == 0 {
             Some((self.tp.tcp_mstamp - self.syn_sent_us) as u32)
         } else if self.timestamps {
@@ -334,6 +402,7 @@ impl Sock {
             None
         };
         if let Some(rtt_us) = rtt_us {
+            let first = self.tp.snd_una;
             self.update_min_rtt(rtt_us, false, net);
             self.tp.srtt_us = self.rtt.sample(0, rtt_us.max(1), (first, first));
             self.rtt.set_rto(self.tp.srtt_us, &self.host);
@@ -341,7 +410,16 @@ impl Sock {
             self.rtt.fall_back(&self.host);
         }
         self.backoff = 0;
+        rtt_us
+    }
 
+    /// Prepares either side for data: the receiver, the first cwnd, the algorithm.
+    fn init_transfer(&mut self, net: &mut Net) {
+        self.established_at = net.now;
+        if self.timestamps {
+            self.tp.advmss -= TIMESTAMP_BYTES;
+        }
+        self.receiver.establish(self.tp.rcv_nxt, net.cc.jiffies, &self.host, self.tp.tcp_mstamp);
         // An answer to the first SYN proves that the SYN retransmissions were needless.
         let spurious =
             self.timestamps && self.syn_retries > 0 && self.receiver.ts_ecr == self.retrans_stamp;
@@ -355,22 +433,6 @@ impl Sock {
         self.tp.snd_cwnd_stamp = net.cc.jiffies;
         self.tp.snd_ssthresh = INFINITE_SSTHRESH;
         self.tp.icsk_ca_state = ca_state::OPEN;
-        self.update_pacing_rate();
-        // The handshake's last segment is an ACK like any other, so the algorithm sees it before
-        // `init`.
-        let echoes = packet.has(flags::ECE) && self.ecn_ok() && !self.counts_ce();
-        let ece = !packet.has(flags::SYN) && echoes;
-        let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
-        self.in_ack_event(&progress, net);
-        let is_of_linux = self.cc.algorithm().module().is_some_and(|it| it.is_kernel_module());
-        if packet.has(flags::SYN) && is_of_linux {
-            // The SYN was in the retransmission queue, but the other end's SYN-ACK was not. None of
-            // knee's own algorithms keeps state from before `init`, and nv would draw a random
-            // number here.
-            let measured = rtt_us.filter(|_| self.syn_retries == 0);
-            let rtt_us = measured.map_or(-1, |us| us as i32);
-            self.tell_acked(&AckSample { pkts_acked: 1, rtt_us, in_flight: self.mss() }, net);
-        }
         self.init_algorithm(net);
         self.expand_sndbuf(net);
     }

@@ -52,6 +52,9 @@ use timers::{LazyTimer, RetransmitTimer};
 /// `gso_max_size` of a socket: 64 KiB less room for headers.
 const GSO_MAX_BYTES: u32 = 65_343;
 
+/// cwnd until the connection is established, packets (`TCP_INIT_CWND`).
+const CWND_WHILE_CONNECTING: u32 = 10;
+
 /// State that all sockets of a host share.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -143,6 +146,8 @@ struct Writer {
     pending_bytes: u64,
     /// Size of the send buffer, bytes of memory. It only grows.
     sndbuf_bytes: u32,
+    /// End of the last segment sent with PSH.
+    psh_seq: u32,
     /// The buffer was full, and the application waits until a third of it is free.
     is_waiting: bool,
     /// The buffer limits the application.
@@ -266,12 +271,12 @@ impl Sock {
         let mss = host.config.mss_bytes();
         let tp = TcpSock {
             mss_cache: mss,
-            snd_cwnd: host.config.initial_cwnd_pkts,
+            snd_cwnd: CWND_WHILE_CONNECTING,
+            min_rtt_us: u32::MAX,
             snd_una: iss,
             snd_nxt: iss,
             write_seq: iss,
             pushed_seq: iss,
-            high_seq: iss,
             reordering: host.config.sysctls.reordering,
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
@@ -304,6 +309,7 @@ impl Sock {
             iss,
             snd_sml: iss,
             writer: Writer {
+                psh_seq: iss,
                 sndbuf_bytes: host.config.sndbuf_initial_bytes,
                 is_limited: host.config.sndbuf_max_bytes.is_some(),
                 ..Writer::default()
@@ -393,8 +399,20 @@ impl Sock {
     /// Starts work on this socket: sets the clocks that its algorithm sees to the present time.
     #[inline]
     fn enter(&mut self, net: &mut Net) {
+        self.read_clock(net);
+        self.attend(net);
+    }
+
+    /// Reads the fine clock (`tcp_mstamp_refresh`).
+    #[inline]
+    fn read_clock(&mut self, net: &Net) {
         self.tp.tcp_clock_cache = net.now.ns();
         self.tp.tcp_mstamp = net.now_us();
+    }
+
+    /// Starts work on this socket without a reading of the fine clock.
+    #[inline]
+    fn attend(&mut self, net: &mut Net) {
         net.cc.random_state = net.seed_of(self.id);
         net.cc.jiffies = self.host.jiffies.at(net.now);
         net.cc.hz = self.host.config.hz;

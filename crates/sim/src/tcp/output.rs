@@ -47,7 +47,7 @@ impl Sock {
         if !self.state.is_writable() || self.writer.closes {
             return;
         }
-        self.enter(net);
+        self.attend(net);
         self.check_app_limited(net.now);
         self.writer.pending_bytes = self.writer.pending_bytes.saturating_add(bytes);
         self.write_on(net);
@@ -59,6 +59,8 @@ impl Sock {
         if !self.has_unsent() {
             return;
         }
+        // The restart after an idle time, above, sees the clock of the event before.
+        self.read_clock(net);
         self.write_xmit(Push::FullOnly, net);
         // A full buffer blocks the write; the segment that ends here carries PSH.
         if self.writer.is_waiting && self.has_unsent() {
@@ -113,6 +115,7 @@ impl Sock {
             self.restart_after_idle(net);
             self.writer.pending_bytes -= u64::from(bytes);
             self.tp.write_seq = self.tp.write_seq.wrapping_add(bytes);
+            self.tp.pushed_seq = self.tp.write_seq;
         }
         self.writer.is_waiting = self.writer.is_limited && self.writer.pending_bytes > 0;
         if self.writer.closes && self.writer.pending_bytes == 0 {
@@ -250,7 +253,7 @@ impl Sock {
             let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion::V6_12;
             self.cut_end = is_cut.then_some(self.tp.snd_nxt.wrapping_add(segment_bytes));
             // This makes the segment carry PSH in any case.
-            self.tp.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.tp.max_window / 2 + 1);
+            self.writer.psh_seq = self.tp.snd_nxt.wrapping_sub(self.tp.max_window / 2 + 1);
             refused = self.send_burst(bytes, window > bytes, net) == 0;
         } else {
             let mut packet = self.packet();
@@ -613,9 +616,9 @@ impl Sock {
             self.writer.full_at.pop_front();
             ends_write = true;
         }
-        let forced = end_seq.wrapping_sub(self.tp.pushed_seq) > self.tp.max_window / 2;
+        let forced = end_seq.wrapping_sub(self.writer.psh_seq) > self.tp.max_window / 2;
         if ends_write || forced {
-            self.tp.pushed_seq = end_seq;
+            self.writer.psh_seq = end_seq;
         }
         ends_write || forced
     }

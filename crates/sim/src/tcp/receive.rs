@@ -184,12 +184,21 @@ impl Receiver {
         }
     }
 
-    pub(super) fn delayed_ack_missed(&mut self, rto_jiffies: u32) {
+    pub(super) fn delayed_ack_missed(&mut self, rto_jiffies: u32, host: &HostState) {
         if self.pingpong {
             self.pingpong = false;
             self.ato = self.ato_min;
         } else {
-            self.ato = (self.ato << 1).min(rto_jiffies);
+            self.ato = (self.ato << 1).min(Receiver::most_ato(rto_jiffies, host));
+        }
+    }
+
+    /// Returns the longest delayed-ACK time that a connection remembers, jiffies.
+    fn most_ato(rto_jiffies: u32, host: &HostState) -> u32 {
+        if host.config.linux >= LinuxVersion::V6_12 {
+            rto_jiffies.min(host.jiffies.of_ms(DELACK_MAX_MS))
+        } else {
+            rto_jiffies
         }
     }
 
@@ -406,7 +415,8 @@ impl Sock {
             }
             self.receiver.out_of_order.note_duplicate(packet.seq, rcv_nxt);
         }
-        let bare_fin = payload_bytes == 0 && self.host.config.linux >= LinuxVersion::V6_18;
+        // Linux takes a bare FIN from 6.18 on, and in 6.12.y.
+        let bare_fin = payload_bytes == 0 && self.host.config.linux >= LinuxVersion::V6_12;
         if self.receive_window() == 0 && !bare_fin {
             self.receiver.enter_quickack_mode(MAX_QUICKACKS);
             self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -457,7 +467,8 @@ impl Sock {
             if gap <= receiver.ato_min / 2 {
                 receiver.ato = (receiver.ato >> 1) + receiver.ato_min / 2;
             } else if gap < receiver.ato {
-                receiver.ato = ((receiver.ato >> 1) + gap).min(self.rtt.rto_jiffies);
+                let most = Receiver::most_ato(self.rtt.rto_jiffies, &self.host);
+                receiver.ato = ((receiver.ato >> 1) + gap).min(most);
             } else if gap > self.rtt.rto_jiffies {
                 // The sender may have restarted its window.
                 receiver.raise_quick(MAX_QUICKACKS);
@@ -481,7 +492,8 @@ impl Sock {
         if len >= receiver.rcv_mss {
             if receiver.measures_ratio && len != receiver.rcv_mss {
                 receiver.window_ratio = (len << 8) / (len + receiver.skb_overhead_bytes);
-                receiver.clamp_window(share(receiver.rcvbuf, receiver.window_ratio));
+                let clamp = share(receiver.rcvbuf, receiver.window_ratio);
+                receiver.clamp_window(clamp, self.host.config.linux);
             }
             receiver.rcv_mss = len;
             if psh && payload_bytes <= receiver.advmss {

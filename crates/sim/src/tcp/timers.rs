@@ -320,7 +320,7 @@ impl Sock {
         }
         self.tp.icsk_ack_pending &= !ack_pending::TIMER;
         if self.tp.icsk_ack_pending & ack_pending::SCHED != 0 {
-            self.receiver.delayed_ack_missed(self.rtt.rto_jiffies);
+            self.receiver.delayed_ack_missed(self.rtt.rto_jiffies, &self.host);
             self.send_ack(net);
         }
     }

@@ -81,13 +81,13 @@ impl Sock {
         let ticks = self.ts_now().wrapping_sub(packet.ts_ecr);
         let Some(sample_us) = from_ticks(ticks) else { return };
         let receiver = &mut self.receiver;
-        let is_newest = self.host.config.linux >= LinuxVersion::V6_18;
-        if is_newest && ticks == 0 {
-            // A time below one tick is no sample (6.16 and later).
+        let linux = self.host.config.linux;
+        if linux >= LinuxVersion::V6_12 && ticks == 0 {
+            // A time below one tick is no sample (6.16 and later, and 6.12.y).
             return;
         }
         let is_less = receiver.rcv_rtt_us == 0 || sample_us << 3 < receiver.rcv_rtt_us;
-        if is_newest && !is_less && receiver.unread_bytes > 0 {
+        if linux >= LinuxVersion::V6_18 && !is_less && receiver.unread_bytes > 0 {
             // Unread data may have closed the window (6.16 and later).
             return;
         }
@@ -128,8 +128,8 @@ impl Sock {
         }
         let copied_seq = self.tp.rcv_nxt.wrapping_sub(receiver.unread_bytes);
         let mut copied = copied_seq.wrapping_sub(receiver.space_seq);
-        if linux >= LinuxVersion::V6_18 {
-            // From 6.16 on, an application that falls behind gets no more room.
+        if linux >= LinuxVersion::V6_12 {
+            // From 6.16 on, and in 6.12.y, an application that falls behind gets no more room.
             copied = copied.saturating_sub(receiver.unread_bytes);
         }
         if copied > receiver.space_bytes && receiver.space_bytes > 0 {

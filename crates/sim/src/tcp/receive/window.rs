@@ -145,10 +145,12 @@ impl Receiver {
         }
     }
 
-    /// Sets the largest window, which follows the share of payload, and limits the offered window
-    /// by it.
-    pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32) {
-        if clamp < self.window_clamp {
+    /// Sets the largest window, which follows the share of payload. In later versions than 6.12 the
+    /// present limit follows at once.
+    pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32, linux: LinuxVersion) {
+        if linux < LinuxVersion::V6_18 {
+            // The limit grows with later segments.
+        } else if clamp < self.window_clamp {
             self.rcv_ssthresh = self.rcv_ssthresh.min(clamp);
         } else {
             self.rcv_ssthresh = self.rcv_ssthresh.max(self.rcv_wnd.min(clamp));
