@@ -9,6 +9,7 @@ mod claims;
 mod classes;
 mod common;
 mod compare;
+mod counters;
 mod each;
 mod extremes;
 mod jobs;
