@@ -10,9 +10,10 @@ use knee_algo::Algorithm;
 use knee_file::keys::{Key, List, Text};
 use knee_file::{Error, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Cc, MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
+use knee_run::spec::{MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
 
 use crate::cases::MAX_RUNS;
+use crate::cc::Given;
 use crate::memory::Memory;
 use crate::metric::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
@@ -87,22 +88,22 @@ impl Scenario {
     pub(crate) fn read(
         file: &Path,
         root: &Node,
-        cc: Option<&Cc>,
+        given: Given<'_>,
         asked: MemoryInputs,
     ) -> Result<Scenario, Error> {
         let resolved = RefCell::default();
-        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), cc, asked)?;
+        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), given, asked)?;
         scenario.resolved = resolved.into_inner();
         Ok(scenario)
     }
 
     fn read_with(
         root: &Reader<'_>,
-        cc: Option<&Cc>,
+        given: Given<'_>,
         asked: MemoryInputs,
     ) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
-        let traffic = traffic::read(root, &network, cc)?;
+        let traffic = traffic::read(root, &network, given)?;
         if let Err((key, why)) = network.check_ways(traffic.iter().map(TrafficSpec::ways)) {
             return Err(root.need_child("network")?.error(key, why));
         }

@@ -20,7 +20,7 @@ use knee_queue::{ETHERNET_BYTES, Ecn};
 use knee_run::spec::{Cc, Flow, NodeId, Ping, Schedule, Traffic};
 
 use crate::arrivals::{self, Arrivals};
-use crate::cc::{PARAMS, read_cc};
+use crate::cc::{Given, PARAMS, read_cc};
 use crate::classes::MAX_DSCP;
 use crate::metric::{Kind, Metric};
 use crate::network::NetworkSpec;
@@ -282,15 +282,15 @@ struct Connections {
     max_pacing_rate: Option<Rate>,
 }
 
-/// Reads every entry. `cc` is the case's congestion control, which an entry's own overrides.
+/// Reads every entry. Its own congestion control overrides the case's.
 pub(crate) fn read(
     root: &Reader<'_>,
     network: &NetworkSpec,
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<Vec<TrafficSpec>, Error> {
     let mut entries: Vec<TrafficSpec> = Vec::new();
     for (table, reader) in root.children("traffic")?.iter().enumerate() {
-        let of_table = read_entry(reader, network, cc)?.into_iter();
+        let of_table = read_entry(reader, network, given)?.into_iter();
         entries.extend(of_table.map(|entry| TrafficSpec { table, ..entry }));
     }
     if entries.is_empty() {
@@ -322,7 +322,7 @@ pub(crate) fn read(
 fn read_entry(
     reader: &Reader<'_>,
     network: &NetworkSpec,
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<Vec<TrafficSpec>, Error> {
     let name = reader.need_name(&NAMED.name)?;
     let mut kind = reader.choose(&NAMED.kind)?;
@@ -340,34 +340,34 @@ fn read_entry(
     let start = reader.read(&COMMON.start)?;
     let (pairs, what) = match kind {
         Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
-        Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), cc)?),
+        Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), given)?),
         Kind::Query | Kind::Shuffle => {
             let pairs = all_pairs(reader, hosts)?;
-            let connections = read_connections(reader, kind, cc)?;
+            let connections = read_connections(reader, kind, given)?;
             let what = waiting::read(reader, kind, &pairs, connections)?;
             (pairs, EntryKind::Connections(Box::new(what)))
         }
         _ if has_jobs => {
-            let mut connections = read_connections(reader, kind, cc)?;
+            let mut connections = read_connections(reader, kind, given)?;
             let (pairs, jobs) = Jobs::read(reader, kind, network)?;
             connections.traffic = jobs.traffic();
             connections.jobs = Some(jobs);
             (pairs, EntryKind::Connections(Box::new(connections)))
         }
         Kind::Attempts => {
-            let mut connections = read_connections(reader, kind, cc)?;
+            let mut connections = read_connections(reader, kind, given)?;
             connections.attempts = Some(Attempts::read(reader, start)?);
             (pair_up(reader, network, hosts)?, EntryKind::Connections(Box::new(connections)))
         }
         Kind::Incast if reader.read(&INCAST.all_to_all)? => {
             let pairs = repeat_pairs(reader, &all_pairs(reader, hosts)?)?;
-            let mut connections = read_connections(reader, kind, cc)?;
+            let mut connections = read_connections(reader, kind, given)?;
             connections.all_to_all = true;
             (pairs, EntryKind::Connections(Box::new(connections)))
         }
         _ => {
             let pairs = repeat_pairs(reader, &pair_up(reader, network, hosts)?)?;
-            (pairs, EntryKind::Connections(Box::new(read_connections(reader, kind, cc)?)))
+            (pairs, EntryKind::Connections(Box::new(read_connections(reader, kind, given)?)))
         }
     };
     let is_timed = !has_jobs && !matches!(kind, Kind::Poisson | Kind::Attempts);
@@ -468,10 +468,10 @@ fn read_poisson(
     reader: &Reader<'_>,
     network: &NetworkSpec,
     (hosts, start): (FromTo, Duration),
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<EntryKind, Error> {
     let arrivals = Arrivals::read(reader, network, hosts, (start, MAX_FLOWS))?;
-    let mut connections = read_connections(reader, Kind::Poisson, cc)?;
+    let mut connections = read_connections(reader, Kind::Poisson, given)?;
     connections.arrivals = Some(arrivals);
     Ok(EntryKind::Connections(Box::new(connections)))
 }
@@ -491,10 +491,10 @@ fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<EntryKind, Er
 fn read_connections(
     reader: &Reader<'_>,
     kind: Kind,
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<Connections, Error> {
-    let own = read_cc(reader, &CONNECTIONS.cc, &CONNECTIONS.params)?;
-    let cc = own.or_else(|| cc.cloned()).ok_or_else(|| {
+    let own = read_cc(reader, (&CONNECTIONS.cc, &CONNECTIONS.params), given.modules)?;
+    let cc = own.or_else(|| given.cc.cloned()).ok_or_else(|| {
         reader.error(
             &CONNECTIONS.cc,
             "missing: give it here, or give the file cases: cc = [\"cubic\", \"dctcp\"]",
@@ -513,7 +513,7 @@ fn read_connections(
     let one_by_one = kind == Kind::Incast && rounds > 1 && every.is_none();
     Ok(Connections {
         cc,
-        peer_cc: read_cc(reader, &CONNECTIONS.peer_cc, &CONNECTIONS.peer_params)?,
+        peer_cc: read_cc(reader, (&CONNECTIONS.peer_cc, &CONNECTIONS.peer_params), given.modules)?,
         start_shift: reader.read(&TIMED_CONNECTIONS.start_shift)?,
         stagger: reader.read(&TIMED_CONNECTIONS.stagger)?,
         stop,

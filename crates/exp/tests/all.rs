@@ -24,6 +24,7 @@ mod queues;
 mod receiving;
 mod recording;
 mod resolve;
+mod same_process;
 mod scale;
 mod sketches;
 mod sweep;
