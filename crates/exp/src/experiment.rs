@@ -36,6 +36,7 @@ use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::scenario::{MemoryInputs, RUN, RunKeys, SampleKeys, Scenario};
 use crate::traffic;
+use crate::unused;
 
 /// Largest experiment file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -193,6 +194,8 @@ pub struct Experiment {
     pub modules: Vec<&'static Algorithm>,
     /// The files that it has read, and how.
     files: Arc<Modules>,
+    /// By case: whether a connection of a checked row is under its algorithm.
+    is_cc_taken: Vec<bool>,
     /// Files that it names, with the hashes that they had when it was read.
     pub(crate) inputs: Vec<InputFile>,
     /// Memory of the largest row.
@@ -259,6 +262,7 @@ impl Experiment {
         let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
         let names = if overrides.cc.is_empty() { of_quick } else { overrides.cc.as_slice() };
         let mut cases = choose_cases(path, own_cases, names, &files)?;
+        unused::check_set(path, &cases, &axes)?;
         set_params(path, &mut cases, &params)?;
         let run = reader.need_child(&TOP.run)?.only(&[&RUN])?;
         let in_file = run.read(&RUN.repeat)?;
@@ -293,6 +297,7 @@ impl Experiment {
             algorithms: Vec::new(),
             modules: Vec::new(),
             files: Arc::new(files),
+            is_cc_taken: Vec::new(),
             inputs: Vec::new(),
             memory: Memory::default(),
             has_flow_control: false,
@@ -303,6 +308,7 @@ impl Experiment {
             last: LastScenario::default(),
         };
         experiment.unchecked = (0..experiment.configurations.len()).collect();
+        experiment.is_cc_taken = vec![false; experiment.cases.len()];
         let (size, first) = experiment.check_row()?;
         if size.saturating_mul(experiment.configurations.len()) > MOST_AT_ONCE {
             experiment.each_value_first();
@@ -355,13 +361,28 @@ impl Experiment {
         while !self.unchecked.is_empty() && size < most {
             size += self.check_row()?.0;
         }
-        Ok(())
+        // Connections of any row of a case may be under its algorithm.
+        let is_idle = |(case, is_taken): (&Case, &bool)| case.cc.is_some() && !is_taken;
+        let idle = self.cases.iter().zip(&self.is_cc_taken).position(is_idle);
+        match idle.filter(|_| self.is_whole()) {
+            Some(case) => Err(self.idle_cc(case)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the error about the algorithm of a case under which no connection is.
+    fn idle_cc(&self, case: usize) -> Result<Error, Error> {
+        let mut rows = self.configurations.iter().filter(|row| row.case == case);
+        let scenario = rows.next().map(|row| self.scenario(row)).transpose()?;
+        let own = scenario.iter().flat_map(|scenario| scenario.names_with_own_cc());
+        Ok(unused::cc(&self.path, &self.cases[case], own.collect()))
     }
 
     /// Checks the next row, and adds its algorithms and memory to the experiment's. Returns its size and the row.
     fn check_row(&mut self) -> Result<(usize, Option<Arc<Scenario>>), Error> {
         let Some(row) = self.unchecked.pop_front() else { return Ok((0, None)) };
         let scenario = self.scenario(&self.configurations[row])?;
+        self.is_cc_taken[self.configurations[row].case] |= scenario.takes_case_cc();
         inputs::add(&mut self.inputs, inputs::noted(&scenario.resolved))
             .map_err(|file| self.changed(&file))?;
         self.has_flow_control |= scenario.has_flow_control();
@@ -765,10 +786,11 @@ fn read_cases(root: &Reader<'_>, files: &Modules) -> Result<Vec<Case>, knee_file
         }
         for name in names {
             let folder = root.file().parent().unwrap_or(Path::new(""));
-            let case = case_of_algorithm(name, folder, files).unwrap_or_else(|why| {
+            let mut case = case_of_algorithm(name, folder, files).unwrap_or_else(|why| {
                 let wrong = why.of(|first| root.error(&TOP.cc, first));
                 Case { wrong: Some(Box::new(wrong)), ..Case::without_cc(name) }
             });
+            case.cc_from = place_of(root, &TOP.cc);
             if cases.iter().any(|prior| prior.name == case.name) {
                 return Err(root.error(&TOP.cc, format!("names \"{name}\" twice")));
             }
@@ -781,6 +803,7 @@ fn read_cases(root: &Reader<'_>, files: &Modules) -> Result<Vec<Case>, knee_file
         if cases.iter().any(|prior| prior.name == name) {
             return Err(reader.error(&CASE.name, "must differ from the other cases' names"));
         }
+        let cc_from = place_of(&reader, &CASE.cc);
         let (cc, wrong) = match read_cc(&reader, (&CASE.cc, &CASE.params), files) {
             Ok(cc) => (cc, None),
             Err(why) => (None, Some(Box::new(why))),
@@ -795,12 +818,16 @@ fn read_cases(root: &Reader<'_>, files: &Modules) -> Result<Vec<Case>, knee_file
                 set.push((path.to_owned(), node.clone()));
             }
         }
-        cases.push(Case { name, cc, wrong, set });
+        cases.push(Case { name, cc, cc_from, wrong, set });
     }
     if cases.is_empty() {
         cases.push(Case::without_cc("as-written"));
     }
     Ok(cases)
+}
+
+fn place_of(reader: &Reader<'_>, key: &impl AsRef<str>) -> (String, Origin) {
+    (reader.key(key), reader.node(key).map(|node| node.origin).unwrap_or_default())
 }
 
 fn case_of_algorithm(name: &str, folder: &Path, files: &Modules) -> Result<Case, NoAlgorithm> {
@@ -846,6 +873,10 @@ fn choose_cases(
                     }
                 }
             })?,
+        };
+        let case = match own.iter().any(|own| own.name == *name) {
+            true => case,
+            false => Case { cc_from: ("--cc".to_owned(), Origin::Nowhere), ..case },
         };
         if !chosen.iter().any(|prior| prior.name == case.name) {
             chosen.push(case);

@@ -131,6 +131,11 @@ impl Scenario {
             let message = format!("must be later than the start of \"{}\"", late.name);
             return Err(run.error(&RUN.duration, message));
         }
+        if until_done && !scenario.traffic.iter().any(TrafficSpec::can_end) {
+            let why =
+                "acts on nothing: no traffic ends by itself; leave it out, or give sizes or counts";
+            return Err(run.error(&RUN.until_done, why));
+        }
         switches::check_changes(&root.need_child("network")?, duration)?;
         scenario.memory = amounts::check(&scenario, root, asked)?;
         Ok(scenario)
@@ -262,6 +267,17 @@ impl Scenario {
         let Window { from, until } = self.measure?;
         let (from, until) = (self.scale.moment(from), self.scale.moment(until));
         Some(Window { from, until: until.min(end) })
+    }
+
+    /// Returns whether any connection is under the case's algorithm.
+    pub(crate) fn takes_case_cc(&self) -> bool {
+        self.traffic.iter().any(TrafficSpec::takes_case_cc)
+    }
+
+    /// Returns the names of the entries that name an algorithm of their own.
+    pub(crate) fn names_with_own_cc(&self) -> Vec<String> {
+        let own = self.traffic.iter().filter(|entry| entry.names_cc());
+        own.map(|entry| entry.name.clone()).collect()
     }
 
     /// Returns the algorithms of its connections.

@@ -5,6 +5,7 @@ mod chakra;
 mod collective;
 mod converged;
 mod jobs;
+mod ping;
 mod trace;
 mod waiting;
 
@@ -15,8 +16,8 @@ use knee_algo::Algorithm;
 use knee_file::keys::{Below, Choice, Key, Keys, List, Name, Shape, Table, Text, entries};
 use knee_file::units::Size;
 use knee_file::{Error, Reader, keys, one_of};
+use knee_queue::Ecn;
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{ETHERNET_BYTES, Ecn};
 use knee_run::spec::{Cc, Flow, NodeId, Ping, Schedule, Traffic};
 
 use crate::arrivals::{self, Arrivals};
@@ -33,10 +34,6 @@ use waiting::Waiting;
 
 /// Largest number of connections in one run.
 const MAX_FLOWS: u64 = 1_000_000;
-
-/// Bytes of Ethernet, IPv4 and UDP headers around a ping's payload. IPv6's header is longer.
-const PING_HEADER_BYTES: u64 = ETHERNET_BYTES as u64 + 20 + 8;
-const IPV6_EXTRA_BYTES: u64 = 20;
 
 /// Each table `[[traffic]]`.
 pub(crate) static TABLE: Table = Table {
@@ -67,7 +64,7 @@ fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
     let own: &dyn Keys = match kind {
         Kind::Incast => &INCAST,
         Kind::Rpc => &RPC,
-        Kind::Ping => &PING,
+        Kind::Ping => &ping::KEYS,
         Kind::Poisson => &arrivals::KEYS,
         Kind::Query => &waiting::QUERY,
         Kind::Shuffle => &waiting::SHUFFLE,
@@ -210,20 +207,6 @@ keys! {
     }
 }
 
-keys! {
-    /// Small packets back and forth.
-    static PING: PingKeys = "ping" {
-        /// Time between pings.
-        interval: Key<Duration> = needed("1 ms").at_least("1 us"),
-        /// Payload.
-        size: Key<Size> = or(Size(64)).at_most("1400 B").like("64 B"),
-        /// ECN field.
-        ecn: Choice<Ecn> = of(ECN).or("not-ect"),
-    }
-}
-
-const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
-
 /// Hosts of `from` and of `to`.
 type FromTo = (Vec<NodeId>, Vec<NodeId>);
 type FromToRef<'a> = (&'a [NodeId], &'a [NodeId]);
@@ -233,6 +216,8 @@ type FromToRef<'a> = (&'a [NodeId], &'a [NodeId]);
 pub(crate) struct TrafficSpec {
     /// Index of its `[[traffic]]` table in the file.
     pub(crate) table: usize,
+    /// Whether that names no algorithm.
+    takes_case_cc: bool,
     pub(crate) name: String,
     pub(crate) kind: Kind,
     /// Metrics in the table.
@@ -290,8 +275,9 @@ pub(crate) fn read(
 ) -> Result<Vec<TrafficSpec>, Error> {
     let mut entries: Vec<TrafficSpec> = Vec::new();
     for (table, reader) in root.children("traffic")?.iter().enumerate() {
+        let takes_case_cc = !reader.has(&CONNECTIONS.cc);
         let of_table = read_entry(reader, network, given)?.into_iter();
-        entries.extend(of_table.map(|entry| TrafficSpec { table, ..entry }));
+        entries.extend(of_table.map(|entry| TrafficSpec { table, takes_case_cc, ..entry }));
     }
     if entries.is_empty() {
         return Err(root.error("traffic", "missing: give at least one [[traffic]] entry"));
@@ -339,7 +325,7 @@ fn read_entry(
     let senders = hosts.0.len();
     let start = reader.read(&COMMON.start)?;
     let (pairs, what) = match kind {
-        Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
+        Kind::Ping => (pair_up(reader, network, hosts)?, ping::read(reader, network)?),
         Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), given)?),
         Kind::Query | Kind::Shuffle => {
             let pairs = all_pairs(reader, hosts)?;
@@ -372,8 +358,9 @@ fn read_entry(
     };
     let is_timed = !has_jobs && !matches!(kind, Kind::Poisson | Kind::Attempts);
     let entry = TrafficSpec {
-        // The caller, which reads all entries, sets the index.
+        // The caller, which reads all entries, sets these two.
         table: 0,
+        takes_case_cc: false,
         name: name.to_owned(),
         kind,
         show: read_show(reader, kind)?,
@@ -474,18 +461,6 @@ fn read_poisson(
     let mut connections = read_connections(reader, Kind::Poisson, given)?;
     connections.arrivals = Some(arrivals);
     Ok(EntryKind::Connections(Box::new(connections)))
-}
-
-fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<EntryKind, Error> {
-    let interval = reader.read(&PING.interval)?;
-    let size = reader.read(&PING.size)?.0;
-    let headers = PING_HEADER_BYTES + if network.ipv6() { IPV6_EXTRA_BYTES } else { 0 };
-    Ok(EntryKind::Ping {
-        interval,
-        wire_bytes: (size + headers) as u32,
-        ecn: reader.choose(&PING.ecn)?,
-        dscp: reader.read(&COMMON.dscp)? as u8,
-    })
 }
 
 fn read_connections(
@@ -681,6 +656,22 @@ impl TrafficSpec {
     /// Returns the criterion for fair sharing of its transfers.
     pub(crate) fn converged(&self) -> Option<Converged> {
         self.converged
+    }
+
+    /// Returns whether any of its connections ends by itself.
+    pub(crate) fn can_end(&self) -> bool {
+        let EntryKind::Connections(connections) = &self.what else { return false };
+        self.arrivals().is_some() || connections.traffic.iter().any(Traffic::ends)
+    }
+
+    /// Returns whether its connections are under an algorithm of its own.
+    pub(crate) fn names_cc(&self) -> bool {
+        self.algorithm().is_some() && !self.takes_case_cc
+    }
+
+    /// Returns whether any of its connections is under the case's algorithm.
+    pub(crate) fn takes_case_cc(&self) -> bool {
+        self.takes_case_cc && self.flows() > 0
     }
 
     /// Returns the algorithm of the connecting side.

@@ -31,5 +31,6 @@ mod sweep;
 mod switches;
 mod tables;
 mod theory;
+mod unused;
 mod waiting;
 mod window;
