@@ -1,5 +1,7 @@
 //! Whose counters a connection has: no counter is 0 while its queue or its sibling says otherwise.
 
+use std::path::Path;
+
 use knee_exp::{Experiment, Overrides};
 use knee_run::Outcome;
 use knee_run::outcome::{Counters, QueueOutcome};
@@ -14,7 +16,7 @@ const KINDS: [&str; 11] = [
     r#"kind = "rpc", from = "r", to = "s1..s8", request = "1 kB", response = "300 kB", count = 4"#,
     r#"kind = "query", from = "r", to = "s1..s8", response = "300 kB", count = 5"#,
     r#"kind = "shuffle", from = "s1..s8", to = "r", size = "300 kB""#,
-    r#"kind = "poisson", from = "s1..s8", to = "r", sizes = "300 kB", load = "150 %", of = "switch-r""#,
+    r#"kind = "poisson", from = "s1..s8", to = "r", sizes = "300 kB", load = "100 %", of = "switch-r", until = "200 ms""#,
     r#"kind = "collective", operation = "all-to-all", hosts = ["s1..s8", "r"], size = "4 MB""#,
     r#"kind = "trace", file = "transfers.csv""#,
 ];
@@ -55,8 +57,8 @@ fn no_counter_is_0_while_its_queue_or_its_sibling_says_otherwise() {
         let (marked, queue) = sums(&outcome(traffic, "dctcp", step));
         assert!(queue.marked_pkts > 0, "{traffic}: {queue:?}");
         let Counters { ce_segs_received, delivered_ce, cwr_reductions, .. } = marked;
-        // Marked packets arrive, and few of them carry no data.
-        let arrived = queue.marked_pkts * 9 / 10..=queue.marked_pkts;
+        // Marked packets arrive. Those without data are ACKs, which DCTCP sends as ECN-capable too.
+        let arrived = queue.marked_pkts / 2..=queue.marked_pkts;
         assert!(arrived.contains(&ce_segs_received), "{traffic}: {marked:?}, {queue:?}");
         assert!(delivered_ce > 0 && cwr_reductions > 0, "{traffic}: {marked:?}");
 
@@ -77,4 +79,28 @@ fn no_counter_is_0_while_its_queue_or_its_sibling_says_otherwise() {
         assert!(lost.undos >= lost.spurious_timeouts, "{traffic}: {lost:?}");
         assert!(lost.timeouts >= lost.syn_timeouts, "{traffic}: {lost:?}");
     }
+}
+
+#[test]
+fn timeouts_that_timestamps_show_to_be_spurious_count() {
+    let text = r#"
+cc = ["cubic"]
+hosts = { rto_min = "5 ms" }
+traffic = [{ name = "t", kind = "rpc", from = "s1..s2", to = "r", request = "20 kB" }]
+run = { duration = "2 s" }
+[network]
+topology = "many-to-one"
+senders = 2
+access = { rate = "1 Gbps" }
+return = { delay = "1 ms" }
+bottleneck = { rate = "100 Mbps", queue = { kind = "droptail", limit = "400 pkts" } }
+change = [{ at = "300 ms", links = "switch-s1", delay = "120 ms" }]
+"#;
+    let parsed = Experiment::parse(Path::new("spurious.toml"), text, &Overrides::default());
+    let experiment = parsed.unwrap();
+    let run = experiment.run(experiment.run_id(0)).unwrap();
+    let (counted, queue) = sums(&knee_sim::simulate(&run).unwrap());
+    assert_eq!(queue.dropped_pkts(), 0);
+    assert!(counted.undos > 0 && counted.spurious_timeouts == counted.undos, "{counted:?}");
+    assert!(counted.timeouts >= counted.spurious_timeouts, "{counted:?}");
 }

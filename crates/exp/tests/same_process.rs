@@ -15,15 +15,15 @@ const SOURCE: &str = r#"#include <linux/module.h>
 #endif
 static u32 cut_ssthresh(struct sock *sk)
 {
-	return max(tcp_snd_cwnd(tcp_sk(sk)) * KEEPS / 4, 2U);
+    return max(tcp_snd_cwnd(tcp_sk(sk)) * KEEPS / 4, 2U);
 }
 static struct tcp_congestion_ops cut = {
-	.ssthresh = cut_ssthresh, .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd,
-	.owner = THIS_MODULE, .name = "cut",
+    .ssthresh = cut_ssthresh, .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd,
+    .owner = THIS_MODULE, .name = "cut",
 };
 static int __init cut_register(void)
 {
-	return tcp_register_congestion_control(&cut);
+    return tcp_register_congestion_control(&cut);
 }
 module_init(cut_register);
 MODULE_LICENSE("GPL");
@@ -71,7 +71,7 @@ fn an_edited_file_is_read_again_by_the_next_experiment_and_not_by_the_same() {
     fs::write(&file, SOURCE).unwrap();
     let before = parse(&scratch, "KEEPS=2").unwrap();
     let figure = retransmits(&before);
-    fs::write(&file, SOURCE.replace("KEEPS / 4", "KEEPS / 3")).unwrap();
+    fs::write(&file, SOURCE.replace("KEEPS / 4", "(KEEPS + 1) / 4")).unwrap();
     let after = parse(&scratch, "KEEPS=2").unwrap();
     assert_ne!(retransmits(&after), figure);
     assert_eq!(retransmits(&before), figure, "an edit does not change the rest of a sweep");
