@@ -303,10 +303,7 @@ impl Algorithm {
         folder: &Path,
         options: &module::Options,
     ) -> Result<&'static Algorithm, Error> {
-        if module::is_path(name) {
-            return module::load_named(name, folder, options);
-        }
-        Algorithm::by_name(name)
+        module::Modules::new(options.clone()).named(name, folder)
     }
 
     /// Returns an algorithm that exists only for the tests of this workspace.

@@ -1,5 +1,7 @@
 //! The time that a flow takes alone, by its size.
 
+use std::sync::atomic::AtomicBool;
+
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Flow, Traffic};
 use knee_run::{Error, Run};
@@ -48,11 +50,12 @@ pub(crate) fn sizes(mss_bytes: u32, most: u64) -> Vec<u64> {
 pub(crate) fn time(
     run: &Run,
     (index, bytes): (usize, u64),
+    stop: &AtomicBool,
     make: impl Fn(&Flow) -> Run,
 ) -> Result<(Option<(u64, u64)>, Said), Error> {
     let traffic = Traffic::Bulk { bytes: Some(bytes) };
     let made = make(&Flow { start: Time::ZERO, traffic, ..run.flows[index].clone() });
-    let mut outcome = knee_sim::simulate(&made)?;
+    let mut outcome = knee_sim::simulate_until(&made, stop)?;
     let said = Said::of(&mut outcome, &made, run, &[index]);
     let Some(flow) = outcome.flows.first() else { return Ok((None, said)) };
     let established = flow.established_at.map(Time::ps);

@@ -215,7 +215,7 @@ impl AloneTimes {
             let (class, place, bytes) = tasks[index];
             let example = flows.classes[class].0;
             let seed = Random::of(run.seed, OF_ALONE, bytes).u64();
-            alone::time(run, (example, bytes), |flow| {
+            alone::time(run, (example, bytes), stop, |flow| {
                 let segment = place.checked_sub(1).map(|at| segment(run, paths, example, at));
                 match segment {
                     Some(segment) => link::run(&run.network, seed, end, &[(flow, segment)]),

@@ -107,8 +107,9 @@ impl<'a> Links<'a> {
             let bytes = members.map(|(flow, _)| u128::from(bytes(&run.flows[*flow as usize])));
             std::cmp::Reverse(bytes.sum::<u128>())
         });
-        let done =
-            parallel::map(threads, links.len(), stop, |index| self.simulate(links[index], &pace))?;
+        let done = parallel::map(threads, links.len(), stop, |index| {
+            self.simulate(links[index], &pace, stop)
+        })?;
         round.simulated = links.len();
         for (index, (flows, said, work)) in links.into_iter().zip(done) {
             let (link, members) = &self.links[index];
@@ -136,6 +137,7 @@ impl<'a> Links<'a> {
         &self,
         link: usize,
         pace: impl Fn(usize, usize) -> Option<Rate>,
+        stop: &AtomicBool,
     ) -> Result<(Vec<AtLink>, Said, Work), Error> {
         let Known { run, .. } = self.known;
         let (link, members) = &self.links[link];
@@ -155,7 +157,7 @@ impl<'a> Links<'a> {
         let segments: Vec<_> = segments.collect();
         let seed = Random::of(run.seed, OF_LINKS, (*link).into()).u64();
         let made = link::run(&run.network, seed, run.end + AFTERWARDS, &segments);
-        let mut outcome = knee_sim::simulate(&made)?;
+        let mut outcome = knee_sim::simulate_until(&made, stop)?;
         let numbers: Vec<usize> = members.iter().map(|(flow, _)| *flow as usize).collect();
         let said = Said::of(&mut outcome, &made, run, &numbers);
         let at_link = |((flow, position), got): (&(u32, u32), &FlowOutcome)| {

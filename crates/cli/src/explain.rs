@@ -19,9 +19,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let library = library()?;
     // The memory limit is lifted, because the description includes the memory that the experiment needs.
-    let overrides = Overrides { memory_bytes: Some(u64::MAX), ..Overrides::default() };
     // Algorithm files are only read, because the user may not trust the experiment yet.
-    knee_algo::module::only_read();
+    let overrides =
+        Overrides { memory_bytes: Some(u64::MAX), only_reads: true, ..Overrides::default() };
     let found = find(&args.experiment)?;
     let (experiment, command, of_library) = match found {
         Resolved::BuiltIn(one) if one.group == PUBLISHED => {

@@ -373,9 +373,7 @@ fn command<C: Words>() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
         }
     };
-    if words.is_verbose() {
-        knee_algo::module::show_compiler();
-    }
+    knee_algo::module::show_compiler(words.is_verbose());
     match run_words(&words) {
         Ok(code) => ExitCode::from(code),
         // The reader closed the pipe because it has enough: `knee algorithms | head -1`.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use knee_algo::Algorithm;
 use knee_exp::results::Results;
 use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
@@ -120,24 +119,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         // The full simulation beside it takes what it takes.
         approximated: args.approximate.is_some() && !args.approximation_error,
         modules: args.module.options(),
+        // Files on the command line are trusted. Those that an experiment names may not be yet.
+        only_reads: args.check,
     };
-    if args.check {
-        // Algorithm files on the command line are trusted. Those that an experiment names may not be yet.
-        let modules: Vec<_> =
-            args.cc.iter().filter(|name| knee_algo::module::is_path(name)).collect();
-        for experiment in args.files.iter().filter(|_| !modules.is_empty()) {
-            // They are compiled with the experiment's options. Those of a pipe are not read: it can be read only once.
-            let options = match experiment.is_file() || !experiment.exists() {
-                true => find(experiment)?.module_options(&overrides.modules)?,
-                false => overrides.modules.clone(),
-            };
-            for file in &modules {
-                Algorithm::named_with(file, Path::new(""), &options)
-                    .map_err(|why| Failure::Says(why.to_string()))?;
-            }
-        }
-        knee_algo::module::only_read();
-    }
     // All files are checked before the first one runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use knee_algo::module;
 use knee_file::{Origin, did_you_mean};
 
 use crate::error::Error;
@@ -63,16 +62,6 @@ impl Resolved<'_> {
     pub fn load(&self, overrides: &Overrides) -> Result<Experiment, Error> {
         let (path, text) = self.read()?;
         Experiment::parse(&path, &text, overrides)
-    }
-
-    /// Returns its compiler options for algorithm files, with those of the command line. It reads nothing else of the
-    /// experiment, and no algorithm file.
-    ///
-    /// # Errors
-    /// The errors of [`Experiment::load`].
-    pub fn module_options(&self, asked: &module::Options) -> Result<module::Options, Error> {
-        let (path, text) = self.read()?;
-        Experiment::module_options(&path, &text, asked)
     }
 }
 

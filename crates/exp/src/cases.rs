@@ -24,6 +24,8 @@ pub(crate) static SET: Table = Table {
 pub struct Case {
     pub name: String,
     pub(crate) cc: Option<Cc>,
+    /// Key that names the algorithm, and its place.
+    pub(crate) cc_from: (String, Origin),
     /// Reason why the case cannot be run. It only matters if the case is selected, because `--cc` may select others.
     pub(crate) wrong: Option<Box<knee_file::Error>>,
     /// Changed keys: path and value.
@@ -64,7 +66,13 @@ pub struct RunId {
 impl Case {
     /// Returns a case for traffic entries that name their own algorithms.
     pub(crate) fn without_cc(name: &str) -> Case {
-        Case { name: name.to_owned(), cc: None, wrong: None, set: Vec::new() }
+        Case {
+            name: name.to_owned(),
+            cc: None,
+            cc_from: ("cc".to_owned(), Origin::Nowhere),
+            wrong: None,
+            set: Vec::new(),
+        }
     }
 
     /// Description: the algorithm and the changed keys.

@@ -3,12 +3,20 @@
 use std::path::Path;
 
 use knee_algo::Algorithm;
+use knee_algo::module::Modules;
 use knee_file::keys::{Below, Key, Shape, Table, Text};
 use knee_file::{Error, Node, Reader, Value, one_of};
 use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, KERNELS_OWN};
 
-use crate::modules;
+/// What a case gives its traffic entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    /// Algorithm of the entries that name none.
+    pub(crate) cc: Option<&'a Cc>,
+    /// Algorithm files of the experiment.
+    pub(crate) modules: &'a Modules,
+}
 
 /// A table of parameters.
 pub(crate) static PARAMS: Table = Table {
@@ -20,8 +28,8 @@ pub(crate) static PARAMS: Table = Table {
 /// Reads a congestion control and its parameters from two keys of a table.
 pub(crate) fn read_cc(
     reader: &Reader<'_>,
-    name_key: &Key<Text>,
-    params_key: &Below,
+    (name_key, params_key): (&Key<Text>, &Below),
+    modules: &Modules,
 ) -> Result<Option<Cc>, Error> {
     let Some(name) = reader.text(name_key)? else {
         return match reader.has(params_key) {
@@ -30,7 +38,7 @@ pub(crate) fn read_cc(
         };
     };
     let folder = reader.file().parent().unwrap_or(Path::new(""));
-    let mut cc = cc_named(name, folder, reader.file())
+    let mut cc = cc_named(name, folder, modules)
         .map_err(|why| why.of(|first| reader.error(name_key, first)))?;
     if let Some(params) = reader.child(params_key)? {
         if cc.is_kernels_own {
@@ -56,12 +64,11 @@ impl NoAlgorithm {
     }
 }
 
-/// Returns a congestion control by its algorithm's name or its file's path relative to `folder`, compiled with the
-/// options of `experiment`. `kernel:` before a name selects the running kernel's own algorithm, and so does a name
-/// without a knee file.
-pub(crate) fn cc_named(name: &str, folder: &Path, experiment: &Path) -> Result<Cc, NoAlgorithm> {
+/// Returns a congestion control by its algorithm's name or its file's path relative to `folder`. `kernel:` before a
+/// name selects the running kernel's own algorithm, and so does a name without a knee file.
+pub(crate) fn cc_named(name: &str, folder: &Path, modules: &Modules) -> Result<Cc, NoAlgorithm> {
     match name.strip_prefix(KERNELS_OWN) {
-        None => algorithm_named(name, folder, experiment)
+        None => algorithm_named(name, folder, modules)
             .map(Cc::new)
             .or_else(|why| Cc::kernels_own(name).ok_or(why)),
         Some(own) => {
@@ -73,9 +80,9 @@ pub(crate) fn cc_named(name: &str, folder: &Path, experiment: &Path) -> Result<C
 fn algorithm_named(
     name: &str,
     folder: &Path,
-    experiment: &Path,
+    modules: &Modules,
 ) -> Result<&'static Algorithm, NoAlgorithm> {
-    Algorithm::named_with(name, folder, &modules::of(experiment)).map_err(|why| match why {
+    modules.named(name, folder).map_err(|why| match why {
         knee_algo::Error::UnknownAlgorithm(_) => NoAlgorithm(
             not_built(name)
                 .unwrap_or_else(|| one_of(name, Algorithm::all().iter().map(Algorithm::name))),

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use knee_algo::{Algorithm, module};
+use knee_algo::Algorithm;
+use knee_algo::module::{self, Modules};
 use knee_file::keys::{Below, Key, List, Name, Shape, Text};
 use knee_file::{
     Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
@@ -18,7 +19,7 @@ use serde_json::{Map, Value as Json};
 use crate::cases::{
     Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path,
 };
-use crate::cc::{NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
+use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
@@ -37,6 +38,7 @@ use crate::scale::Scale;
 use crate::scenario::remarks::Remarks;
 use crate::scenario::{MemoryInputs, RUN, RunKeys, SampleKeys, Scenario};
 use crate::traffic;
+use crate::unused;
 
 /// Largest experiment file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -141,6 +143,9 @@ pub struct Overrides {
     pub approximated: bool,
     /// Compiler options for algorithm files, added to the file's.
     pub modules: module::Options,
+    /// Whether algorithm files are refused that only the experiment names: to load one runs its code. Those in `cc` are
+    /// loaded.
+    pub only_reads: bool,
 }
 
 /// A file, read and checked, ready to run.
@@ -189,6 +194,10 @@ pub struct Experiment {
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, without duplicates.
     pub modules: Vec<&'static Algorithm>,
+    /// The files that it has read, and how.
+    files: Arc<Modules>,
+    /// By case: whether a connection of a checked row is under its algorithm.
+    is_cc_taken: Vec<bool>,
     /// Files that it names, with the hashes that they had when it was read.
     pub(crate) inputs: Vec<InputFile>,
     /// Memory of the largest row.
@@ -220,18 +229,6 @@ impl Experiment {
         Experiment::parse(path, &text, overrides)
     }
 
-    /// Returns the compiler options for algorithm files from a text, with those of the command line.
-    pub(crate) fn module_options(
-        path: &Path,
-        text: &str,
-        asked: &module::Options,
-    ) -> Result<module::Options, Error> {
-        let root = knee_file::parse(path, text)?;
-        let resolved = RefCell::default();
-        let reader = Reader::root(path, &root, &resolved);
-        Ok(modules::with(modules::read(reader.child(&TOP.module)?)?, asked))
-    }
-
     /// Works like [`Experiment::load`] on a text. `path` gives the name, for the experiment and for messages.
     ///
     /// # Errors
@@ -244,16 +241,18 @@ impl Experiment {
         }
         let set = parse_set(path, &overrides.set)?;
         // Checks of cases and axes use the file's own, before the command line changes them.
-        let (own_axes, quick) = {
+        let (own_axes, quick, files) = {
             let resolved = RefCell::default();
             let reader = Reader::root(path, &root, &resolved).only(&[&TOP])?;
-            modules::set(path, modules::read(reader.child(&TOP.module)?)?, &overrides.modules);
+            let table = reader.child(&TOP.module)?;
+            let trusted = overrides.only_reads.then_some(&overrides.cc[..]);
+            let files = modules::files(path, table, &overrides.modules, trusted)?;
             let axes = read_axes(&reader)?;
             let quick = match reader.has(&TOP.quick) {
-                true => read_quick(&reader, &read_cases(&reader)?, &axes, &TOP.quick)?,
+                true => read_quick(&reader, &read_cases(&reader, &files)?, &axes, &TOP.quick)?,
                 false => None,
             };
-            (axes, quick)
+            (axes, quick, files)
         };
         let chosen = quick.as_ref().filter(|_| overrides.quick);
         let set: Vec<_> = chosen.iter().flat_map(|quick| quick.overrides()).chain(set).collect();
@@ -263,13 +262,14 @@ impl Experiment {
         let set = apply_set(path, &mut root, &mut axes, set)?;
         let resolved = RefCell::default();
         let reader = Reader::root(path, &root, &resolved).only(&[&TOP])?;
-        let own_cases = read_cases(&reader)?;
+        let own_cases = read_cases(&reader, &files)?;
         let published = read_published(&reader, &own_cases, &own_axes, &TOP.published)?;
         let claims = read_claims(&reader, &own_cases, &own_axes, &TOP.claim)?;
         let charts = read_charts(&reader, &own_axes, &TOP.chart)?;
         let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
         let names = if overrides.cc.is_empty() { of_quick } else { overrides.cc.as_slice() };
-        let mut cases = choose_cases(path, own_cases, names)?;
+        let mut cases = choose_cases(path, own_cases, names, &files)?;
+        unused::check_set(path, &cases, &axes)?;
         set_params(path, &mut cases, &params)?;
         let run = reader.need_child(&TOP.run)?.only(&[&RUN])?;
         let in_file = run.read(&RUN.repeat)?;
@@ -303,6 +303,8 @@ impl Experiment {
             asked: overrides.clone(),
             algorithms: Vec::new(),
             modules: Vec::new(),
+            files: Arc::new(files),
+            is_cc_taken: Vec::new(),
             inputs: Vec::new(),
             memory: Memory::default(),
             remarks: Remarks::default(),
@@ -315,6 +317,7 @@ impl Experiment {
             last: LastScenario::default(),
         };
         experiment.unchecked = (0..experiment.configurations.len()).collect();
+        experiment.is_cc_taken = vec![false; experiment.cases.len()];
         let (size, first) = experiment.check_row()?;
         if size.saturating_mul(experiment.configurations.len()) > MOST_AT_ONCE {
             experiment.each_value_first();
@@ -367,13 +370,28 @@ impl Experiment {
         while !self.unchecked.is_empty() && size < most {
             size += self.check_row()?.0;
         }
-        Ok(())
+        // Connections of any row of a case may be under its algorithm.
+        let is_idle = |(case, is_taken): (&Case, &bool)| case.cc.is_some() && !is_taken;
+        let idle = self.cases.iter().zip(&self.is_cc_taken).position(is_idle);
+        match idle.filter(|_| self.is_whole()) {
+            Some(case) => Err(self.idle_cc(case)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the error about the algorithm of a case under which no connection is.
+    fn idle_cc(&self, case: usize) -> Result<Error, Error> {
+        let mut rows = self.configurations.iter().filter(|row| row.case == case);
+        let scenario = rows.next().map(|row| self.scenario(row)).transpose()?;
+        let own = scenario.iter().flat_map(|scenario| scenario.names_with_own_cc());
+        Ok(unused::cc(&self.path, &self.cases[case], own.collect()))
     }
 
     /// Checks the next row, and adds its algorithms and memory to the experiment's. Returns its size and the row.
     fn check_row(&mut self) -> Result<(usize, Option<Arc<Scenario>>), Error> {
         let Some(row) = self.unchecked.pop_front() else { return Ok((0, None)) };
         let scenario = self.scenario(&self.configurations[row])?;
+        self.is_cc_taken[self.configurations[row].case] |= scenario.takes_case_cc();
         inputs::add(&mut self.inputs, inputs::noted(&scenario.resolved))
             .map_err(|file| self.changed(&file))?;
         self.has_flow_control |= scenario.has_flow_control();
@@ -501,7 +519,10 @@ impl Experiment {
             repeat: self.repeat,
             approximated: self.asked.approximated,
         };
-        let read = |root: &Node, cc: Option<&Cc>| Scenario::read(&self.path, root, cc, asked);
+        let read = |root: &Node, cc: Option<&Cc>| {
+            let given = Given { cc, modules: &self.files };
+            Scenario::read(&self.path, root, given, asked)
+        };
         let (root, cc) = self.document(configuration)?;
         let mut scenario = read(&root, cc.as_ref()).map_err(|error| {
             let again =
@@ -751,7 +772,7 @@ fn cross(
 // ---- cases ----
 
 /// Reads the file's own cases: `[[case]]`, or a list `cc` of algorithms.
-fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
+fn read_cases(root: &Reader<'_>, files: &Modules) -> Result<Vec<Case>, knee_file::Error> {
     let mut cases: Vec<Case> = Vec::new();
     if let Some(names) = root.texts(&TOP.cc)? {
         if root.has(&TOP.case) {
@@ -759,10 +780,11 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
         }
         for name in names {
             let folder = root.file().parent().unwrap_or(Path::new(""));
-            let case = case_of_algorithm(name, folder, root.file()).unwrap_or_else(|why| {
+            let mut case = case_of_algorithm(name, folder, files).unwrap_or_else(|why| {
                 let wrong = why.of(|first| root.error(&TOP.cc, first));
                 Case { wrong: Some(Box::new(wrong)), ..Case::without_cc(name) }
             });
+            case.cc_from = place_of(root, &TOP.cc);
             if cases.iter().any(|prior| prior.name == case.name) {
                 return Err(root.error(&TOP.cc, format!("names \"{name}\" twice")));
             }
@@ -775,7 +797,8 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
         if cases.iter().any(|prior| prior.name == name) {
             return Err(reader.error(&CASE.name, "must differ from the other cases' names"));
         }
-        let (cc, wrong) = match read_cc(&reader, &CASE.cc, &CASE.params) {
+        let cc_from = place_of(&reader, &CASE.cc);
+        let (cc, wrong) = match read_cc(&reader, (&CASE.cc, &CASE.params), files) {
             Ok(cc) => (cc, None),
             Err(why) => (None, Some(Box::new(why))),
         };
@@ -789,7 +812,7 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
                 set.push((path.to_owned(), node.clone()));
             }
         }
-        cases.push(Case { name, cc, wrong, set });
+        cases.push(Case { name, cc, cc_from, wrong, set });
     }
     if cases.is_empty() {
         cases.push(Case::without_cc("as-written"));
@@ -797,13 +820,22 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
     Ok(cases)
 }
 
-fn case_of_algorithm(name: &str, folder: &Path, experiment: &Path) -> Result<Case, NoAlgorithm> {
-    let cc = cc_named(name, folder, experiment)?;
+fn place_of(reader: &Reader<'_>, key: &impl AsRef<str>) -> (String, Origin) {
+    (reader.key(key), reader.node(key).map(|node| node.origin).unwrap_or_default())
+}
+
+fn case_of_algorithm(name: &str, folder: &Path, files: &Modules) -> Result<Case, NoAlgorithm> {
+    let cc = cc_named(name, folder, files)?;
     Ok(Case { cc: Some(cc.clone()), ..Case::without_cc(&cc.name()) })
 }
 
 /// Returns the cases that `--cc` names: the file's own of that name, or else the algorithm alone.
-fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Error> {
+fn choose_cases(
+    path: &Path,
+    own: Vec<Case>,
+    names: &[String],
+    files: &Modules,
+) -> Result<Vec<Case>, Error> {
     let runnable = |case: Case| match case.wrong {
         Some(why) => Err(Error::Input(*why)),
         None => Ok(case),
@@ -815,7 +847,7 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
     for name in names {
         let case = match own.iter().find(|case| case.name == *name) {
             Some(case) => runnable(case.clone())?,
-            None => case_of_algorithm(name, Path::new(""), path).map_err(|why| {
+            None => case_of_algorithm(name, Path::new(""), files).map_err(|why| {
                 let mut known: Vec<&str> = own.iter().map(|case| case.name.as_str()).collect();
                 known.extend(Algorithm::all().iter().map(|algorithm| -> &str { algorithm.name() }));
                 known.retain(|name| *name != "as-written");
@@ -835,6 +867,10 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
                     }
                 }
             })?,
+        };
+        let case = match own.iter().any(|own| own.name == *name) {
+            true => case,
+            false => Case { cc_from: ("--cc".to_owned(), Origin::Nowhere), ..case },
         };
         if !chosen.iter().any(|prior| prior.name == case.name) {
             chosen.push(case);

@@ -104,6 +104,7 @@ pub mod sweep_result;
 mod switches;
 pub mod table;
 mod traffic;
+mod unused;
 
 pub use error::Error;
 pub use experiment::{Experiment, Overrides};

@@ -223,25 +223,20 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
     }
 }
 
-/// Returns counters of the sending hosts of these connections, if no other traffic sends there. Both ends of an
-/// exchange send.
+/// Returns counters of the sending hosts of these connections, if no other traffic sends there.
 fn hosts_of_their_own<'a>(
     run: &Run,
     outcome: &'a Outcome,
     members: &[usize],
 ) -> Option<Vec<&'a HostCount>> {
-    let senders = |flow: &Flow| {
-        let answers = matches!(flow.traffic, Traffic::Rpc { .. });
-        [Some(flow.from), answers.then_some(flow.to)].into_iter().flatten()
-    };
     let group = run.flows[*members.first()?].group;
     // A size class is part of its entry, whose other connections send from the same hosts.
     if members.len() < run.flows.iter().filter(|flow| flow.group == group).count() {
         return None;
     }
-    let hosts: BTreeSet<NodeId> = members.iter().flat_map(|i| senders(&run.flows[*i])).collect();
+    let hosts: BTreeSet<NodeId> = members.iter().flat_map(|i| run.flows[*i].senders()).collect();
     let others = run.flows.iter().filter(|flow| flow.group != group);
-    if others.flat_map(senders).any(|host| hosts.contains(&host)) {
+    if others.flat_map(Flow::senders).any(|host| hosts.contains(&host)) {
         return None;
     }
     counts_of(&hosts, outcome)

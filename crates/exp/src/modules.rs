@@ -1,12 +1,12 @@
 //! Compiler options for algorithm files, from an experiment and the command line.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 
-use knee_algo::module::{Api, LinuxApi, Options};
+use knee_algo::module::{Api, LinuxApi, Modules, Options, is_path};
 use knee_file::keys::{Key, List, Text};
-use knee_file::{Error, Reader, keys};
+use knee_file::{Error, Origin, Reader, keys};
+
+use crate::cc::cc_named;
 
 keys! {
     /// What the files of algorithms are compiled with.
@@ -22,12 +22,8 @@ keys! {
     }
 }
 
-/// Options of each experiment file read so far. They are kept because each run reads files again, after other
-/// experiments were read.
-static OF_FILES: Mutex<Option<HashMap<PathBuf, Options>>> = Mutex::new(None);
-
 /// Reads the table `[module]`.
-pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
+fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
     let Some(reader) = reader else { return Ok(Options::default()) };
     let reader = reader.only(&[&MODULE])?;
     let mut options = Options::default();
@@ -49,24 +45,32 @@ pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
     Ok(options)
 }
 
+/// Returns the algorithm files of an experiment, with the options of the command line. They are still unread, but for
+/// those that are `trusted`, if others are refused.
+pub(crate) fn files(
+    file: &Path,
+    table: Option<Reader<'_>>,
+    asked: &Options,
+    trusted: Option<&[String]>,
+) -> Result<Modules, Error> {
+    let files = Modules::new(with(read(table)?, asked));
+    let Some(trusted) = trusted else { return Ok(files) };
+    for name in trusted.iter().filter(|name| is_path(name)) {
+        cc_named(name, Path::new(""), &files).map_err(|why| {
+            why.of(|first| {
+                let value = format!("{:?}", name.chars().take(40).collect::<String>());
+                Error::new(file, Origin::Nowhere, "--cc", first).with_value(value)
+            })
+        })?;
+    }
+    Ok(files.only_reading())
+}
+
 /// Combines an experiment's options with those of the command line, whose release and API take precedence.
-pub(crate) fn with(mut own: Options, asked: &Options) -> Options {
+fn with(mut own: Options, asked: &Options) -> Options {
     own.define.extend(asked.define.iter().cloned());
     own.include.extend(asked.include.iter().cloned());
     own.linux = asked.linux.or(own.linux);
     own.api = asked.api.or(own.api);
     own
-}
-
-/// Sets the options for algorithm files of this experiment, combined with those of the command line.
-pub(crate) fn set(path: &Path, own: Options, asked: &Options) {
-    let own = with(own, asked);
-    let mut all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    all.get_or_insert_default().insert(path.to_owned(), own);
-}
-
-/// Returns the options of an experiment's file.
-pub(crate) fn of(path: &Path) -> Options {
-    let all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    all.as_ref().and_then(|all| all.get(path).cloned()).unwrap_or_default()
 }

@@ -380,9 +380,9 @@ keys! {
         /// Linux version of the TCP.
         linux: Choice<LinuxVersion> = of(&LinuxVersion::NAMED).or("6.1"),
         /// Ticks per second: 100, 250, 300 or 1000.
-        hz: Key<u32> = within(100, 1000),
+        hz: Key<u32> = within(100, 1000).only_on("sim, vkernel"),
         /// Jiffies at the start of a run.
-        jiffies_at_start: Key<u64> = within(0, u32::MAX as u64).only_on("sim, lab"),
+        jiffies_at_start: Key<u64> = within(0, u32::MAX as u64).only_on("sim"),
         /// Use IPv6, on all hosts or none.
         ipv6: Key<bool> = only_on("sim, lab"),
         /// Sysctl. 0: no ECN; 1: request and accept; 2: accept.
@@ -392,7 +392,7 @@ keys! {
         /// Sysctl: retry a lost ECN SYN without ECN.
         tcp_ecn_fallback: Key<bool>,
         /// ECT on SYN and SYN-ACK if the algorithm needs ECN; `false` before Linux 3.18.
-        syn_ect: Key<bool>,
+        syn_ect: Key<bool> = only_on("sim"),
         /// Largest IP packet; the same on all hosts.
         mtu: Key<Size> = at_least("576 B").at_most("65535 B").like("1500 B"),
         /// Initial window.
@@ -403,20 +403,20 @@ keys! {
         slow_start_after_idle: Key<bool>,
         /// Sysctl: selective acknowledgements.
         sack: Key<bool>,
-        /// Segments per TSO packet; 1: offloads off.
-        gso_max_segs: Key<u32> = within(1, 65_535),
-        /// GRO merges packets of a flow within this time.
+        /// Segments per TSO packet; 1: offloads off. On the lab it needs `--offloads on`.
+        gso_max_segs: Key<u32> = within(1, 65_535).only_on("sim, lab, vkernel"),
+        /// GRO merges packets of a flow within this time. On the lab it needs `--offloads on`.
         gro_window: Key<Duration> = only_on("sim, lab"),
         /// Limit of TCP small queues: 4 MTU to 1 GiB.
         limit_output: Key<Size>,
         /// truesize of a packet minus payload, at most 64 KiB.
-        skb_overhead: Key<Size>,
-        /// The kernel's MAX_TCP_HEADER.
-        max_tcp_header: Key<Size> = at_least("128 B").at_most("512 B").like("320 B"),
+        skb_overhead: Key<Size> = only_on("sim"),
+        /// The kernel's MAX_TCP_HEADER, for the receive buffer of Linux 6.1.
+        max_tcp_header: Key<Size> = at_least("128 B").at_most("512 B").like("320 B").only_on("sim"),
         /// RTT without queues, for algorithms that use it.
         base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("none"),
         /// Pace with fq instead of TCP's timer.
-        fq: Key<bool>,
+        fq: Key<bool> = only_on("sim, lab, vkernel"),
         /// fq counts headers, as before Linux 4.20.
         fq_counts_headers: Key<bool> = only_on("sim"),
         /// Sysctl: larger bursts below an RTT of 2^this us; 0: off.
@@ -425,7 +425,7 @@ keys! {
         rcvbuf_initial: Key<Size>,
         /// Its maximum.
         rcvbuf_max: Key<Size>,
-        /// Initial send buffer.
+        /// Initial send buffer; needs `sndbuf_max`.
         sndbuf_initial: Key<Size>,
         /// Its maximum.
         sndbuf_max: Key<Size> = usually("no limit"),
@@ -535,6 +535,17 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
     }
     let mtu_bytes = bytes(&HOST.mtu, base.mtu_bytes)?;
     let max_tcp_header_bytes = bytes(&HOST.max_tcp_header, base.max_tcp_header_bytes)?;
+    if reader.has(&HOST.max_tcp_header) && base.linux > LinuxVersion::V6_1 {
+        let why = "has no effect since Linux 6.6: leave it out, or set linux = \"6.1\"";
+        return Err(reader.error(&HOST.max_tcp_header, why));
+    }
+    if reader.has(&HOST.sndbuf_initial)
+        && !reader.has(&HOST.sndbuf_max)
+        && base.sndbuf_max_bytes.is_none()
+    {
+        let why = "has no effect without sndbuf_max: the sender never waits for memory";
+        return Err(reader.error(&HOST.sndbuf_initial, why));
+    }
     let jiffies = reader.get(&HOST.jiffies_at_start)?;
     let mut config = HostConfig {
         hz,

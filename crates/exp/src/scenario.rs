@@ -13,9 +13,10 @@ use knee_file::units::Quantity as _;
 use knee_file::{Error, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
-use knee_run::spec::{Cc, Flow, MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
+use knee_run::spec::{Flow, MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
 
 use crate::cases::MAX_RUNS;
+use crate::cc::Given;
 use crate::memory::Memory;
 use crate::metric::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
@@ -114,22 +115,22 @@ impl Scenario {
     pub(crate) fn read(
         file: &Path,
         root: &Node,
-        cc: Option<&Cc>,
+        given: Given<'_>,
         asked: MemoryInputs,
     ) -> Result<Scenario, Error> {
         let resolved = RefCell::default();
-        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), cc, asked)?;
+        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), given, asked)?;
         scenario.resolved = resolved.into_inner();
         Ok(scenario)
     }
 
     fn read_with(
         root: &Reader<'_>,
-        cc: Option<&Cc>,
+        given: Given<'_>,
         asked: MemoryInputs,
     ) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
-        let traffic = traffic::read(root, &network, cc)?;
+        let traffic = traffic::read(root, &network, given)?;
         if let Err((key, why)) = network.check_ways(traffic.iter().map(TrafficSpec::ways)) {
             return Err(root.need_child("network")?.error(key, why));
         }
@@ -165,6 +166,11 @@ impl Scenario {
         if let Some(late) = scenario.traffic.iter().find(|entry| entry.start() >= duration) {
             let message = format!("must be later than the start of \"{}\"", late.name);
             return Err(run.error(&RUN.duration, message));
+        }
+        if until_done && !scenario.traffic.iter().any(TrafficSpec::can_end) {
+            let why =
+                "acts on nothing: no traffic ends by itself; leave it out, or give sizes or counts";
+            return Err(run.error(&RUN.until_done, why));
         }
         switches::check_changes(&root.need_child("network")?, duration)?;
         scenario.memory = amounts::check(&scenario, root, asked)?;
@@ -346,6 +352,17 @@ impl Scenario {
     /// Returns whether a run ends when all its traffic has.
     pub(crate) fn until_done(&self) -> bool {
         self.until_done
+    }
+
+    /// Returns whether any connection is under the case's algorithm.
+    pub(crate) fn takes_case_cc(&self) -> bool {
+        self.traffic.iter().any(TrafficSpec::takes_case_cc)
+    }
+
+    /// Returns the names of the entries that name an algorithm of their own.
+    pub(crate) fn names_with_own_cc(&self) -> Vec<String> {
+        let own = self.traffic.iter().filter(|entry| entry.names_cc());
+        own.map(|entry| entry.name.clone()).collect()
     }
 
     /// Returns the algorithms of its connections.

@@ -6,6 +6,7 @@ mod collective;
 mod converged;
 mod facts;
 mod jobs;
+mod ping;
 mod trace;
 mod waiting;
 
@@ -16,12 +17,12 @@ use knee_algo::Algorithm;
 use knee_file::keys::{Below, Choice, Key, Keys, List, Name, Shape, Table, Text, entries};
 use knee_file::units::Size;
 use knee_file::{Error, Reader, keys, one_of};
+use knee_queue::Ecn;
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{ETHERNET_BYTES, Ecn};
 use knee_run::spec::{Cc, Flow, NodeId, Ping, Schedule, Traffic};
 
 use crate::arrivals::{self, Arrivals};
-use crate::cc::{PARAMS, read_cc};
+use crate::cc::{Given, PARAMS, read_cc};
 use crate::classes::MAX_DSCP;
 use crate::metric::{Kind, Metric};
 use crate::network::NetworkSpec;
@@ -34,10 +35,6 @@ use waiting::Waiting;
 
 /// Largest number of connections in one run.
 const MAX_FLOWS: u64 = 1_000_000;
-
-/// Bytes of Ethernet, IPv4 and UDP headers around a ping's payload. IPv6's header is longer.
-const PING_HEADER_BYTES: u64 = ETHERNET_BYTES as u64 + 20 + 8;
-const IPV6_EXTRA_BYTES: u64 = 20;
 
 /// Each table `[[traffic]]`.
 pub(crate) static TABLE: Table = Table {
@@ -68,7 +65,7 @@ fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
     let own: &dyn Keys = match kind {
         Kind::Incast => &INCAST,
         Kind::Rpc => &RPC,
-        Kind::Ping => &PING,
+        Kind::Ping => &ping::KEYS,
         Kind::Poisson => &arrivals::KEYS,
         Kind::Query => &waiting::QUERY,
         Kind::Shuffle => &waiting::SHUFFLE,
@@ -211,20 +208,6 @@ keys! {
     }
 }
 
-keys! {
-    /// Small packets back and forth.
-    static PING: PingKeys = "ping" {
-        /// Time between pings.
-        interval: Key<Duration> = needed("1 ms").at_least("1 us"),
-        /// Payload.
-        size: Key<Size> = or(Size(64)).at_most("1400 B").like("64 B"),
-        /// ECN field.
-        ecn: Choice<Ecn> = of(ECN).or("not-ect"),
-    }
-}
-
-const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
-
 /// Hosts of `from` and of `to`.
 type FromTo = (Vec<NodeId>, Vec<NodeId>);
 type FromToRef<'a> = (&'a [NodeId], &'a [NodeId]);
@@ -234,6 +217,8 @@ type FromToRef<'a> = (&'a [NodeId], &'a [NodeId]);
 pub(crate) struct TrafficSpec {
     /// Index of its `[[traffic]]` table in the file.
     pub(crate) table: usize,
+    /// Whether that names no algorithm.
+    takes_case_cc: bool,
     pub(crate) name: String,
     pub(crate) kind: Kind,
     /// Metrics in the table.
@@ -283,16 +268,17 @@ struct Connections {
     max_pacing_rate: Option<Rate>,
 }
 
-/// Reads every entry. `cc` is the case's congestion control, which an entry's own overrides.
+/// Reads every entry. Its own congestion control overrides the case's.
 pub(crate) fn read(
     root: &Reader<'_>,
     network: &NetworkSpec,
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<Vec<TrafficSpec>, Error> {
     let mut entries: Vec<TrafficSpec> = Vec::new();
     for (table, reader) in root.children("traffic")?.iter().enumerate() {
-        let of_table = read_entry(reader, network, cc)?.into_iter();
-        entries.extend(of_table.map(|entry| TrafficSpec { table, ..entry }));
+        let takes_case_cc = !reader.has(&CONNECTIONS.cc);
+        let of_table = read_entry(reader, network, given)?.into_iter();
+        entries.extend(of_table.map(|entry| TrafficSpec { table, takes_case_cc, ..entry }));
     }
     if entries.is_empty() {
         return Err(root.error("traffic", "missing: give at least one [[traffic]] entry"));
@@ -323,7 +309,7 @@ pub(crate) fn read(
 fn read_entry(
     reader: &Reader<'_>,
     network: &NetworkSpec,
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<Vec<TrafficSpec>, Error> {
     let name = reader.need_name(&NAMED.name)?;
     let mut kind = reader.choose(&NAMED.kind)?;
@@ -340,41 +326,42 @@ fn read_entry(
     let senders = hosts.0.len();
     let start = reader.read(&COMMON.start)?;
     let (pairs, what) = match kind {
-        Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
-        Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), cc)?),
+        Kind::Ping => (pair_up(reader, network, hosts)?, ping::read(reader, network)?),
+        Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), given)?),
         Kind::Query | Kind::Shuffle => {
             let pairs = all_pairs(reader, hosts)?;
-            let connections = read_connections(reader, kind, cc)?;
+            let connections = read_connections(reader, kind, given)?;
             let what = waiting::read(reader, kind, &pairs, connections)?;
             (pairs, EntryKind::Connections(Box::new(what)))
         }
         _ if has_jobs => {
-            let mut connections = read_connections(reader, kind, cc)?;
+            let mut connections = read_connections(reader, kind, given)?;
             let (pairs, jobs) = Jobs::read(reader, kind, network)?;
             connections.traffic = jobs.traffic();
             connections.jobs = Some(jobs);
             (pairs, EntryKind::Connections(Box::new(connections)))
         }
         Kind::Attempts => {
-            let mut connections = read_connections(reader, kind, cc)?;
+            let mut connections = read_connections(reader, kind, given)?;
             connections.attempts = Some(Attempts::read(reader, start)?);
             (pair_up(reader, network, hosts)?, EntryKind::Connections(Box::new(connections)))
         }
         Kind::Incast if reader.read(&INCAST.all_to_all)? => {
             let pairs = repeat_pairs(reader, &all_pairs(reader, hosts)?)?;
-            let mut connections = read_connections(reader, kind, cc)?;
+            let mut connections = read_connections(reader, kind, given)?;
             connections.all_to_all = true;
             (pairs, EntryKind::Connections(Box::new(connections)))
         }
         _ => {
             let pairs = repeat_pairs(reader, &pair_up(reader, network, hosts)?)?;
-            (pairs, EntryKind::Connections(Box::new(read_connections(reader, kind, cc)?)))
+            (pairs, EntryKind::Connections(Box::new(read_connections(reader, kind, given)?)))
         }
     };
     let is_timed = !has_jobs && !matches!(kind, Kind::Poisson | Kind::Attempts);
     let entry = TrafficSpec {
-        // The caller, which reads all entries, sets the index.
+        // The caller, which reads all entries, sets these two.
         table: 0,
+        takes_case_cc: false,
         name: name.to_owned(),
         kind,
         show: read_show(reader, kind)?,
@@ -469,33 +456,21 @@ fn read_poisson(
     reader: &Reader<'_>,
     network: &NetworkSpec,
     (hosts, start): (FromTo, Duration),
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<EntryKind, Error> {
     let arrivals = Arrivals::read(reader, network, hosts, (start, MAX_FLOWS))?;
-    let mut connections = read_connections(reader, Kind::Poisson, cc)?;
+    let mut connections = read_connections(reader, Kind::Poisson, given)?;
     connections.arrivals = Some(arrivals);
     Ok(EntryKind::Connections(Box::new(connections)))
-}
-
-fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<EntryKind, Error> {
-    let interval = reader.read(&PING.interval)?;
-    let size = reader.read(&PING.size)?.0;
-    let headers = PING_HEADER_BYTES + if network.ipv6() { IPV6_EXTRA_BYTES } else { 0 };
-    Ok(EntryKind::Ping {
-        interval,
-        wire_bytes: (size + headers) as u32,
-        ecn: reader.choose(&PING.ecn)?,
-        dscp: reader.read(&COMMON.dscp)? as u8,
-    })
 }
 
 fn read_connections(
     reader: &Reader<'_>,
     kind: Kind,
-    cc: Option<&Cc>,
+    given: Given<'_>,
 ) -> Result<Connections, Error> {
-    let own = read_cc(reader, &CONNECTIONS.cc, &CONNECTIONS.params)?;
-    let cc = own.or_else(|| cc.cloned()).ok_or_else(|| {
+    let own = read_cc(reader, (&CONNECTIONS.cc, &CONNECTIONS.params), given.modules)?;
+    let cc = own.or_else(|| given.cc.cloned()).ok_or_else(|| {
         reader.error(
             &CONNECTIONS.cc,
             "missing: give it here, or give the file cases: cc = [\"cubic\", \"dctcp\"]",
@@ -514,7 +489,7 @@ fn read_connections(
     let one_by_one = kind == Kind::Incast && rounds > 1 && every.is_none();
     Ok(Connections {
         cc,
-        peer_cc: read_cc(reader, &CONNECTIONS.peer_cc, &CONNECTIONS.peer_params)?,
+        peer_cc: read_cc(reader, (&CONNECTIONS.peer_cc, &CONNECTIONS.peer_params), given.modules)?,
         start_shift: reader.read(&TIMED_CONNECTIONS.start_shift)?,
         stagger: reader.read(&TIMED_CONNECTIONS.stagger)?,
         stop,
@@ -682,6 +657,22 @@ impl TrafficSpec {
     /// Returns the criterion for fair sharing of its transfers.
     pub(crate) fn converged(&self) -> Option<Converged> {
         self.converged
+    }
+
+    /// Returns whether any of its connections ends by itself.
+    pub(crate) fn can_end(&self) -> bool {
+        let EntryKind::Connections(connections) = &self.what else { return false };
+        self.arrivals().is_some() || connections.traffic.iter().any(Traffic::ends)
+    }
+
+    /// Returns whether its connections are under an algorithm of its own.
+    pub(crate) fn names_cc(&self) -> bool {
+        self.algorithm().is_some() && !self.takes_case_cc
+    }
+
+    /// Returns whether any of its connections is under the case's algorithm.
+    pub(crate) fn takes_case_cc(&self) -> bool {
+        self.takes_case_cc && self.flows() > 0
     }
 
     /// Returns the algorithm of the connecting side.

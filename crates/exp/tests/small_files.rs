@@ -100,7 +100,7 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
         format!("[{}, \"{last}\"]", values.join(", "))
     };
     let vary = format!(
-        "[vary]\n\"hosts.rcvbuf_initial\" = {}\n\"hosts.sndbuf_initial\" = {}\n\"traffic.bulk.size\" = {}\n",
+        "[vary]\n\"hosts.rcvbuf_initial\" = {}\n\"hosts.sndbuf_max\" = {}\n\"traffic.bulk.size\" = {}\n",
         values("wrong"),
         values("31 kB"),
         values("31 kB")

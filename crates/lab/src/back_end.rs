@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use knee_bpf::Embedded;
+use knee_bpf::{Embedded, KernelApi};
 use knee_run::back_end::Linux;
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 use serde_json::{Map, Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::calibrate::{Calibration, calibrate};
 use crate::plan::Plan;
 use crate::run::{HostSettings, LabOptions, run};
+use crate::settings;
 use crate::site::Offloads;
 use crate::site::machine::Machine;
 
@@ -59,6 +60,15 @@ impl BackEnd for Lab {
             Embedded::of_algorithm(cc.algorithm).map_err(|why| Error::Refused(why.to_string()))?;
         }
         Plan::new(run).map(drop)
+    }
+
+    fn differences(&self, run: &Run) -> Vec<String> {
+        let mut all = settings::differences(run, Some(KernelApi::running().hz));
+        if self.options.offloads == Offloads::Off && settings::wants_offloads(run) {
+            let why = "hosts.gso_max_segs and gro_window have no effect without --offloads on";
+            all.push(why.to_owned());
+        }
+        all
     }
 
     fn run(&self, wanted: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {

@@ -27,6 +27,7 @@ pub mod hosts;
 mod outcome;
 pub mod plan;
 mod run;
+mod settings;
 pub mod site;
 pub mod switch;
 pub mod traffic;

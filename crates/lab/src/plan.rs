@@ -11,6 +11,7 @@ use knee_run::spec::{HostConfig, Link, Network, NodeId, Serialisation};
 
 use crate::Error;
 use crate::applications::check;
+use crate::settings::{self, Hosts};
 
 /// Hosts that fit: one octet of their addresses is not enough, but namespaces are heavy.
 const MAX_HOSTS: usize = 1000;
@@ -107,32 +108,8 @@ impl Plan {
 }
 
 fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
+    settings::check(name, config, Hosts::Namespaces)?;
     let refuse = |what: &str| Err(Error::Refused(format!("{name}: {what}")));
-    if config.defects != Default::default() {
-        return refuse(
-            "defects of older versions: the running kernel does not have them; leave them out, or use --on sim",
-        );
-    }
-    if !config.syn_ect {
-        return refuse(
-            "syn_ect = false: the running kernel sends SYNs of algorithms that need ECN with ECT; leave it out, or use --on sim",
-        );
-    }
-    if config.ecn_low {
-        return refuse(
-            "ecn_low: routes of the running kernel lack this feature; leave it out, or use --on sim",
-        );
-    }
-    if config.coalesce.is_some() || config.cpu.is_some() {
-        return refuse(
-            "coalesce and cpu model a device and a CPU, but the lab has real ones: leave them out (gro_window merges packets there), or use --on sim",
-        );
-    }
-    if config.fq_counts_headers {
-        return refuse(
-            "fq_counts_headers: fq of the running kernel uses departure times, which ignore headers; leave it out, or use --on sim",
-        );
-    }
     if config.mtu_bytes > 9000 {
         return refuse(
             "the lab's switch supports an MTU of at most 9000: set hosts.mtu, or use --on sim",

@@ -133,9 +133,11 @@ pub fn outcome(
             of_flow[usize::from(side.listens)] = Some(side);
         }
     }
-    let flows = run.flows.iter().zip(&sides).map(|(flow, [client, server])| {
-        flow_outcome(flow.traffic.is_rpc(), own_name, *client, *server)
-    });
+    let flows = run
+        .flows
+        .iter()
+        .zip(&sides)
+        .map(|(flow, [client, server])| flow_outcome(flow.traffic, own_name, *client, *server));
     let rpcs = report.rpcs.iter().map(|(flow, start_ns, latency_ns)| RpcRecord {
         flow: *flow,
         start: at(*start_ns),
@@ -166,12 +168,9 @@ pub fn outcome(
         goodput_samples: goodput_samples.collect(),
         ..Outcome::default()
     };
-    let is_rpc = |flow: u32| {
-        let flow = run.flows.get(flow as usize);
-        flow.is_some_and(|flow| flow.traffic.is_rpc())
-    };
+    let traffic_of = |flow: u32| run.flows.get(flow as usize).map(|flow| flow.traffic);
     let flows = report.window.as_ref();
-    let flows = flows.map(|ends| ends.each_ref().map(|looks| counters_then(looks, is_rpc)));
+    let flows = flows.map(|ends| ends.each_ref().map(|looks| counters_then(looks, traffic_of)));
     outcome.count_window(&run.sampling, run.flows.len(), &WindowSnapshots { flows, queues });
     outcome
 }

@@ -62,13 +62,13 @@ pub fn host_count(node: u32, before: &Mib, after: &Mib) -> HostCount {
             interrupts: None,
             cpu_ns: None,
         },
+        // `spurious_timeouts` is not known: TCPSpuriousRTOs leaves out those that timestamps or DSACKs took back.
         counters: FlowCounters {
             timeouts: of(&["TCPTimeouts"]),
             retransmitted_segs: of(&["RetransSegs"]),
             tail_loss_probes: of(&["TCPLossProbes"]),
             fast_recoveries: of(&["TCPSackRecovery", "TCPRenoRecovery"]),
             undos: of(&["TCPFullUndo", "TCPPartialUndo", "TCPDSACKUndo", "TCPLossUndo"]),
-            spurious_timeouts: of(&["TCPSpuriousRTOs"]),
             timeout_rehashes: of(&["TcpTimeoutRehash"]),
             duplicate_rehashes: of(&["TcpDuplicateDataRehash"]),
             ce_segs_received: of(&["InCEPkts"]),

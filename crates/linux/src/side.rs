@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowCounters, FlowOutcome};
-use knee_traffic::{Look, SideReport};
+use knee_traffic::{Look, SideReport, Traffic};
 
 use crate::TcpInfo;
 
-/// Outcome of a flow, from both sides. `own_name` turns the kernel's name of an algorithm into that of experiments.
+/// Outcome of a flow with this traffic, from both sides. `own_name` turns the kernel's name of an algorithm into that of experiments.
 pub fn flow_outcome(
-    is_rpc: bool,
+    traffic: Traffic,
     own_name: &dyn Fn(&str) -> &'static str,
     client: Option<&SideReport>,
     server: Option<&SideReport>,
 ) -> FlowOutcome {
     let nothing = SideReport::default();
+    let has_peer = server.is_some();
     let (client, server) = (client.unwrap_or(&nothing), server.unwrap_or(&nothing));
     let time = |ns: Option<u64>| ns.map(Time::from_ns);
     let (info, peer) = (TcpInfo::new(&client.info), TcpInfo::new(&server.info));
@@ -27,7 +28,7 @@ pub fn flow_outcome(
         received_bytes: peer.bytes_received().unwrap_or(server.read_bytes),
         ecn: info.ecn().unwrap_or(false),
         algorithm: own_name(&client.algorithm),
-        counters: counters(info, peer, is_rpc),
+        counters: counters(traffic, info, has_peer.then_some(peer)),
         srtt: info.srtt_us().map(|us| Duration::from_us(us.into())),
         min_rtt: info.min_rtt_us().map(|us| Duration::from_us(us.into())),
         cwnd_pkts: info.snd_cwnd().unwrap_or(0),
@@ -36,20 +37,21 @@ pub fn flow_outcome(
     }
 }
 
-/// Counters of connections in a snapshot, by index of the flow. A missing listening side counts as zero; a connection without its
-/// connecting side is absent.
-pub fn counters_then(looks: &[Look], is_rpc: impl Fn(u32) -> bool) -> BTreeMap<u32, FlowCounters> {
+/// Counters of connections in a snapshot, by index of the flow. A connection without its connecting side is absent.
+pub fn counters_then(
+    looks: &[Look],
+    traffic_of: impl Fn(u32) -> Option<Traffic>,
+) -> BTreeMap<u32, FlowCounters> {
     let of_sides = |listening: bool| {
         let sides = looks.iter().filter(move |(_, listens, _)| *listens == listening);
         sides.map(|(flow, _, info)| (*flow, &info[..])).collect::<BTreeMap<u32, &[u8]>>()
     };
     let (connecting, listening) = (of_sides(false), of_sides(true));
     let of_flow = |(flow, info): (u32, &[u8])| {
-        let nothing = vec![0; info.len()];
-        let peer = TcpInfo::new(listening.get(&flow).copied().unwrap_or(&nothing));
-        (flow, counters(TcpInfo::new(info), peer, is_rpc(flow)))
+        let peer = listening.get(&flow).copied().map(TcpInfo::new);
+        Some((flow, counters(traffic_of(flow)?, TcpInfo::new(info), peer)))
     };
-    connecting.into_iter().map(of_flow).collect()
+    connecting.into_iter().filter_map(of_flow).collect()
 }
 
 /// Sides that began without the `init` of their algorithm; `None`: of none it is known.
@@ -58,21 +60,23 @@ pub fn inits_left_out<'a>(sides: impl IntoIterator<Item = &'a SideReport>) -> Op
     sides.into_iter().filter_map(left_out).reduce(|all, of_side| all + of_side)
 }
 
-/// Counters of the connecting side. For exchanges, timeouts and retransmissions are those of both sides, as in the simulator.
-fn counters(info: TcpInfo<'_>, peer: TcpInfo<'_>, is_rpc: bool) -> FlowCounters {
-    let both = |of: fn(TcpInfo<'_>) -> Option<u64>| {
-        if is_rpc { Some(of(info)? + of(peer)?) } else { of(info) }
-    };
+/// Counters of a connection from what its ends tell. A listening end that no application has seen has counted nothing.
+fn counters(traffic: Traffic, info: TcpInfo<'_>, peer: Option<TcpInfo<'_>>) -> FlowCounters {
+    let connecting = of_end(info);
+    let listening = peer.map_or_else(|| connecting.of_nothing(), of_end);
+    FlowCounters::of_ends(traffic, &connecting, &listening)
+}
+
+/// Counters of one end. `TCP_INFO` lacks the others.
+fn of_end(info: TcpInfo<'_>) -> FlowCounters {
+    let acks_sent = |(all, data): (u32, u32)| u64::from(all.saturating_sub(data));
     FlowCounters {
-        timeouts: both(|info| info.total_rto().map(u64::from)),
-        retransmitted_segs: both(|info| info.total_retrans().map(u64::from)),
-        reorderings: both(|info| info.reord_seen().map(u64::from)),
-        dsack_segs: both(|info| info.dsack_dups().map(u64::from)),
+        timeouts: info.total_rto().map(u64::from),
+        retransmitted_segs: info.total_retrans().map(u64::from),
+        reorderings: info.reord_seen().map(u64::from),
+        dsack_segs: info.dsack_dups().map(u64::from),
         data_segs_sent: info.data_segs_out().map(u64::from),
-        acks_sent: peer
-            .segs_out()
-            .zip(peer.data_segs_out())
-            .map(|(all, data)| u64::from(all.saturating_sub(data))),
+        acks_sent: info.segs_out().zip(info.data_segs_out()).map(acks_sent),
         delivered: info.delivered().map(u64::from),
         delivered_ce: info.delivered_ce().map(u64::from),
         ..FlowCounters::default()
@@ -87,6 +91,8 @@ mod tests {
 
     use super::*;
 
+    const TRANSFER: Traffic = Traffic::Bulk { bytes: None };
+
     /// `tcpi_total_retrans`, in an old kernel's struct.
     fn info(retransmitted: u32) -> Vec<u8> {
         let mut info = vec![0; 160];
@@ -98,7 +104,7 @@ mod tests {
     fn windowed(looks: [Vec<Look>; 2], flows: &[(Option<u64>, u32)]) -> Vec<Option<u64>> {
         let outcome_of = |(connected_ms, retransmitted): &(Option<u64>, u32)| FlowOutcome {
             connected_at: connected_ms.map(Time::from_ms),
-            counters: counters(TcpInfo::new(&info(*retransmitted)), TcpInfo::new(&[]), false),
+            counters: counters(TRANSFER, TcpInfo::new(&info(*retransmitted)), None),
             ..FlowOutcome::default()
         };
         let (from, until) = (Time::from_ms(10), Time::from_ms(20));
@@ -109,7 +115,7 @@ mod tests {
             flows: flows.iter().map(outcome_of).collect(),
             ..Outcome::default()
         };
-        let looks = looks.each_ref().map(|looks| counters_then(looks, |_| false));
+        let looks = looks.each_ref().map(|looks| counters_then(looks, |_| Some(TRANSFER)));
         let looks = WindowSnapshots { flows: Some(looks), queues: None };
         outcome.count_window(&sampling, flows.len(), &looks);
         let window = outcome.window.expect("it was asked for");
@@ -137,7 +143,8 @@ mod tests {
     #[test]
     fn both_sides_of_exchanges_count_and_one_that_is_not_there_yet_has_counted_nothing() {
         let looks = [(0, false, info(3)), (0, true, info(2)), (1, false, info(4))];
-        let counted = counters_then(&looks, |_| true);
+        let exchange = Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None };
+        let counted = counters_then(&looks, |_| Some(exchange));
         let of = |flow: u32| counted[&flow].retransmitted_segs;
         assert_eq!((of(0), of(1)), (Some(5), Some(4)));
     }
@@ -155,8 +162,8 @@ mod tests {
     #[test]
     fn a_flow_has_the_sides_that_began_without_init() {
         let left_out = SideReport { init_called: Some(false), ..SideReport::default() };
-        let flow = flow_outcome(false, &|_| "reno", Some(&left_out), Some(&left_out));
+        let flow = flow_outcome(TRANSFER, &|_| "reno", Some(&left_out), Some(&left_out));
         assert_eq!(flow.inits_left_out, Some(2));
-        assert_eq!(flow_outcome(false, &|_| "reno", None, None).inits_left_out, None);
+        assert_eq!(flow_outcome(TRANSFER, &|_| "reno", None, None).inits_left_out, None);
     }
 }

@@ -2,7 +2,7 @@
 
 use knee_results::manifest::{
     About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, InputFile, Link, Manifest,
-    Module, ModuleFile, Network, Node, NodeKind, Plot, Published, Term,
+    Module, ModuleFile, Network, Node, NodeKind, Plot, Published, Remark, Term,
 };
 use knee_results::reproduction::Reproduction;
 use knee_results::{CheckVerdict, ClaimVerdict};
@@ -20,6 +20,7 @@ fn whole() -> Manifest {
         stat: "p99".into(),
         runs: Some(3),
         value: Some(1e9),
+        at_least: Some(9e8),
         ci95: Some(1e6),
     };
     let row = CheckRow {
@@ -76,6 +77,7 @@ fn whole() -> Manifest {
         interrupted: true,
         failed: vec![text()],
         warnings: vec![text()],
+        remarks: vec![Remark { about: text(), says: text(), of: text() }],
         time: text(),
         host: Some(text()),
         kernel: Some(text()),

@@ -6,7 +6,7 @@ use knee_algo::Warning;
 use knee_queue::Stats;
 use knee_queue::time::{Duration, Time};
 
-use crate::spec::{NodeId, Sampling};
+use crate::spec::{NodeId, Sampling, Traffic};
 
 /// Everything recorded in one run.
 #[derive(Clone, Debug, Default)]
@@ -94,8 +94,8 @@ fn counted_between(
     match (counted(0), counted(1)) {
         (Some(before), Some(now)) => now.since(&before),
         (None, Some(now)) => now,
-        // All of it came after the window. What the host tells at all is 0.
-        (_, None) => last.counters.since(&last.counters),
+        // All of it came after the window.
+        (_, None) => last.counters.of_nothing(),
     }
 }
 
@@ -180,7 +180,7 @@ pub struct FlowOutcome {
     pub ecn: bool,
     /// Algorithm in use at the end on the connecting side: another one after a fallback.
     pub algorithm: &'static str,
-    /// Counters of the connecting side; for request/response, of both sides.
+    /// Counters of the connection: see [`FlowCounters::of_ends`].
     pub counters: FlowCounters,
     /// Smoothed RTT at the end; `None`: never measured.
     pub srtt: Option<Duration>,
@@ -202,9 +202,36 @@ impl FlowOutcome {
     }
 }
 
+/// The ends of a connection at which a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CountedAt {
+    /// Ends that send data: of a transfer the connecting one, of an exchange both.
+    Senders,
+    /// Ends that receive data: of a transfer the listening one, of an exchange both.
+    Receivers,
+    /// Both ends, whatever they send: a SYN-ACK is sent again, too.
+    Both,
+}
+
+impl CountedAt {
+    /// Combines the counts of both ends. `None` if one that counts is not known.
+    fn combine(
+        self,
+        traffic: Traffic,
+        connecting: Option<u64>,
+        listening: Option<u64>,
+    ) -> Option<u64> {
+        match self {
+            CountedAt::Senders if !traffic.is_rpc() => connecting,
+            CountedAt::Receivers if !traffic.is_rpc() => listening,
+            _ => Some(connecting? + listening?),
+        }
+    }
+}
+
 /// Defines [`Counters`] and [`FlowCounters`] from one list.
 macro_rules! counters {
-    ($($(#[$doc:meta])+ $name:ident,)+) => {
+    ($($(#[$doc:meta])+ $name:ident: $counted_at:ident,)+) => {
         /// Counters of one connection, in packets or events.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
@@ -225,6 +252,19 @@ macro_rules! counters {
         }
 
         impl FlowCounters {
+            /// Counters of a connection from those of its ends, for every back end. An end that sends data has counters of a
+            /// sender, one that receives data those of a receiver. Both ends of an exchange do both.
+            pub fn of_ends(
+                traffic: Traffic,
+                connecting: &FlowCounters,
+                listening: &FlowCounters,
+            ) -> FlowCounters {
+                let of = |at: CountedAt, counter: fn(&FlowCounters) -> Option<u64>| {
+                    at.combine(traffic, counter(connecting), counter(listening))
+                };
+                FlowCounters { $($name: of(CountedAt::$counted_at, |end| end.$name),)+ }
+            }
+
             /// All of them; `None` if one is not known.
             pub fn complete(&self) -> Option<Counters> {
                 Some(Counters { $($name: self.$name?,)+ })
@@ -246,47 +286,54 @@ macro_rules! counters {
     };
 }
 
+impl FlowCounters {
+    /// Counters of the same host where nothing has happened: 0 for what it reports, absent otherwise.
+    pub fn of_nothing(&self) -> FlowCounters {
+        self.since(self)
+    }
+}
+
 counters! {
     /// Retransmission timeouts (Linux `TCPTimeouts`), SYN included.
-    timeouts,
+    timeouts: Both,
     /// Timeouts of SYNs and SYN-ACKs, a part of `timeouts`.
-    syn_timeouts,
+    syn_timeouts: Both,
     /// Segments retransmitted for any reason (Linux `RetransSegs`).
-    retransmitted_segs,
+    retransmitted_segs: Senders,
     /// Tail loss probes sent (Linux `TCPLossProbes`).
-    tail_loss_probes,
+    tail_loss_probes: Senders,
     /// Entries into Recovery.
-    fast_recoveries,
+    fast_recoveries: Senders,
     /// Reductions taken back.
-    undos,
-    /// Timeouts that F-RTO found spurious.
-    spurious_timeouts,
+    undos: Senders,
+    /// Timeouts whose reduction was taken back, a part of `undos`: F-RTO, timestamps or DSACKs showed that they were spurious.
+    spurious_timeouts: Senders,
     /// ACKs and SACKs from which the sender saw that packets had overtaken each other (Linux `tcpi_reord_seen`).
-    reorderings,
+    reorderings: Senders,
     /// Segments that the receiver said it had twice (DSACK; Linux `tcpi_dsack_dups`).
-    dsack_segs,
+    dsack_segs: Senders,
     /// Reductions for ECE.
-    cwr_reductions,
-    /// Changes of the transmit hash at timeouts, both sides' (Linux `TcpTimeoutRehash`).
-    timeout_rehashes,
+    cwr_reductions: Senders,
+    /// Changes of the transmit hash at timeouts (Linux `TcpTimeoutRehash`).
+    timeout_rehashes: Both,
     /// The same for repeated duplicate data (Linux `TcpDuplicateDataRehash`).
-    duplicate_rehashes,
+    duplicate_rehashes: Both,
     /// The same at the request of algorithms (Linux `TCPPLBRehash`).
-    plb_rehashes,
+    plb_rehashes: Both,
     /// Data segments sent, retransmissions included.
-    data_segs_sent,
+    data_segs_sent: Senders,
     /// Bursts of them handed to the device: with offloads a burst is many.
-    bursts,
+    bursts: Senders,
     /// Times that TCP's own pacing timer let a socket go on.
-    pacing_timers,
-    /// Pure ACKs sent by the receiver.
-    acks_sent,
+    pacing_timers: Senders,
+    /// Pure ACKs sent.
+    acks_sent: Receivers,
     /// Data segments received with CE.
-    ce_segs_received,
+    ce_segs_received: Receivers,
     /// Packets delivered, as the sender counts them.
-    delivered,
+    delivered: Senders,
     /// Packets acked with ECE, a part of `delivered`.
-    delivered_ce,
+    delivered_ce: Senders,
 }
 
 /// Counters of a host over all its connections (its MIBs), for the whole run.

@@ -530,6 +530,13 @@ pub struct Flow {
     pub max_pacing_rate: Option<Rate>,
 }
 
+impl Flow {
+    /// Hosts that send data: the connecting one, and of an exchange the listening one too.
+    pub fn senders(&self) -> impl Iterator<Item = NodeId> {
+        [Some(self.from), self.traffic.is_rpc().then_some(self.to)].into_iter().flatten()
+    }
+}
+
 /// A packet sent at regular times and sent back by the other host.
 #[derive(Clone, Debug)]
 pub struct Ping {

@@ -1,6 +1,7 @@
 //! The simulator as a back end.
 
 use crate::exchange::simulate_on_up_to;
+use crate::stop::Stop;
 use crate::{captures, recording};
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
@@ -27,13 +28,12 @@ impl BackEnd for Simulator {
         })
     }
 
-    /// Runs to the end whatever [`RunOptions::stop`] says. A sweep that is stopped does not wait
-    /// for it.
     fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
+        let run = (run, Stop::at(ask.stop));
         let outcome = match (ask.captures, &ask.recording) {
             (_, Some(wanted)) => recording::simulate(run, wanted),
-            (Some(dir), None) => captures::simulate(run, dir),
+            (Some(dir), None) => captures::simulate_until(run, dir),
             (None, None) => simulate_on_up_to(run, ask.threads),
         };
         outcome.map(RunResult::from)

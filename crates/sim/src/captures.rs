@@ -1,6 +1,7 @@
 //! Captures of the hosts of simulated runs.
 
-use crate::simulate_captured;
+use crate::sim::captured;
+use crate::stop::Stop;
 use crate::tap::frame::Frames;
 use crate::tap::hosts::{Place, Sighting};
 use std::cell::RefCell;
@@ -18,10 +19,15 @@ use knee_wire::{Direction, Record};
 /// # Errors
 /// If the run cannot be simulated or a file cannot be written.
 pub fn simulate(run: &Run, dir: &Path) -> Result<Outcome, Error> {
+    simulate_until((run, Stop::default()), dir)
+}
+
+/// The same, until it is stopped.
+pub(crate) fn simulate_until((run, stop): (&Run, Stop<'_>), dir: &Path) -> Result<Outcome, Error> {
     let files = HostFiles::create(run, dir).map_err(caused)?;
     let files = Rc::new(RefCell::new(files));
     let sink = Rc::clone(&files);
-    let outcome = simulate_captured(run, move |sighting| sink.borrow_mut().take(&sighting))?;
+    let outcome = captured((run, stop), move |sighting| sink.borrow_mut().take(&sighting))?;
     let files = Rc::into_inner(files).expect("the simulation is over, and its sink gone");
     files.into_inner().finish().map_err(caused)?;
     Ok(outcome)

@@ -227,6 +227,7 @@ impl Domain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stop::Stop;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
     use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Serialisation, Traffic};
     use knee_run::topology::{Cable, LeafSpine};
@@ -273,7 +274,7 @@ mod tests {
     fn short_windows_are_not_worth_threads() {
         let is_divided = |host_delay, fabric_delay, until_done| {
             let run = Run { until_done, ..run(2, host_delay, fabric_delay, Vec::new()) };
-            Division::of(&run, &Plan::new(&run).unwrap(), 2).is_some()
+            Division::of(&run, &Plan::new(&run, Stop::default()).unwrap(), 2).is_some()
         };
         let (short, long) = (Duration::from_ns(199), Duration::from_ns(200));
         assert!(is_divided(long, long, false) && is_divided(long, long, true));
@@ -305,7 +306,8 @@ mod tests {
             };
             let us = Duration::from_us(1);
             let run = run(hosts_per_leaf, us, us, (0..flows).map(flow).collect());
-            Division::worth_it(&run, &Plan::new(&run).unwrap(), 2).map_or(1, |it| it.domains)
+            Division::worth_it(&run, &Plan::new(&run, Stop::default()).unwrap(), 2)
+                .map_or(1, |it| it.domains)
         };
         let (dense, sparse) = (Duration::from_ns(100), Duration::from_us(100));
         assert_eq!(

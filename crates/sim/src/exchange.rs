@@ -11,12 +11,13 @@ use crate::merge::{self, Part};
 use crate::packet::Packet;
 use crate::plan::Plan;
 use crate::sim::Simulation;
+use crate::stop::Stop;
 use knee_algo::module::carry_out;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
 use knee_run::{Error, validate};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -35,28 +36,50 @@ pub fn simulate(run: &Run) -> Result<Outcome, Error> {
 /// # Errors
 /// The errors of [`simulate`].
 pub fn simulate_on(run: &Run, threads: usize) -> Result<Outcome, Error> {
+    divided((run, Stop::default()), threads)
+}
+
+/// The same, until it is stopped.
+pub(crate) fn divided((run, stop): (&Run, Stop<'_>), threads: usize) -> Result<Outcome, Error> {
     validate(run)?;
-    let plan = Plan::new(run)?;
+    let plan = Plan::new(run, stop)?;
     let division = Division::of(run, &plan, threads);
-    simulate_divided(run, plan, division)
+    simulate_divided((run, stop), plan, division)
+}
+
+/// Like [`simulate`], but ends once `stop` is set.
+///
+/// # Errors
+/// The errors of [`simulate`], and [`Error::Stopped`].
+pub fn simulate_until(run: &Run, stop: &AtomicBool) -> Result<Outcome, Error> {
+    simulate_on_up_to((run, Stop::at(stop)), 1)
 }
 
 /// Like [`simulate_on`], on as many threads as the run gains from.
-pub(crate) fn simulate_on_up_to(run: &Run, threads: usize) -> Result<Outcome, Error> {
+pub(crate) fn simulate_on_up_to(
+    (run, stop): (&Run, Stop<'_>),
+    threads: usize,
+) -> Result<Outcome, Error> {
     validate(run)?;
-    let plan = Plan::new(run)?;
+    stop.check()?;
+    let plan = Plan::new(run, stop)?;
+    stop.check()?;
     let division = Division::worth_it(run, &plan, threads);
-    simulate_divided(run, plan, division)
+    simulate_divided((run, stop), plan, division)
 }
 
-fn simulate_divided(run: &Run, plan: Plan, division: Option<Division>) -> Result<Outcome, Error> {
+fn simulate_divided(
+    (run, stop): (&Run, Stop<'_>),
+    plan: Plan,
+    division: Option<Division>,
+) -> Result<Outcome, Error> {
     let Some(division) = division else {
-        let simulation = Simulation::build(run, &plan, Domain::default())?;
+        let simulation = Simulation::build((run, stop), &plan, Domain::default())?;
         drop(plan);
         return simulation.run();
     };
     let division = Arc::new(division);
-    let parts = simulate_domains(run, &plan, &division)?;
+    let parts = simulate_domains((run, stop), &plan, &division)?;
     drop(plan);
     Ok(merge::outcome(run, &division, parts))
 }
@@ -79,14 +102,16 @@ pub struct Loads {
 /// The errors of [`simulate`].
 pub fn simulate_in_turns(run: &Run, domains: usize) -> Result<(Outcome, Option<Loads>), Error> {
     validate(run)?;
-    let plan = Plan::new(run)?;
+    let plan = Plan::new(run, Stop::default())?;
     let Some(division) = Division::of(run, &plan, domains) else {
-        return Ok((Simulation::build(run, &plan, Domain::default())?.run()?, None));
+        let simulation = Simulation::build((run, Stop::default()), &plan, Domain::default())?;
+        return Ok((simulation.run()?, None));
     };
     let division = Arc::new(division);
     let exchange = Exchange::new(&division);
     let domains = (0..division.domains as u32).map(|number| {
-        let mut domain = Simulation::build(run, &plan, Domain::new(&division, number))?;
+        let domain = Domain::new(&division, number);
+        let mut domain = Simulation::build((run, Stop::default()), &plan, domain)?;
         domain.start();
         Ok(domain)
     });
@@ -123,7 +148,11 @@ pub fn simulate_in_turns(run: &Run, domains: usize) -> Result<(Outcome, Option<L
 }
 
 /// Simulates a run, one thread per domain. Returns the parts in the order of their domains.
-fn simulate_domains(run: &Run, plan: &Plan, division: &Arc<Division>) -> Result<Vec<Part>, Error> {
+fn simulate_domains(
+    run: (&Run, Stop<'_>),
+    plan: &Plan,
+    division: &Arc<Division>,
+) -> Result<Vec<Part>, Error> {
     let exchange = Exchange::new(division);
     let parts = thread::scope(|scope| {
         let threads: Vec<_> = (0..division.domains)
@@ -143,7 +172,7 @@ fn simulate_domains(run: &Run, plan: &Plan, division: &Arc<Division>) -> Result<
 
 /// Simulates one domain. Returns `None` if another domain failed.
 fn part(
-    (run, plan): (&Run, &Plan),
+    (run, plan): ((&Run, Stop<'_>), &Plan),
     domain: Domain,
     exchange: &Exchange,
     number: usize,
@@ -152,9 +181,9 @@ fn part(
     let alarm = Alarm(&exchange.barrier);
     let simulation = Simulation::build(run, plan, domain)?;
     let done = carry_out(|| simulation.run_beside(exchange, number));
-    let part = done.map_err(|fault| Error::Algorithm(fault.to_string()))?;
+    let part = done.map_err(|fault| Error::Algorithm(fault.to_string()))?.transpose()?;
     std::mem::forget(alarm);
-    part.transpose()
+    Ok(part)
 }
 
 /// Stops the other domains when it is dropped.
@@ -241,6 +270,9 @@ impl Simulation<'_> {
             }
             if let Some(end) = self.next_window(exchange, number, &mut steps) {
                 break end;
+            }
+            if let Err(stopped) = self.stop.check() {
+                return Some(Err(stopped));
             }
         };
         self.net.now = end;

@@ -97,6 +97,7 @@ mod recording;
 mod reroute;
 mod samples;
 mod sim;
+mod stop;
 pub mod tap;
 mod tcp;
 mod vary;
@@ -112,5 +113,5 @@ mod sync {
 }
 
 pub use back_end::Simulator;
-pub use exchange::{Loads, simulate, simulate_in_turns, simulate_on};
+pub use exchange::{Loads, simulate, simulate_in_turns, simulate_on, simulate_until};
 pub use sim::{simulate_captured, simulate_recorded, simulate_tapped};

@@ -5,6 +5,7 @@ use crate::clock::Jiffies;
 use crate::events;
 use crate::paths::{CHOOSE, too_long};
 use crate::random::Random;
+use crate::stop::Stop;
 use knee_queue::time::{Duration, PS_PER_S};
 use knee_run::Error;
 use knee_run::balance::NextHops;
@@ -40,7 +41,7 @@ impl Plan {
     ///
     /// # Errors
     /// If there is no path between the hosts of a flow or ping, or if there are too many links.
-    pub(crate) fn new(run: &Run) -> Result<Plan, Error> {
+    pub(crate) fn new(run: &Run, stop: Stop<'_>) -> Result<Plan, Error> {
         let network = &run.network;
         events::check_links(network.links.len())?;
         let mut random = Random::new(run.seed);
@@ -62,7 +63,10 @@ impl Plan {
         let mut hashes = Vec::with_capacity(run.flows.len());
         let mut both_ways = |from, to, hash| Ok((path(from, to, hash)?, path(to, from, hash)?));
         let mut of_flows = Vec::with_capacity(run.flows.len());
-        for flow in &run.flows {
+        for (flow, index) in run.flows.iter().zip(0..) {
+            if stop.is_set_at(index) {
+                return Err(Error::Stopped);
+            }
             let hash = random.u64();
             hashes.push(hash);
             of_flows.push(both_ways(flow.from, flow.to, hash)?);

@@ -11,13 +11,17 @@ use knee_run::back_end::Recording;
 use knee_run::spec::LinuxVersion;
 use knee_run::{Error, Outcome, Run};
 
-use crate::simulate_recorded;
+use crate::sim::recorded;
+use crate::stop::Stop;
 
 /// Simulates a run and writes the requested recording.
 ///
 /// # Errors
 /// If the run cannot be simulated or recorded, or a file cannot be written.
-pub(crate) fn simulate(run: &Run, wanted: &Recording<'_>) -> Result<Outcome, Error> {
+pub(crate) fn simulate(
+    (run, stop): (&Run, Stop<'_>),
+    wanted: &Recording<'_>,
+) -> Result<Outcome, Error> {
     let flow = run.flows.iter().find(|flow| flow.group == wanted.group);
     let flow = flow.expect("a run has connections of the group that is recorded");
     let host = run.network.nodes[flow.from as usize].host.as_ref();
@@ -38,7 +42,7 @@ pub(crate) fn simulate(run: &Run, wanted: &Recording<'_>) -> Result<Outcome, Err
     let tape = Rc::new(RefCell::new(Tape { writer, failed: None }));
     let sink = Rc::clone(&tape);
     let outcome =
-        simulate_recorded(run, wanted.group, move |record| sink.borrow_mut().write(&record))?;
+        recorded((run, stop), wanted.group, move |record| sink.borrow_mut().write(&record))?;
     let tape = Rc::into_inner(tape).expect("the simulation is over, and its sockets gone");
     tape.into_inner().finish().map_err(failed)?;
     Ok(outcome)

@@ -8,9 +8,8 @@ use crate::tcp::{Sock, State};
 use knee_queue::time::{Duration, Time};
 use knee_run::Error;
 use knee_run::outcome::{
-    Counters, FlowOutcome, FlowWindow, GoodputSample, QueueOutcome, Windowed, Work,
+    Counters, FlowCounters, FlowOutcome, FlowWindow, GoodputSample, QueueOutcome, Windowed, Work,
 };
-use knee_run::spec::Traffic;
 
 impl Simulation<'_> {
     pub(crate) fn sample_flows(&mut self) {
@@ -124,35 +123,18 @@ impl Simulation<'_> {
         let app = &self.apps[index];
         let client = self.socks.get(client_of(index));
         let server = self.socks.get(server_of(index));
-        let mut counters = Counters::default();
-        if let Some(client) = client {
-            counters = client.counters;
-            counters.delivered = u64::from(client.tp.delivered);
-            counters.delivered_ce = u64::from(client.tp.delivered_ce);
-            (counters.acks_sent, counters.ce_segs_received) = (0, 0);
-        }
-        if let Some(server) = server {
-            counters.acks_sent = server.counters.acks_sent;
-            counters.ce_segs_received = server.counters.ce_segs_received;
-            // The listening side sent the SYN-ACK and the responses.
-            counters.timeouts += server.counters.timeouts;
-            counters.syn_timeouts += server.counters.syn_timeouts;
-            counters.timeout_rehashes += server.counters.timeout_rehashes;
-            counters.duplicate_rehashes += server.counters.duplicate_rehashes;
-            counters.plb_rehashes += server.counters.plb_rehashes;
-            if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
-                counters.retransmitted_segs += server.counters.retransmitted_segs;
-                counters.tail_loss_probes += server.counters.tail_loss_probes;
-                counters.reorderings += server.counters.reorderings;
-                counters.dsack_segs += server.counters.dsack_segs;
-            }
-        }
+        // An end in another domain is added there.
+        let of_end = |sock: Option<&Sock>| {
+            FlowCounters::from(sock.map_or(Counters::default(), Sock::counts))
+        };
+        let traffic = self.run.flows[index].traffic;
+        let counters = FlowCounters::of_ends(traffic, &of_end(client), &of_end(server));
         let outcome = FlowOutcome {
             connected_at: app.connected_at,
             done_at: app.done_at,
             stopped_at: app.stopped_at,
             received_bytes: server.map_or(0, Sock::received_bytes),
-            counters: counters.into(),
+            counters,
             warnings: [client, server].into_iter().flatten().flat_map(Sock::warnings).collect(),
             ..FlowOutcome::default()
         };

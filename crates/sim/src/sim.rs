@@ -19,6 +19,7 @@ use crate::pause;
 use crate::plan::Plan;
 use crate::ports::Ports;
 use crate::reroute::Reroutes;
+use crate::stop::Stop;
 use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
@@ -48,6 +49,8 @@ pub(crate) fn server_of(flow: usize) -> usize {
 
 pub(crate) struct Simulation<'a> {
     pub(crate) run: &'a Run,
+    /// Ends it early.
+    pub(crate) stop: Stop<'a>,
     /// The part of the network that this simulation has.
     pub(crate) domain: Domain,
     pub(crate) net: Net,
@@ -92,8 +95,17 @@ pub fn simulate_recorded(
     group: u32,
     sink: impl FnMut(Record) + 'static,
 ) -> Result<Outcome, Error> {
+    recorded((run, Stop::default()), group, sink)
+}
+
+/// The same, until it is stopped.
+pub(crate) fn recorded(
+    (run, stop): (&Run, Stop<'_>),
+    group: u32,
+    sink: impl FnMut(Record) + 'static,
+) -> Result<Outcome, Error> {
     validate(run)?;
-    let mut simulation = Simulation::whole(run)?;
+    let mut simulation = Simulation::whole(run, stop)?;
     simulation.record(group, Rc::new(RefCell::new(sink)));
     simulation.run()
 }
@@ -116,7 +128,7 @@ pub fn simulate_tapped(
             run.flows.len()
         )));
     }
-    let mut simulation = Simulation::whole(run)?;
+    let mut simulation = Simulation::whole(run, Stop::default())?;
     let clock = simulation.tap(at, Box::new(sink));
     Ok((simulation.run()?, clock))
 }
@@ -130,8 +142,16 @@ pub fn simulate_captured(
     run: &Run,
     sink: impl FnMut(Sighting) + 'static,
 ) -> Result<Outcome, Error> {
+    captured((run, Stop::default()), sink)
+}
+
+/// The same, until it is stopped.
+pub(crate) fn captured(
+    (run, stop): (&Run, Stop<'_>),
+    sink: impl FnMut(Sighting) + 'static,
+) -> Result<Outcome, Error> {
     validate(run)?;
-    let mut simulation = Simulation::whole(run)?;
+    let mut simulation = Simulation::whole(run, stop)?;
     simulation.capture(Box::new(sink));
     simulation.run()
 }
@@ -141,13 +161,14 @@ const SENDS_AHEAD: usize = 4;
 
 impl<'a> Simulation<'a> {
     /// Builds the whole network of a run.
-    fn whole(run: &'a Run) -> Result<Simulation<'a>, Error> {
-        Simulation::build(run, &Plan::new(run)?, Domain::default())
+    fn whole(run: &'a Run, stop: Stop<'a>) -> Result<Simulation<'a>, Error> {
+        let plan = Plan::new(run, stop)?;
+        Simulation::build((run, stop), &plan, Domain::default())
     }
 
     /// Builds what a domain has of a run.
     pub(crate) fn build(
-        run: &'a Run,
+        (run, stop): (&'a Run, Stop<'a>),
         plan: &Plan,
         domain: Domain,
     ) -> Result<Simulation<'a>, Error> {
@@ -158,6 +179,9 @@ impl<'a> Simulation<'a> {
         let mut socks = Vec::with_capacity(numbering.socks.count(2 * run.flows.len()));
         let mut apps = Vec::with_capacity(numbering.flows.count(run.flows.len()));
         for (index, flow) in run.flows.iter().enumerate() {
+            if stop.is_set_at(index as u64) {
+                return Err(Error::Stopped);
+            }
             let hash = plan.hashes[index];
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
@@ -234,6 +258,7 @@ impl<'a> Simulation<'a> {
         };
         Ok(Simulation {
             run,
+            stop,
             net,
             nics: Nics::new(run, &plan.hashes, (&numbering.socks, &is_here)),
             domain,
@@ -300,6 +325,7 @@ impl<'a> Simulation<'a> {
     fn run_to_end(mut self) -> Result<Outcome, Error> {
         self.start();
         self.work_off();
+        self.stop.check()?;
         if let Some(mut tap) = self.net.tap.take() {
             tap.on_end(self.net.now);
         }
@@ -377,10 +403,13 @@ impl<'a> Simulation<'a> {
         self.net.now = end;
     }
 
-    /// Handles the events up to `until`, its own included. Stops after the event that completes
-    /// this many flows, and returns true.
+    /// Handles the events up to `until`, its own included, or until nobody waits for them any more. Stops after the
+    /// event that completes this many flows, and returns true.
     pub(crate) fn work_off_until(&mut self, until: Time, flows: Option<usize>) -> bool {
         while let Some((at, event)) = self.net.events.pop(until) {
+            if self.stop.is_set_at(self.net.events.taken) {
+                return false;
+            }
             self.net.now = at;
             if self.net.events.has_advanced() {
                 self.read_ahead();
@@ -772,8 +801,8 @@ mod tests {
     #[test]
     fn paths_without_room_refuse_the_run() {
         let run = rerouted();
-        assert!(Simulation::whole(&run).unwrap().run().is_ok());
-        let mut simulation = Simulation::whole(&run).unwrap();
+        assert!(Simulation::whole(&run, Stop::default()).unwrap().run().is_ok());
+        let mut simulation = Simulation::whole(&run, Stop::default()).unwrap();
         simulation.net.paths.limit(0);
         let why = simulation.run().map(|_| ()).unwrap_err().to_string();
         assert!(why.contains("more than 2^32 links: take fewer flows"), "{why}");

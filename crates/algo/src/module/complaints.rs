@@ -29,9 +29,9 @@ pub enum Target {
 
 static SHOWS_COMPILER: AtomicBool = AtomicBool::new(false);
 
-/// From this call on, the compiler's own words follow the explanation.
-pub fn show_compiler() {
-    SHOWS_COMPILER.store(true, Ordering::Relaxed);
+/// Sets whether the compiler's own words follow the explanation from now on.
+pub fn show_compiler(shows: bool) {
+    SHOWS_COMPILER.store(shows, Ordering::Relaxed);
 }
 
 /// C features that BPF lacks and whose compiler messages are unclear.

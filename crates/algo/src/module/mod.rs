@@ -1,7 +1,7 @@
 //! Algorithms compiled from users' files: the unmodified source of a Linux module, or a file on the
 //! contract like those of `algorithms/`.
 //!
-//! [`load`] compiles a file into a shared object, once for the same content (`compile`). It reads
+//! [`load`] and [`Modules`] compile a file into a shared object, once for the same content (`compile`). It reads
 //! the operations, parameters and internal values from a first copy. Each host of a simulation then
 //! loads its own copy ([`LoadedModules`]). A module's parameters are global variables, and it may
 //! have others. As in the kernel, all connections of one host share them, and no other host does.
@@ -35,7 +35,6 @@ mod writes;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use api::Api;
@@ -127,6 +126,14 @@ impl Module {
     /// headers that are not knee's.
     pub fn others_read(&self) -> &[(PathBuf, String)] {
         &self.others_read
+    }
+
+    /// Returns whether its files, of which these are the sources, and the user's headers are as they were.
+    fn is_unchanged(&self, texts: &[String]) -> bool {
+        let is_so = |(path, sha256): &(PathBuf, String)| {
+            fs::read(path).is_ok_and(|bytes| sha256::hex(&bytes) == *sha256)
+        };
+        sha256::hex(texts[0].as_bytes()) == self.sha256 && self.others_read.iter().all(is_so)
     }
 
     /// Returns the options of the compilation.
@@ -238,70 +245,105 @@ pub(crate) fn is_kernel_module(text: &str) -> bool {
     matches!(source::kind(text), Ok(Kind::KernelModule))
 }
 
-/// Whether files that have not been loaded are refused.
-static ONLY_READS: AtomicBool = AtomicBool::new(false);
-
-/// From this call on, no further file is compiled and loaded. Loading alone runs code of the file.
-/// A user who only reads an experiment has not decided to trust the files that it names.
-/// experiment says has not decided to trust the files that it names.
-pub fn only_read() {
-    ONLY_READS.store(true, Ordering::Relaxed);
-}
-
-/// Returns the algorithm of a file, and compiles the file on first use. A file is read once per
-/// process, so an edit during a sweep does not change the rest of the sweep.
+/// Returns the algorithm of a file, and compiles the file if no other call has compiled the same content.
 ///
 /// # Errors
 /// [`Error::File`], which states the defect, in the compiler's words where these suffice.
 pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
-    load_files(vec![path.to_owned()], &Options::default())
+    Modules::default().load(vec![path.to_owned()])
 }
 
-/// Like [`load`], for a name that may denote several files (`tcp_yeah.c+tcp_vegas.c`). Relative
-/// paths start from a folder, and the options apply to the compilation.
-///
-/// # Errors
-/// Like [`load`].
-pub fn load_named(
+/// The algorithm files of one experiment, or of one command. Each file is read once, so an edit during a sweep does not
+/// change the rest of the sweep. Others read it anew.
+#[derive(Debug, Default)]
+pub struct Modules {
+    options: Options,
+    /// Whether files that are not here yet are refused.
+    only_reads: bool,
+    loaded: Mutex<Vec<(Vec<PathBuf>, &'static Algorithm)>>,
+}
+
+impl Modules {
+    /// Creates an empty set, whose files are compiled with these options.
+    pub fn new(options: Options) -> Modules {
+        Modules { options, ..Modules::default() }
+    }
+
+    /// Refuses all files but those that were loaded. Loading alone runs code of the file, and a user who only reads an
+    /// experiment has not decided to trust the files that it names.
+    #[must_use]
+    pub fn only_reading(self) -> Modules {
+        Modules { only_reads: true, ..self }
+    }
+
+    /// Returns the built-in algorithm of this name, or that of the file or files at this path (`tcp_yeah.c+tcp_vegas.c`).
+    /// Relative paths start from a folder.
+    ///
+    /// # Errors
+    /// [`Error::UnknownAlgorithm`], which lists the known names, and the errors of [`load`].
+    pub fn named(&self, name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
+        match is_path(name) {
+            true => self.load(files_of(name, folder)),
+            false => Algorithm::by_name(name),
+        }
+    }
+
+    fn load(&self, paths: Vec<PathBuf>) -> Result<&'static Algorithm, Error> {
+        let mut loaded = lock(&self.loaded);
+        let same = |all: &[(Vec<PathBuf>, &'static Algorithm)], paths: &[PathBuf]| {
+            let found = all.iter().find(|(prior, _)| *prior == *paths);
+            found.map(|(_, algorithm)| *algorithm)
+        };
+        if let Some(algorithm) = same(&loaded, &paths) {
+            return Ok(algorithm);
+        }
+        let mut texts = Vec::new();
+        let mut places = Vec::new();
+        for path in &paths {
+            texts.push(read(path)?);
+            places.push(fs::canonicalize(path).map_err(|why| says(path, &why.to_string()))?);
+        }
+        let algorithm = match same(&loaded, &places) {
+            Some(algorithm) => algorithm,
+            None if self.only_reads => {
+                let why = "is code that this command does not load, since that runs it: knee run does, for who trusts it; or name an \
+                           algorithm of knee's";
+                return Err(says(&paths[0], why));
+            }
+            None => {
+                let taken: Vec<&str> =
+                    loaded.iter().map(|(_, algorithm)| algorithm.name()).collect();
+                let name = name_of(&paths[0], &taken);
+                built(&paths, &places, texts, &name, &self.options)?
+            }
+        };
+        loaded.extend([(paths, algorithm), (places, algorithm)]);
+        Ok(algorithm)
+    }
+}
+
+/// Returns the algorithm of a content. It is compiled once per process, because its memory is never freed.
+fn built(
+    paths: &[PathBuf],
+    places: &[PathBuf],
+    texts: Vec<String>,
     name: &str,
-    folder: &Path,
     options: &Options,
 ) -> Result<&'static Algorithm, Error> {
-    load_files(files_of(name, folder), options)
-}
-
-fn load_files(paths: Vec<PathBuf>, options: &Options) -> Result<&'static Algorithm, Error> {
-    type Loaded = (Vec<PathBuf>, Options, &'static Algorithm);
-    static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
-    let mut loaded = lock(&LOADED);
-    let same = |all: &[Loaded], paths: &[PathBuf]| {
-        let found = all.iter().find(|(prior, by, _)| *prior == *paths && by == options);
-        found.map(|(.., algorithm)| *algorithm)
+    type Built = (Vec<PathBuf>, &'static Algorithm);
+    static BUILT: Mutex<Vec<Built>> = Mutex::new(Vec::new());
+    let mut all = lock(&BUILT);
+    let is_it = |(at, algorithm): &&Built| {
+        let is_as_read = |module: &Module| {
+            module.path == paths[0] && module.options == *options && module.is_unchanged(&texts)
+        };
+        *at == *places && algorithm.name() == name && algorithm.module().is_some_and(is_as_read)
     };
-    if let Some(algorithm) = same(&loaded, &paths) {
+    if let Some((_, algorithm)) = all.iter().find(is_it) {
         return Ok(algorithm);
     }
-    let mut texts = Vec::new();
-    let mut places = Vec::new();
-    for path in &paths {
-        texts.push(read(path)?);
-        places.push(fs::canonicalize(path).map_err(|why| says(path, &why.to_string()))?);
-    }
-    let path = &paths[0];
-    let algorithm = match same(&loaded, &places) {
-        Some(algorithm) => algorithm,
-        None if ONLY_READS.load(Ordering::Relaxed) => {
-            let why = "is code that this command does not load, since that runs it: knee run does, for who trusts it; or name an \
-                       algorithm of knee's";
-            return Err(says(path, why));
-        }
-        None => {
-            let taken: Vec<&str> = loaded.iter().map(|(.., algorithm)| algorithm.name()).collect();
-            let name = name_of(path, &taken);
-            Box::leak(Box::new(build(&paths, texts, name, options)?))
-        }
-    };
-    loaded.extend([(paths, options.clone(), algorithm), (places, options.clone(), algorithm)]);
+    let algorithm: &Algorithm = Box::leak(Box::new(build(paths, texts, name, options)?));
+    all.push((places.to_owned(), algorithm));
     Ok(algorithm)
 }
 
@@ -328,18 +370,18 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
 }
 
 /// Returns the file's name without extension, or the whole path if another algorithm has that name.
-fn name_of(path: &Path, taken: &[&str]) -> &'static str {
+fn name_of(path: &Path, taken: &[&str]) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let is_taken = |name: &str| {
         taken.contains(&name) || Algorithm::all().iter().any(|algorithm| algorithm.name() == name)
     };
-    if is_taken(&stem) { path.display().to_string().leak() } else { stem.leak() }
+    if is_taken(&stem) { path.display().to_string() } else { stem }
 }
 
 fn build(
     paths: &[PathBuf],
     mut texts: Vec<String>,
-    name: &'static str,
+    name: &str,
     options: &Options,
 ) -> Result<Algorithm, Error> {
     let path = &*paths[0];
@@ -350,6 +392,7 @@ fn build(
         others.map(|(path, text)| (path.clone(), sha256::hex(text.as_bytes()))).collect();
     others_read.extend(compiled.headers);
     let text: &'static str = std::mem::take(&mut texts[0]).leak();
+    let name: &'static str = name.to_owned().leak();
     let mut module = Module {
         path: path.to_owned(),
         sha256: sha256::hex(text.as_bytes()),

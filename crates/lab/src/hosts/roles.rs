@@ -13,6 +13,7 @@ use super::Machines;
 use crate::Error;
 use crate::algorithms::base_rtts_us;
 use crate::applications::check;
+use crate::settings::{self, Hosts};
 use crate::traffic::agent::{AgentCommand, BaseRtt, Preparation, ToLoad, to_hex};
 use crate::traffic::clock;
 
@@ -56,7 +57,18 @@ impl<'a> Roles<'a> {
         knee_run::without_tasks(run)?;
         check_order(run)?;
         run.network.without_changes("a network of real machines")?;
-        check_framing(run)?;
+        check_network(run)?;
+        for (name, id) in &hosts {
+            let Some(config) = run.network.nodes[*id as usize].host.as_deref() else { continue };
+            settings::check(name, config, Hosts::Machines)?;
+            let machine = by_role.get(name).map(|machine| &machines.machines[*machine]);
+            if let Some(machine) = machine.filter(|it| config.ipv6 && it.address.is_ipv4()) {
+                return Err(Error::Refused(format!(
+                    "{name}: ipv6 = true, but the address of machine {} is {}: leave ipv6 out, or give the machines IPv6 addresses",
+                    machine.name, machine.address
+                )));
+            }
+        }
         for cc in
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
@@ -210,15 +222,25 @@ fn check_order(run: &Run) -> Result<(), Error> {
     ))
 }
 
-/// Refuses framing overhead: real links have their own.
-fn check_framing(run: &Run) -> Result<(), Error> {
-    let Some(link) = run.network.links.iter().find(|link| link.overhead_bytes > 0) else {
-        return Ok(());
+/// Refuses what only modelled links and switches do: those of real machines are as they are.
+fn check_network(run: &Run) -> Result<(), Error> {
+    let network = &run.network;
+    let framed = network.links.iter().find(|link| link.overhead_bytes > 0);
+    let overhead = framed.map(|link| format!("link {}: overhead", network.link_name(link)));
+    let simulated = [
+        (!network.balance.is_empty(), "network.balance"),
+        (network.flow_control.is_some(), "network.flow_control"),
+        (!network.buffers.is_empty(), "network.buffer"),
+    ];
+    let simulated = simulated.into_iter().find(|(is_asked, _)| *is_asked);
+    let coalesce = (!network.ports.is_empty()).then(|| "network.coalesce".to_owned());
+    let (what, way_out) = match (overhead.or(coalesce), simulated) {
+        (Some(what), _) => (what, "--on lab or --on sim"),
+        (None, Some((_, what))) => (what.to_owned(), "--on sim"),
+        (None, None) => return Ok(()),
     };
     Err(Error::Refused(format!(
-        "link {}: overhead applies to modelled links, but links of real machines have their own; leave it out, or use \
-         --on lab or --on sim",
-        run.network.link_name(link)
+        "{what} applies to modelled links and switches, but real machines have their own; leave it out, or use {way_out}"
     )))
 }
 

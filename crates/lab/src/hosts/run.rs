@@ -14,6 +14,7 @@ use super::merge::{ClockOver, merge};
 use super::roles::Roles;
 use super::validity::{FleetMeasurements, OfMachine, judge};
 use crate::Error;
+use crate::settings;
 use crate::traffic::agent::{AgentCommand, Answer};
 use crate::traffic::{TrafficReport, clock};
 
@@ -114,6 +115,24 @@ impl BackEnd for OnMachines {
     /// Asks no machine.
     fn check(&self, run: &Run) -> Result<(), Error> {
         Roles::new(run, &self.machines).map(drop)
+    }
+
+    fn differences(&self, run: &Run) -> Vec<String> {
+        let mut all = settings::differences(run, None);
+        let fq = run.network.nodes.iter().filter_map(|node| node.host.as_ref()).any(|host| host.fq);
+        let own = "the network is the machines' own: rates, delays, losses and queues of the file have no effect";
+        let of_device = "hosts.gso_max_segs and gro_window have no effect: offloads are as the machines' devices have them";
+        let words = [
+            (true, own),
+            (run.sampling.queues.is_some(), "sample.queues has no effect: queues are not seen"),
+            (settings::wants_offloads(run), of_device),
+            (
+                fq,
+                "hosts.fq has no effect: queue disciplines are as the machines' devices have them",
+            ),
+        ];
+        all.extend(words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_owned()));
+        all
     }
 
     /// When one fails all machines are left, and no other takes place.

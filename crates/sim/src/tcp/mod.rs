@@ -190,6 +190,8 @@ pub(crate) struct Sock {
     backoff: u8,
     throttled: bool,
     frto: bool,
+    /// Whether an undo would take back a timeout's reduction.
+    undoes_timeout: bool,
     reord_seen: bool,
     tlp_retrans: bool,
     /// Flags of the SYN-ACK that grants Accurate ECN.
@@ -327,6 +329,7 @@ impl Sock {
             sack_cache: [(0, 0); 4],
             retrans_stamp: 0,
             frto: false,
+            undoes_timeout: false,
             prr: Prr::default(),
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             reord_seen: false,
@@ -559,6 +562,15 @@ impl Sock {
 
     pub(crate) fn min_rtt_us(&self) -> Option<u32> {
         self.min_rtt.get()
+    }
+
+    /// Returns what this end has counted.
+    pub(crate) fn counts(&self) -> Counters {
+        Counters {
+            delivered: u64::from(self.tp.delivered),
+            delivered_ce: u64::from(self.tp.delivered_ce),
+            ..self.counters
+        }
     }
 
     pub(crate) fn received_bytes(&self) -> u64 {

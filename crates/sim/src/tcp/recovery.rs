@@ -139,6 +139,7 @@ impl Sock {
         self.counters.fast_recoveries += 1;
         self.tp.prior_ssthresh = 0;
         self.init_undo();
+        self.undoes_timeout = false;
         if !self.in_cwnd_reduction() {
             if !ece {
                 self.tp.prior_ssthresh = self.current_ssthresh();
@@ -161,6 +162,7 @@ impl Sock {
             self.ca_event(ca_event::LOSS, net);
             self.init_undo();
         }
+        self.undoes_timeout = true;
         self.tp.snd_cwnd = self.in_flight() + 1;
         self.tp.snd_cwnd_cnt = 0;
         self.tp.snd_cwnd_stamp = net.cc.jiffies;
@@ -444,6 +446,7 @@ impl Sock {
             self.retransmit_hint = None;
         }
         self.counters.undos += 1;
+        self.counters.spurious_timeouts += u64::from(self.undoes_timeout);
         if self.tp.prior_ssthresh != 0 {
             self.tp.snd_cwnd = self.cc.undo_cwnd(&mut self.tp, &mut net.cc);
             if self.tp.prior_ssthresh > self.tp.snd_ssthresh {
@@ -495,9 +498,6 @@ impl Sock {
             return false;
         }
         self.undo_cwnd_reduction(true, net);
-        if frto {
-            self.counters.spurious_timeouts += 1;
-        }
         self.tp.icsk_retransmits = 0;
         if self.must_not_reopen() {
             return true;

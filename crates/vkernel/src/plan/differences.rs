@@ -2,7 +2,7 @@
 
 use knee_queue::{DropTailConfig, Limit, QueueConfig, Threshold};
 use knee_run::Run;
-use knee_run::spec::{Link, Serialisation, Traffic};
+use knee_run::spec::{HostConfig, Link, Serialisation, Traffic};
 
 use super::routes::next_links;
 
@@ -44,6 +44,14 @@ pub fn differences(run: &Run) -> Vec<&'static str> {
         (
             hosts().any(|host| host.gso_max_segs > 1),
             "gso_max_segs: a host's queue holds large segments, which are cut as they leave it",
+        ),
+        (
+            hosts().any(|host| {
+                let stock = HostConfig::new(host.linux);
+                (host.skb_overhead_bytes, host.max_tcp_header_bytes)
+                    != (stock.skb_overhead_bytes, stock.max_tcp_header_bytes)
+            }),
+            "hosts.skb_overhead and max_tcp_header have no effect: the guest's kernel has its own",
         ),
         (
             links().any(|link| link.loss > 0.0 && link.loses_bursts),

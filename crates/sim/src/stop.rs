@@ -1,0 +1,130 @@
+//! The flag that ends a simulation early.
+
+use knee_run::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Events or flows between two looks at the flag: some ms, and too many for the looks to cost anything.
+const BETWEEN_LOOKS: u64 = 1024;
+
+/// Whether anybody still waits for a simulation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stop<'a>(Option<&'a AtomicBool>);
+
+impl<'a> Stop<'a> {
+    /// Stops once `flag` is set.
+    pub(crate) fn at(flag: &'a AtomicBool) -> Stop<'a> {
+        Stop(Some(flag))
+    }
+
+    pub(crate) fn is_set(self) -> bool {
+        self.0.is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Looks at the flag once in a while. `done` counts up.
+    pub(crate) fn is_set_at(self, done: u64) -> bool {
+        done % BETWEEN_LOOKS == 0 && self.is_set()
+    }
+
+    /// Fails once the flag is set.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if self.is_set() { Err(Error::Stopped) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::divided;
+    use crate::sim::captured;
+    use knee_queue::time::{Duration, Rate, Time};
+    use knee_queue::{DropTailConfig, Limit, QueueConfig};
+    use knee_run::Run;
+    use knee_run::spec::{
+        Cc, Flow, HostConfig, LinuxVersion, Sampling, Schedule, Serialisation, Traffic,
+    };
+    use knee_run::topology::{Cable, LeafSpine};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration as WallTime;
+
+    /// Endless transfers between two leaves, in a run that takes hours.
+    fn endless() -> Run {
+        let cable = Cable {
+            rate: Rate::from_bps(10_000_000_000),
+            serialisation: Serialisation::StoreAndForward,
+            delay: Duration::from_us(1),
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            overhead_bytes: 0,
+            loses_bursts: false,
+            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
+            sampled: false,
+        };
+        let network = LeafSpine {
+            leaves: 2,
+            spines: 2,
+            hosts_per_leaf: 2,
+            host: HostConfig::new(LinuxVersion::V6_1),
+            host_up: cable.clone(),
+            host_down: cable.clone(),
+            fabric: cable,
+        };
+        let flow = Flow {
+            group: 0,
+            from: 0,
+            to: 2,
+            cc: Cc::by_name("reno").unwrap(),
+            peer_cc: None,
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic: Traffic::Bulk { bytes: None },
+            read_at_bytes: 1,
+            base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
+            sampled: false,
+        };
+        Run {
+            seed: 1,
+            end: Time::from_ms(10_000_000),
+            until_done: false,
+            network: network.build(),
+            flows: vec![flow.clone(), Flow { from: 1, to: 3, ..flow }],
+            pings: Vec::new(),
+            sampling: Sampling::default(),
+            schedule: Schedule::default(),
+        }
+    }
+
+    #[test]
+    fn a_run_ends_a_few_events_after_it_was_stopped() {
+        let (flag, seen_after) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (sets, counts) = (Arc::clone(&flag), Arc::clone(&seen_after));
+        let mut seen = 0;
+        let ended = captured((&endless(), Stop::at(&flag)), move |_| {
+            seen += 1;
+            if sets.load(Ordering::Relaxed) {
+                counts.fetch_add(1, Ordering::Relaxed);
+            }
+            sets.fetch_or(seen == 20_000, Ordering::Relaxed);
+        });
+        assert_eq!(ended.map(drop), Err(Error::Stopped));
+        // An event is a sighting at one or two places.
+        assert!(seen_after.load(Ordering::Relaxed) <= 2 * BETWEEN_LOOKS, "{seen_after:?}");
+    }
+
+    #[test]
+    fn threads_of_a_run_end_together_when_it_is_stopped() {
+        let flag = AtomicBool::new(false);
+        let run = endless();
+        let ended = std::thread::scope(|scope| {
+            let ended = scope.spawn(|| divided((&run, Stop::at(&flag)), 2));
+            std::thread::sleep(WallTime::from_millis(50));
+            flag.store(true, Ordering::Relaxed);
+            ended.join().unwrap()
+        });
+        assert_eq!(ended.map(drop), Err(Error::Stopped));
+    }
+}
