@@ -3,8 +3,9 @@
 //!
 //! Both become an [`Embedded`], like those in the binary. The object gives the facts about the
 //! algorithm (name, parameters, flags). The file's code runs in the kernel only, after the
-//! verifier, and never in this process.
+//! verifier, and never in this process. libbpf reads an object in a child process first.
 
+pub(crate) mod apart;
 mod compile;
 mod elf;
 pub(crate) mod flag;
