@@ -16,9 +16,8 @@ use libbpf_rs::{
     OpenObject, Program, ProgramInput, ProgramType,
 };
 
-use crate::outside::apart;
 use crate::table::{self, Operation};
-use crate::{Embedded, Error, KernelApi, Rights, doctor, shared_maps};
+use crate::{Embedded, Error, KernelApi, Rights, apart, doctor, shared_maps};
 
 /// The section, and so the map, that holds only the parameters (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";

@@ -5,7 +5,6 @@
 //! algorithm (name, parameters, flags). The file's code runs in the kernel only, after the
 //! verifier, and never in this process. libbpf reads an object in a child process first.
 
-pub(crate) mod apart;
 mod compile;
 mod elf;
 pub(crate) mod flag;

@@ -8,9 +8,9 @@ use knee_algo::module::{INIT_PROGRAM, ModuleParam};
 use knee_algo::{Algorithm, Description, ParamInfo};
 use libbpf_rs::{AsRawLibbpf as _, MapType, OpenObject, OpenProgram, ProgramType};
 
-use super::apart;
 use super::elf::Elf;
 use super::instructions;
+use crate::apart;
 use crate::embedded::Outside;
 use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, STOPPED_MAP, open_object, with_log};
 use crate::registry::OPS_PREFIX;
