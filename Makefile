@@ -63,6 +63,7 @@ dist: needs-dist  ## packages for others: .deb, .tar.zst, SBOM, checksums: targe
 dist-test: dist  ## make dist again from another place, for the same bytes; lintian; install, run, load and remove in bare Debian 12 and 13 roots: as root
 	@scripts/dist-again
 	@lintian --fail-on error,warning target/dist/packages/*.deb
+	@scripts/test-packages target/dist/release/knee
 	@scripts/test-dist bookworm trixie
 
 fidelity: needs-build fidelity-built  ## rerun the reference cases of the real Linux stack and compare

@@ -67,6 +67,5 @@ CC_ALGORITHM(bic) = {
 	.set_state = CC_FN(bic_set_state),
 	.undo_cwnd = CC_FN(bic_undo_cwnd),
 	.pkts_acked = CC_FN(bic_pkts_acked),
-	.flags = TCP_CONG_NON_RESTRICTED,
 	.name = "bic",
 };

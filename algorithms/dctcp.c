@@ -161,6 +161,6 @@ CC_ALGORITHM(dctcp) = {
 	.cong_avoid = CC_FN(dctcp_cong_avoid),
 	.undo_cwnd = CC_FN(dctcp_undo_cwnd),
 	.set_state = CC_FN(dctcp_set_state),
-	.flags = TCP_CONG_NEEDS_ECN | TCP_CONG_NON_RESTRICTED,
+	.flags = TCP_CONG_NEEDS_ECN,
 	.name = "dctcp",
 };

@@ -82,6 +82,5 @@ CC_ALGORITHM(dctcp_snd) = {
 	.cong_avoid = CC_FN(dctcp_snd_cong_avoid),
 	.undo_cwnd = CC_FN(dctcp_snd_undo_cwnd),
 	.set_state = CC_FN(dctcp_snd_set_state),
-	.flags = TCP_CONG_NON_RESTRICTED,
 	.name = "dctcp_snd",
 };

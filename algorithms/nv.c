@@ -278,6 +278,5 @@ CC_ALGORITHM(nv) = {
 	.set_state = CC_FN(nv_set_state),
 	.undo_cwnd = CC_FN(nv_undo_cwnd),
 	.pkts_acked = CC_FN(nv_pkts_acked),
-	.flags = TCP_CONG_NON_RESTRICTED,
 	.name = "nv",
 };

@@ -142,6 +142,5 @@ CC_ALGORITHM(nv2010) = {
 	.set_state = CC_FN(nv2010_set_state),
 	.undo_cwnd = CC_FN(nv2010_undo_cwnd),
 	.pkts_acked = CC_FN(nv2010_pkts_acked),
-	.flags = TCP_CONG_NON_RESTRICTED,
 	.name = "nv2010",
 };

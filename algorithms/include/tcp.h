@@ -63,7 +63,10 @@ enum tcp_ca_event {
 #define CA_ACK_WIN_UPDATE	2
 #define CA_ACK_ECE		4
 
-/* Flags of an algorithm. */
+/*
+ * Flags of an algorithm. NON_RESTRICTED lets every user of the host choose it by setsockopt. Only reno and bbr of Linux
+ * have it. Linux's cubic has it as the kernel's default. All other algorithms are for CAP_NET_ADMIN.
+ */
 #define TCP_CONG_NON_RESTRICTED	1
 #define TCP_CONG_NEEDS_ECN	2
 

@@ -1,6 +1,6 @@
 //! Checks what this host offers of everything that the kernel side needs, and how to get the rest.
-//! The checks are cheap and change nothing: they load no program and no module. They try queue
-//! disciplines in a network namespace of their own.
+//! The checks are cheap and change nothing: they load no module, and no program but the one that
+//! reads connections. They try queue disciplines in a network namespace of their own.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use knee_netns::{Namespace, system_program};
 
-use crate::host::{Host, USUAL, is_in_private_mounts};
+use crate::host::{Held, Host, USUAL, is_in_private_mounts};
 use crate::{Embedded, Error, KernelApi, Rights};
 
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
@@ -68,6 +68,7 @@ pub fn kernel() -> Vec<Finding> {
     all.extend(rights());
     all.push(lockdown());
     all.push(bpf_file_system());
+    all.extend(left_behind());
     let cgroup = mounted("cgroup2");
     all.push(Finding::check(
         "cgroup v2",
@@ -230,6 +231,37 @@ fn bpf_file_system() -> Finding {
             &format!("mount -t bpf -o mode=0700 bpf {USUAL}"),
         ),
     }
+}
+
+/// Reports algorithms of knee's that are no longer registered, and that new connections still get or
+/// that something keeps which cannot be found. Without rights it finds nothing.
+fn left_behind() -> Option<Finding> {
+    let status = Host::here().status().ok()?;
+    let words = |one: &Held| {
+        let Held { name, defaults, listeners, elsewhere, .. } = one;
+        let mut words = Vec::new();
+        if !defaults.is_empty() {
+            words.push(format!("default of {}", defaults.join(", ")));
+        }
+        if *listeners > 0 {
+            words.push(format!("listeners: {listeners}"));
+        }
+        if let Some(more) = elsewhere.filter(|more| *more > 0) {
+            words.push(format!(
+                "references by closed sockets or by namespaces without a process: {more}"
+            ));
+        }
+        (!words.is_empty()).then(|| format!("{name} ({})", words.join("; ")))
+    };
+    let all: Vec<String> = status.held.iter().filter_map(words).collect();
+    (!all.is_empty()).then(|| {
+        Finding::check(
+            "left behind",
+            false,
+            format!("no longer registered, but still there: {}", all.join(", ")),
+            "knee unload NAME; where a namespace without a process keeps it, a reboot",
+        )
+    })
 }
 
 /// Finds the mount point of a file system of this type. The usual place comes first.

@@ -106,6 +106,9 @@ pub enum Error {
     },
     /// The kernel still has the name after knee undid everything that it knows of.
     StillRegistered { name: String },
+    /// `knee load` registered the algorithm, and its pin is not in this mount namespace, or a process
+    /// keeps it.
+    PinnedElsewhere { name: String },
     /// No trial of this name, or no trial at all, waits for confirmation.
     NoTrial { name: Option<String> },
     /// More than one trial waits for confirmation.
@@ -142,12 +145,6 @@ pub enum Error {
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
-    },
-    /// The journal's content is invalid.
-    Journal {
-        path: PathBuf,
-        /// The fault in it.
-        what: String,
     },
     /// The kernel's information about a loaded object could not be read.
     Inspect {
@@ -311,6 +308,12 @@ impl fmt::Display for Error {
                 "\"{name}\" is still registered, though nothing that knee knows of keeps it: another \
                  process or another BPF file system holds a link to it (bpftool link show)"
             ),
+            Error::PinnedElsewhere { name } => write!(
+                f,
+                "\"{name}\" was loaded in another mount namespace, or with another KNEE_RUN_DIR or \
+                 KNEE_BPFFS: its pin is not here. Run it there, as nsenter --mount --target 1 knee \
+                 unload {name}. Nothing was changed"
+            ),
             Error::NoTrial { name: Some(name) } => {
                 write!(f, "there is no trial of \"{name}\" (any more): see knee status")
             }
@@ -353,12 +356,6 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::File { path, source } => write!(f, "{}: {source}", path.display()),
-            Error::Journal { path, what } => write!(
-                f,
-                "{}: not a journal of this knee's ({what}): use the knee that wrote it to unload, \
-                 or move it away",
-                path.display()
-            ),
             Error::Inspect { what, source } => write!(f, "cannot read {what}: {source}"),
             Error::NoSuchAlgorithm { name, known } => write!(
                 f,

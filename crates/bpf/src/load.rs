@@ -12,12 +12,12 @@ use knee_algo::Params;
 use knee_algo::module::INIT_PROGRAM;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    AsRawLibbpf as _, Link, MapCore as _, MapFlags, MapMut, MapType, Object, OpenMap, OpenObject,
-    Program, ProgramInput,
+    AsRawLibbpf as _, Link, MapCore as _, MapFlags, MapHandle, MapMut, MapType, Object, OpenMap,
+    OpenObject, Program, ProgramInput, ProgramType,
 };
 
 use crate::table::{self, Operation};
-use crate::{Embedded, Error, KernelApi, Rights, doctor, shared_maps};
+use crate::{Embedded, Error, KernelApi, Rights, apart, doctor, shared_maps};
 
 /// The section, and so the map, that holds only the parameters (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";
@@ -41,16 +41,28 @@ pub(crate) struct Prepared {
     notes_init: bool,
 }
 
+/// Options of a load.
+#[derive(Clone, Copy, Default)]
+struct How {
+    /// Every user may choose it.
+    any_user: bool,
+    /// Each call of `init` leaves a mark.
+    is_init_noted: bool,
+}
+
 impl Prepared {
     /// Loads `embedded` with these parameters, for registration as `name`. Connections that it
-    /// cannot serve go to `fallback` if there is one, otherwise to the algorithm's own choice.
+    /// cannot serve go to `fallback` if there is one, otherwise to the algorithm's own choice. With
+    /// `any_user` every user of the host may choose it, whatever its flags are.
     pub(crate) fn load(
         embedded: &Embedded,
         name: &str,
         params: &Params,
         fallback: Option<&str>,
+        any_user: bool,
     ) -> Result<Prepared, Error> {
-        Prepared::load_with(embedded, name, params, fallback, false)
+        let how = How { any_user, ..How::default() };
+        Prepared::load_with(embedded, name, params, fallback, how)
     }
 
     fn load_with(
@@ -58,12 +70,12 @@ impl Prepared {
         name: &str,
         params: &Params,
         fallback: Option<&str>,
-        is_init_noted: bool,
+        how: How,
     ) -> Result<Prepared, Error> {
         check_name(name)?;
         let api = KernelApi::running();
         let mut notes_init = false;
-        let open = || {
+        let mut open = || {
             let mut open = open(embedded, api)?;
             let operations = table::operations(&open);
             set_params(&mut open, embedded, params)?;
@@ -72,19 +84,40 @@ impl Prepared {
             }
             // The name is set last, so no variable of the object can change it.
             table::set_name(&mut open, embedded, name)?;
+            if how.any_user {
+                table::allow_any_user(&mut open)?;
+            }
             check(embedded, &operations, api)?;
             table::fit(&mut open, &operations, api)?;
-            notes_init = is_init_noted && table::has(&operations, "init");
-            table::note_init(&mut open, &operations, is_init_noted)?;
+            notes_init = how.is_init_noted && table::has(&operations, "init");
+            table::note_init(&mut open, &operations, how.is_init_noted)?;
             Ok(open)
         };
         let load = |open: OpenObject| {
             let (loaded, log) = with_log(|| open.load());
             loaded.map_err(|source| refused(embedded, api, source, log))
         };
+        if embedded.source().is_some() {
+            let try_it = || shared_maps::load(&mut open, load).map(drop);
+            let path = embedded.source().and_then(|source| source.path.clone());
+            let path = path.unwrap_or_else(|| embedded.name().into());
+            apart::survives(try_it).map_err(|what| Error::Outside { path, what })?;
+        }
         let mut object = shared_maps::load(open, load)?;
         run_init(&mut object, embedded)?;
         Ok(Prepared { object, name: name.to_owned(), notes_init })
+    }
+
+    /// Keeps `map` in the kernel for as long as one of the programs is there.
+    pub(crate) fn keep(&self, map: &MapHandle) -> Result<(), Error> {
+        let inspect = |source| Error::Inspect { what: "a program of the algorithm", source };
+        let is_loaded = |program: &Program<'_>| {
+            program.autoload() && program.prog_type() == ProgramType::StructOps
+        };
+        for program in self.object.progs().filter(is_loaded) {
+            bind(program.as_fd(), map).map_err(inspect)?;
+        }
+        Ok(())
     }
 
     /// Registers the algorithm.
@@ -117,6 +150,16 @@ impl Prepared {
             0 => Ok(()),
             error => Err(refused(libbpf_rs::Error::from_raw_os_error(-error))),
         }
+    }
+}
+
+/// Lets a program keep a map that its instructions do not use.
+pub(crate) fn bind(program: BorrowedFd<'_>, map: &MapHandle) -> libbpf_rs::Result<()> {
+    let (program, map) = (program.as_raw_fd(), map.as_fd().as_raw_fd());
+    // SAFETY: both descriptors are open, and no options are given.
+    match unsafe { libbpf_sys::bpf_prog_bind_map(program, map, std::ptr::null()) } {
+        0 => Ok(()),
+        error => Err(libbpf_rs::Error::from_raw_os_error(-error)),
     }
 }
 
@@ -175,7 +218,7 @@ impl Loaded {
     /// [`Error::NotPermitted`], [`Error::Closed`], [`Error::Load`] with the verifier's messages,
     /// and [`Error::Register`], for example if the name is taken.
     pub fn register(embedded: &Embedded, name: &str, params: &Params) -> Result<Loaded, Error> {
-        Prepared::load(embedded, name, params, None)?.register()
+        Prepared::load(embedded, name, params, None, false)?.register()
     }
 
     /// Registers as [`Loaded::register`] does, and marks each connection for which the kernel calls
@@ -188,7 +231,8 @@ impl Loaded {
         name: &str,
         params: &Params,
     ) -> Result<Loaded, Error> {
-        Prepared::load_with(embedded, name, params, None, true)?.register()
+        let how = How { is_init_noted: true, ..How::default() };
+        Prepared::load_with(embedded, name, params, None, how)?.register()
     }
 
     /// Whether the kernel called `init` for this connection, which must be established and have

@@ -101,12 +101,32 @@ impl Registered {
     }
 }
 
+/// One of knee's algorithms in the kernel, registered or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InKernel {
+    pub(crate) algorithm: Registered,
+    pub(crate) is_registered: bool,
+    /// The kernel's own references to it: the registration, defaults of namespaces, and sockets.
+    /// `None` if the kernel does not report the number.
+    pub(crate) references: Option<u32>,
+}
+
 /// All of knee's registered algorithms, by name. An algorithm that is registered throughout the
 /// read is never missed, even if others come and go.
 ///
 /// # Errors
 /// [`Error::NotPermitted`] and [`Error::Inspect`].
 pub fn registered() -> Result<Vec<Registered>, Error> {
+    let all = in_kernel()?.into_iter().filter(|one| one.is_registered);
+    Ok(all.map(|one| one.algorithm).collect())
+}
+
+/// All of knee's algorithms that the kernel has, by name. Defaults of namespaces and sockets keep
+/// an algorithm after its registration ended.
+///
+/// # Errors
+/// [`Error::NotPermitted`] and [`Error::Inspect`].
+pub(crate) fn in_kernel() -> Result<Vec<InKernel>, Error> {
     check_rights()?;
     let inspect = |source| Error::Inspect { what: "what is loaded", source };
     let mut found = BTreeMap::new();
@@ -130,12 +150,15 @@ pub fn registered() -> Result<Vec<Registered>, Error> {
         return Ok(Vec::new());
     }
     let layout = Layout::of_kernel()?;
-    let registered = found
-        .into_iter()
-        .filter(|(_, (table, linked))| *linked || layout.state(&table.value) == IN_USE);
-    let mut all: Vec<Registered> =
-        registered.map(|(id, (table, _))| layout.algorithm(id, &table)).collect();
-    all.sort_by(|a, b| a.name.cmp(&b.name));
+    let one = |(id, (table, linked)): (u32, (Table, bool))| InKernel {
+        algorithm: layout.algorithm(id, &table),
+        is_registered: linked || layout.state(&table.value) == IN_USE,
+        references: layout.references.map(|at| u32_at(&table.value, at)),
+    };
+    // A table that is still being loaded has no name.
+    let mut all: Vec<InKernel> =
+        found.into_iter().map(one).filter(|one| !one.algorithm.name.is_empty()).collect();
+    all.sort_by(|a, b| a.algorithm.name.cmp(&b.algorithm.name));
     Ok(all)
 }
 
@@ -225,6 +248,8 @@ impl Table {
 /// The offsets in the value of such a map, from the running kernel's BTF.
 struct Layout {
     state: usize,
+    /// The number of the kernel's own references; `None` if this kernel has no such field.
+    references: Option<usize>,
     name: usize,
     flags: usize,
     /// The number of the value's type.
@@ -261,6 +286,13 @@ impl Layout {
             state: match offset(VALUE, "common") {
                 Ok(common) => common + offset("bpf_struct_ops_common_value", "state")?,
                 Err(_) => offset(VALUE, "state")?,
+            },
+            references: match offset(VALUE, "common") {
+                Ok(common) => {
+                    let inner = offset("bpf_struct_ops_common_value", "refcnt");
+                    inner.ok().map(|inner| common + inner)
+                }
+                Err(_) => offset(VALUE, "refcnt").ok(),
             },
             name: data + offset("tcp_congestion_ops", "name")?,
             flags: data + offset("tcp_congestion_ops", "flags")?,

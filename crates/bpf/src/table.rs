@@ -24,6 +24,8 @@ const RS_ONLY_PROGRAM: &str = "cc_rs_only_prog";
 /// The program that marks a connection and then calls `init`, and its map.
 const NOTE_INIT_PROGRAM: &str = "cc_note_init_prog";
 pub(crate) const INIT_CALLED_MAP: &str = "cc_init_called";
+/// The kernel's flag of an algorithm that every user may choose (TCP_CONG_NON_RESTRICTED).
+const NON_RESTRICTED: u32 = 1;
 /// The kernel's flag of a struct_ops map that a link registers.
 const BPF_F_LINK: u32 = 1 << 13;
 
@@ -71,6 +73,18 @@ pub(crate) fn set_name(
         .ok_or_else(not_ours)?;
     field.fill(0);
     field[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(())
+}
+
+/// Lets every user of the host choose the algorithm, as Linux does with its own flag.
+pub(crate) fn allow_any_user(open: &mut OpenObject) -> Result<(), Error> {
+    let no_place = || Error::BadObject { what: "there is no place for the flags".to_owned() };
+    let at = NAME_OFFSET + NAME_BYTES;
+    let mut ops = table_of(open).ok_or_else(no_place)?;
+    let flags = ops.initial_value_mut().and_then(|table| table.get_mut(at..at + size_of::<u32>()));
+    let flags = flags.ok_or_else(no_place)?;
+    let before = u32::from_ne_bytes(flags.try_into().expect("the slice has four bytes"));
+    flags.copy_from_slice(&(before | NON_RESTRICTED).to_ne_bytes());
     Ok(())
 }
 

@@ -345,3 +345,104 @@ fn changed_objects_do_no_harm() {
         }
     }
 }
+
+/// Where a section's bytes are.
+fn place_of(object: &[u8], section: &str) -> std::ops::Range<usize> {
+    let number = |at: usize, len: usize| {
+        let le = object[at..at + len].iter().rev();
+        le.fold(0, |all, byte| all << 8 | usize::from(*byte))
+    };
+    let header = |index: usize| number(40, 8) + 64 * index;
+    let names = number(header(number(62, 2)) + 24, 8);
+    let is_it = |index: &usize| {
+        let name = &object[names + number(header(*index), 4)..];
+        name.starts_with(section.as_bytes()) && name[section.len()] == 0
+    };
+    let at = header((0..number(60, 2)).find(is_it).unwrap());
+    number(at + 24, 8)..number(at + 24, 8) + number(at + 32, 8)
+}
+
+/// libbpf divides by the sizes of an object's types, follows its numbers and believes its lengths
+/// (a signal in `knee load`, issue 47). `KNEE_MUTATIONS` is the number of objects to try.
+#[test]
+fn an_object_with_changed_bytes_ends_no_process_and_takes_no_memory() {
+    let Some(object) = object() else { return };
+    let count = std::env::var("KNEE_MUTATIONS").ok().and_then(|count| count.parse().ok());
+    let count: u64 = count.unwrap_or(60);
+    let may_load = knee_testbed::kernel_is_ready();
+    let places = [".BTF", ".BTF.ext", ".strtab", ".symtab"].map(|name| place_of(&object, name));
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let (mut signals, mut loads) = (0, 0);
+    let mut note = |why: String| {
+        assert_eq!(why.lines().count(), 1, "{why}");
+        signals += u32::from(why.contains("would end by signal"));
+    };
+    for round in 0..count {
+        let mut changed = object.clone();
+        // Mostly the types, half of the time in their numbers rather than their names.
+        let place = match round % 8 {
+            0..4 => places[0].clone(),
+            4..7 => places[1 + random(places.len() - 1)].clone(),
+            _ => 0..object.len(),
+        };
+        let len = if round % 2 == 0 { place.len() / 2 } else { place.len() };
+        for _ in 0..1 + random(3) {
+            let values = [0, 1, 0x7f, 0x80, 0xff, random(256) as u8];
+            changed[place.start + random(len)] = values[random(values.len())];
+        }
+        match Embedded::of_object(Path::new("x.bpf.o"), &changed) {
+            Err(why) => note(why.to_string()),
+            Ok(made) if may_load => {
+                loads += 1;
+                let params = made.algorithm().default_params();
+                let name = knee_testbed::own_name("changed");
+                if let Err(why) = knee_bpf::Loaded::register(&made, name, &params) {
+                    note(why.to_string());
+                }
+            }
+            Ok(_) => {}
+        }
+        if loads > 0 {
+            knee_testbed::wait_until_free(knee_testbed::own_name("changed"));
+        }
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    writeln!(std::io::stderr(), "{count} objects, {loads} loads, {signals} signals, {peak}")
+        .unwrap();
+}
+
+/// The size of a type that relocations divide by.
+#[test]
+fn an_object_that_would_end_libbpf_by_a_signal_is_refused_in_a_sentence() {
+    let Some(object) = object() else { return };
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let types = place_of(&object, ".BTF");
+    let mut refused = false;
+    // The integers of the object: kind 1, with a size of 1 to 8 bytes and its encoding behind it.
+    for at in (types.start..types.end - 16).step_by(4) {
+        let word = |at: usize| u32::from_le_bytes(object[at..at + 4].try_into().unwrap());
+        let is_integer = word(at + 4) == 1 << 24 && [1, 2, 4, 8].contains(&word(at + 8));
+        if !is_integer || word(at + 12) & 0xff != word(at + 8) * 8 {
+            continue;
+        }
+        let mut changed = object.clone();
+        changed[at + 8] = 0;
+        let made = Embedded::of_object(Path::new("x.bpf.o"), &changed);
+        let loaded = made.and_then(|made| {
+            let params = made.algorithm().default_params();
+            knee_bpf::Loaded::register(&made, knee_testbed::own_name("zero"), &params)
+        });
+        let why = loaded.err().map_or_else(String::new, |why| why.to_string());
+        refused |= why.contains("libbpf would end by signal 8");
+    }
+    assert!(refused);
+}

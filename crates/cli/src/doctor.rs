@@ -7,7 +7,7 @@ use knee_algo::module::{OLDEST_CLANG, find_clang};
 use knee_exp::machine::{self, Build};
 use serde_json::{Value as Json, json};
 
-use crate::{Failure, print};
+use crate::{CHECK_FAILED, DONE, Failure, print};
 
 /// Parts of knee, with the heading of their findings.
 const PARTS: [(&str, &str); 5] = [
@@ -46,7 +46,8 @@ pub(crate) enum Parts {
     Host,
 }
 
-pub(crate) fn run(args: &Args, parts: Parts) -> Result<(), Failure> {
+/// Prints the findings. The exit code says whether this kernel takes algorithms without a lack.
+pub(crate) fn run(args: &Args, parts: Parts) -> Result<u8, Failure> {
     let mut findings = look();
     if parts == Parts::Host {
         findings.retain(|finding| !matches!(finding.part, "simulator" | "build"));
@@ -61,9 +62,12 @@ pub(crate) fn run(args: &Args, parts: Parts) -> Result<(), Failure> {
             .collect();
         let build = Build::this();
         let answer = json!({ "knee": build.version, "commit": build.commit, "findings": all });
-        return print(&format!("{answer}\n"));
+        print(&format!("{answer}\n"))?;
+    } else {
+        print(&in_words(&findings))?;
     }
-    print(&in_words(&findings))
+    let is_lack = |finding: &Finding| finding.part == "kernel" && finding.ok == Some(false);
+    Ok(if findings.iter().any(is_lack) { CHECK_FAILED } else { DONE })
 }
 
 fn look() -> Vec<Finding> {

@@ -222,7 +222,9 @@ impl From<knee_bpf::Error> for Failure {
 /// origin.
 fn plain(text: &str) -> Cow<'_, str> {
     let is_order = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if !text.contains(is_order) {
+    // Long outputs are mostly of plain bytes, which are quickly checked.
+    let is_printed = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    if text.bytes().all(is_printed) || !text.contains(is_order) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -336,7 +338,7 @@ impl Words for Cli {
             Command::Script(args) => script::run(args),
             Command::Vkernel(args) => vkernel::main(args).map(|()| DONE),
             Command::Pcap(args) => pcap::run(args),
-            Command::Doctor(args) => doctor::run(args, doctor::Parts::All).map(|()| DONE),
+            Command::Doctor(args) => doctor::run(args, doctor::Parts::All),
             #[cfg(feature = "kernel")]
             Command::Agent => agent::run().map(|()| DONE),
             Command::Kernel(command) => command.run(),

@@ -221,6 +221,47 @@ fn what_is_no_file_among_the_notes_keeps_nobody_waiting() {
     let said = host.refused("timeout 20 $KNEE status");
     assert!(said.contains("/run/knee/journal.json: not a regular file"), "{said}");
     host.done("rm /run/knee/journal.json && truncate -s 1G /run/knee/journal.json");
-    let said = host.refused("timeout 20 $KNEE status");
-    assert!(said.contains("more than 4194304 bytes"), "{said}");
+    let (said, code) = host.run("timeout 20 $KNEE status");
+    assert!(code == 1 && said.contains("more than 4194304 bytes"), "{code}: {said}");
+}
+
+#[test]
+fn an_unload_elsewhere_changes_nothing_and_says_where_to_run_it() {
+    let (Some(mut host), Some(mut other)) = (Alone::new(), Alone::new()) else { return };
+    let name = own_name("there");
+    host.done(&format!("$KNEE load reno --as {name}"));
+    let said = other.refused(&format!("$KNEE unload {name}"));
+    assert!(said.contains("nsenter --mount") && said.contains("another mount"), "{said}");
+    let status = other.done("$KNEE status");
+    assert!(status.contains("loaded in another mount namespace"), "{status}");
+    // The same journal, without the file system of the pins.
+    let hidden = "unshare -m sh -c 'umount /run/knee/bpf && $KNEE \"$@\"' sh";
+    let (said, code) = host.run(&format!("{hidden} unload {name}"));
+    if code != 0 {
+        assert!(code == 2 && said.contains("nsenter --mount"), "{code}: {said}");
+        assert!(host.done("$KNEE status").contains("  loaded "));
+        host.done(&format!("$KNEE unload {name}"));
+    }
+    host.is_empty();
+    other.is_empty();
+}
+
+#[test]
+fn a_full_run_directory_keeps_nothing_loaded() {
+    let Some(mut host) = Alone::new() else { return };
+    let (name, stays) = (own_name("full"), own_name("stays"));
+    host.done("umount /run && mount -t tmpfs -o size=64k none /run");
+    host.done("umount /sys/fs/bpf && mount -t bpf -o mode=0700 bpf /sys/fs/bpf");
+    for name in [name, stays] {
+        host.done(&format!("$KNEE load reno --default --as {name}"));
+    }
+    host.run("dd if=/dev/zero of=/run/full bs=4k 2>/dev/null");
+    let said = host.refused(&format!("$KNEE load reno --as {name}_"));
+    assert!(said.contains("No space left"), "{said}");
+    host.done(&format!("$KNEE unload {stays}"));
+    let status = host.done("$KNEE status");
+    assert!(status.contains(name) && !status.contains(stays), "{status}");
+    host.done("$KNEE unload --all");
+    host.done("rm /run/full");
+    host.is_empty();
 }

@@ -516,3 +516,68 @@ fn nv_gets_its_base_rtt_from_a_rule_before_its_own_parameter() {
     place.clear();
     place.sandbox.knee(&format!("unload {name}")).done();
 }
+
+#[test]
+fn rules_that_an_apply_removes_are_named_before_and_after() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.write("a.toml", "[[rule]]\nto = \"10.0.0.0/8\"\nalgorithm = \"reno\"\n");
+    place.apply(&file);
+    let other = Cgroup::new();
+    let (first, second) = (place.cgroup.path().display(), other.path().display());
+    let line = format!("policy apply {} --cgroup {second}", file.display());
+    let said = place.sandbox.knee(&format!("{line} --dry-run")).done();
+    assert_eq!(said, format!("would apply 1 rule to {second}\nwould remove 1 rule from {first}\n"));
+    assert_eq!(place.shown()["policies"].as_array().unwrap().len(), 1);
+    let said = place.sandbox.knee(&line).done();
+    assert_eq!(said, format!("applied 1 rule to {second}\nremoved 1 rule from {first}\n"));
+}
+
+#[test]
+fn unloading_all_clears_the_policy_first() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let (name, other) = (place.sandbox.name('p'), place.sandbox.name('q'));
+    place.sandbox.knee(&format!("load reno --as {name}")).done();
+    place.sandbox.knee(&format!("load reno --default --as {other}")).done();
+    let rule = format!("[[rule]]\nto = \"10.0.0.0/8\"\nalgorithm = \"{name}\"\n");
+    place.apply(&place.write("a.toml", &rule));
+    place.sandbox.knee(&format!("unload {name}")).refused();
+    let said = place.sandbox.knee("unload --all").done();
+    assert!(said.starts_with("policy: cleared the rules of 1 cgroup\n"), "{said}");
+    assert!(said.contains(&format!("{name}: unloaded")), "{said}");
+    assert_eq!(place.show(), "no policy is applied\n");
+    assert!(!place.sandbox.run_dir().exists());
+}
+
+/// A restarted service has a new cgroup at the same path.
+#[test]
+fn a_policy_whose_cgroup_was_made_again_is_told_with_its_path() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let service = place.cgroup.child("service");
+    let path = service.path().to_owned();
+    let file = place.write("a.toml", "[[rule]]\nto = \"10.0.0.0/8\"\nalgorithm = \"reno\"\n");
+    let line = format!("policy apply {} --cgroup {}", file.display(), path.display());
+    place.sandbox.knee(&line).done();
+    let status = place.sandbox.knee("status").done();
+    assert!(status.contains(&format!("policy: 1 rule on {} (", path.display())), "{status}");
+    drop(service);
+    let again = place.cgroup.child("service");
+    let status = place.sandbox.knee("status").failed_check();
+    let words = format!("1 rule on {} act on nothing: the cgroup was removed, and", path.display());
+    assert!(status.contains(&words), "{status}");
+    let json = place.sandbox.knee("status --json").failed_check();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["policies"][0]["cgroup"], serde_json::Value::Null);
+    assert_eq!(json["policies"][0]["applied_to"], again.path().to_str().unwrap());
+    assert!(place.show().contains(&format!("{}: removed", path.display())));
+    place.sandbox.knee(&line).done();
+    place.sandbox.knee("status").done();
+}

@@ -125,6 +125,12 @@ impl Answer {
         self.out
     }
 
+    /// Returns standard output of a command that ran, and whose exit code says that a check failed.
+    pub fn failed_check(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (Some(1), ""), "{}", self.out);
+        self.out
+    }
+
     /// Returns standard error. Panics if the command succeeded.
     pub fn refused(self) -> String {
         assert_eq!(self.code, Some(2), "{self:?}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use knee_netns::FoundNamespace;
 use rustix::net::{AddressFamily, SocketType};
 
-use super::journal::Journal;
+use super::journal::{Journal, is_full};
 use crate::Error;
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -51,7 +51,11 @@ pub(super) fn set_default(
         return set();
     }
     journal.allowed_before = Some(before.clone());
-    journal.write(run_dir)?;
+    match journal.write(run_dir) {
+        // Without space the list is only restored if nothing kills this process meanwhile.
+        Err(Error::File { source, .. }) if is_full(&source) => {}
+        outcome => outcome?,
+    }
     let outcome = match set() {
         Err(Error::File { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
             write_allowed(&format!("{before} {algorithm}")).and_then(|()| set())
@@ -70,7 +74,7 @@ pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(
         let before: Vec<&str> = before.split_whitespace().filter(there).collect();
         write_allowed(&before.join(" "))?;
         journal.allowed_before = None;
-        journal.write(run_dir)?;
+        journal.shorten(run_dir)?;
     }
     Ok(())
 }
@@ -104,12 +108,17 @@ fn netns_cookie() -> Result<u64, Error> {
 }
 
 /// Writes the list of allowed algorithms. All namespaces share it, and only the host's own can
-/// write it. That is usually this one and that of process 1, which not every user may inspect.
+/// write it. That is usually this one and that of process 1, which not every user may inspect. Then
+/// another process of the host's namespace leads there.
 fn write_allowed(list: &str) -> Result<(), Error> {
-    write(ALLOWED, list).or_else(|_| {
-        let host = knee_netns::of_process(1);
-        host.and_then(|host| host.run(|| write(ALLOWED, list))).unwrap_or_else(entering_failed)
-    })
+    let Err(here) = write(ALLOWED, list) else { return Ok(()) };
+    let host = knee_netns::of_process(1).and_then(|host| host.run(|| write(ALLOWED, list)));
+    if matches!(host, Ok(Ok(()))) {
+        return Ok(());
+    }
+    let others = knee_netns::all().or_else(entering_failed)?;
+    let written = |one: &FoundNamespace| matches!(one.run(|| write(ALLOWED, list)), Ok(Ok(())));
+    if others.iter().any(written) { Ok(()) } else { Err(here) }
 }
 
 fn entering_failed<T>(source: io::Error) -> Result<T, Error> {

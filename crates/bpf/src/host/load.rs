@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use knee_algo::{Algorithm, Params};
 use libbpf_rs::Link;
 
+use super::before::{Before, Owned};
 use super::defaults::{
     available_algorithms, cookie_of, default_algorithm, default_of, restore_allowed, set_default,
 };
@@ -34,6 +35,8 @@ pub struct Request {
     pub default: bool,
     /// The cgroup whose connections get the algorithm; `None` leaves it as it is.
     pub cgroup: Option<PathBuf>,
+    /// Every user of the host may choose it. Otherwise the algorithm's flags decide, as in Linux.
+    pub any_user: bool,
     /// The user accepts that connections which may leave the data center get an algorithm that
     /// needs ECN.
     pub i_know: bool,
@@ -56,7 +59,7 @@ impl Host {
     ///
     /// # Errors
     /// All errors of [`crate::Loaded::register`]; [`Error::NameTaken`], [`Error::NoBpffs`],
-    /// [`Error::Locked`], [`Error::File`] and [`Error::Journal`].
+    /// [`Error::Locked`] and [`Error::File`].
     pub fn load(&self, request: &Request) -> Result<(Done, Entry), Error> {
         check_rights("loading an algorithm")?;
         check_name(&request.name)?;
@@ -100,9 +103,12 @@ impl Host {
             Done::Updated => self.update(request, embedded, &entry),
             Done::Loaded => self.register(request, embedded, &entry),
         };
-        if let (Err(_), Some(before)) = (&outcome, &before) {
+        if outcome.is_err() && (before.is_some() || done == Done::Updated) {
             // Nothing has changed.
-            journal.put(&self.run_dir, before.clone())?;
+            match &before {
+                Some(before) => journal.put(&self.run_dir, before.clone())?,
+                None => journal.remove(&self.run_dir, &entry.name)?,
+            }
             return outcome.map(|()| (done, entry));
         }
         let here = knee_netns::current().map_err(proc)?;
@@ -217,6 +223,7 @@ impl Host {
             fallback,
             loaded_at_unix_s: now.map_or(0, |now| now.as_secs()),
             object: object.finish(),
+            any_user: request.any_user,
             complete: false,
             defaults: before.map_or_else(Vec::new, |before| before.defaults.clone()),
             cgroup: request.cgroup.clone().or_else(|| before.and_then(|b| b.cgroup.clone())),
@@ -227,21 +234,44 @@ impl Host {
     fn hosts_own_default(&self, journal: &Journal) -> Result<String, Error> {
         let here = cookie_of(&knee_netns::current().map_err(proc)?)?;
         let mut name = default_algorithm()?;
+        let kept = Owned::all(&self.run_dir)?;
         // One step for each of knee's algorithms that replaced another of knee's.
-        for _ in 0..journal.entries.len() {
-            let Some(entry) = journal.entry(&name) else { break };
-            match entry.defaults.iter().find(|old| old.netns_cookie == here) {
-                Some(old) => name.clone_from(&old.algorithm),
+        for _ in 0..=kept.len().max(journal.entries.len()) {
+            let entry = journal.entry(&name);
+            let kept = kept.iter().find(|one| one.kernel.algorithm.name == name);
+            if entry.is_none() && kept.is_none() {
+                return Ok(name);
+            }
+            let olds = entry.iter().flat_map(|entry| &entry.defaults);
+            let mut olds = olds.filter(|old| old.netns_cookie == here);
+            let known = olds.next().map(|old| old.algorithm.clone());
+            match known.or_else(|| kept?.before.default_of(here)) {
+                Some(old) => name = old,
                 None => {
-                    return Ok(entry.fallback.clone().unwrap_or_else(|| LAST_RESORT.to_owned()));
+                    let fallback = entry.and_then(|entry| entry.fallback.clone());
+                    return Ok(fallback.unwrap_or_else(|| LAST_RESORT.to_owned()));
                 }
             }
         }
-        Ok(name)
+        Ok(LAST_RESORT.to_owned())
+    }
+
+    /// Loads the programs, with the map of earlier defaults.
+    pub(super) fn prepare(
+        &self,
+        request: &Request,
+        embedded: &Embedded,
+        entry: &Entry,
+    ) -> Result<Prepared, Error> {
+        let fallback = entry.fallback.as_deref();
+        let (name, params) = (&request.name, &request.params);
+        let prepared = Prepared::load(embedded, name, params, fallback, request.any_user)?;
+        prepared.keep(Before::for_next(name, &self.run_dir)?.map())?;
+        Ok(prepared)
     }
 
     fn register(&self, request: &Request, embedded: &Embedded, entry: &Entry) -> Result<(), Error> {
-        let prepared = prepare(request, embedded, entry)?;
+        let prepared = self.prepare(request, embedded, entry)?;
         let mut loaded = prepared.register()?;
         let path = self.link_path(&request.name)?;
         self.pin(&path, |path| loaded.pin(path))
@@ -249,7 +279,7 @@ impl Host {
 
     fn update(&self, request: &Request, embedded: &Embedded, entry: &Entry) -> Result<(), Error> {
         need_links(embedded.name(), "a live update under the same name")?;
-        let prepared = prepare(request, embedded, entry)?;
+        let prepared = self.prepare(request, embedded, entry)?;
         let path = self.link_path(&request.name)?;
         let link = Link::open(&path).map_err(|source| Error::Pin { path, source })?;
         prepared.replace(&link)
@@ -288,6 +318,7 @@ impl Host {
         if old == entry.name {
             return Ok(());
         }
+        Before::for_next(&entry.name, &self.run_dir)?.put_default(netns_cookie, &old)?;
         entry.defaults.retain(|old| old.netns_cookie != netns_cookie);
         entry.defaults.push(OldDefault { netns_cookie, algorithm: old });
         journal.put(&self.run_dir, entry.clone())?;
@@ -320,7 +351,8 @@ impl Entry {
     /// Whether loading this entry would change nothing that the kernel has of `other`.
     fn is_same_program(&self, other: &Entry) -> bool {
         let key = |entry: &Entry| {
-            (entry.object, entry.algorithm.clone(), entry.params.clone(), entry.fallback.clone())
+            let (params, fallback) = (entry.params.clone(), entry.fallback.clone());
+            (entry.object, entry.algorithm.clone(), params, fallback, entry.any_user)
         };
         key(self) == key(other)
     }
@@ -333,15 +365,6 @@ fn is_other_file(before: &Entry, now: &Embedded) -> bool {
         (Some(before), Some(now)) => before.path != now.path && before.sha256 != now.sha256,
         (before, now) => before.is_some() != now.is_some(),
     }
-}
-
-pub(super) fn prepare(
-    request: &Request,
-    embedded: &Embedded,
-    entry: &Entry,
-) -> Result<Prepared, Error> {
-    let fallback = entry.fallback.as_deref();
-    Prepared::load(embedded, &request.name, &request.params, fallback)
 }
 
 /// Refuses `what`, which needs struct_ops links, on kernels without them.

@@ -4,6 +4,7 @@
 //! empties the kernel. The second is in the BPF file system, and its files keep algorithms
 //! registered. Every change is written to the journal before it is made.
 
+mod before;
 mod bpffs;
 pub mod congctl;
 mod defaults;
@@ -29,10 +30,10 @@ pub use defaults::{available_algorithms, default_algorithm};
 pub use journal::{Entry, OldDefault};
 pub use load::{Done, Request};
 pub(crate) use load::{check_cgroup, proc};
-pub use status::{InUse, Origin, Status};
+pub use status::{Held, InUse, Origin, Status};
 pub use trial::{Ended, Note, Trial, TrialRequest};
 pub(crate) use trial::{boot_ns, link_of, pin_link};
-pub use unload::{Left, Unloaded};
+pub use unload::{Left, Restored, Unloaded};
 
 use crate::{Error, Rights};
 use journal::Journal;

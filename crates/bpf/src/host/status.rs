@@ -7,12 +7,15 @@ use knee_algo::Algorithm;
 use knee_netns::FoundNamespace;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle};
 
+use super::before::{Before, Owned};
 use super::congctl::{Route, routes_with_algorithms};
 use super::defaults::default_of;
+use super::journal::Journal;
 use super::load::proc;
 use super::{Entry, Host, Note, check_rights};
 use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, STOPPED_MAP, with_log};
-use crate::{Connection, Connections, Error, Registered, Source, policy, registered};
+use crate::registry::{InKernel, in_kernel};
+use crate::{Connection, Connections, Error, Registered, Source, policy};
 
 /// The reason why an algorithm stays registered.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub enum Origin {
     Trial(Note),
     /// A link is pinned, but the journal does not have it.
     Pinned,
+    /// `knee load` loaded it with another journal, or its pin is in another mount namespace.
+    Elsewhere,
     /// A process of knee's keeps it registered while it runs.
     Process,
 }
@@ -78,9 +83,13 @@ pub struct InUse {
 pub struct Status {
     /// The registered algorithms, by name.
     pub registered: Vec<InUse>,
-    /// The number of sockets (connections and listeners) whose algorithm is knee's and no longer
-    /// registered, by name.
-    pub lingering: BTreeMap<String, usize>,
+    /// The algorithms of knee's that are no longer registered and that something still has, by name.
+    pub held: Vec<Held>,
+    /// The rules of cgroups.
+    pub policies: Vec<policy::Attached>,
+    /// The reason why the journal could not be used; `None` if it could. What the journal adds is
+    /// then missing.
+    pub journal: Option<String>,
     /// The journal's incomplete entries: a command was killed.
     pub interrupted: Vec<Entry>,
     /// Algorithms that the journal has as loaded but the kernel does not have: their pins are gone.
@@ -88,6 +97,46 @@ pub struct Status {
     /// Namespaces that could not be read, and why. Their sockets, routes and defaults are missing
     /// from the status.
     pub unknown: Vec<(String, String)>,
+}
+
+/// An algorithm of knee's that is no longer registered, and what still has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The name under which it was registered.
+    pub name: String,
+    /// Whether it was loaded by `knee load` with this journal's directory.
+    pub is_own: bool,
+    /// The namespaces that have it as default: new connections get it.
+    pub defaults: Vec<String>,
+    /// The number of listeners, whose connections inherit it.
+    pub listeners: usize,
+    /// The number of connections.
+    pub connections: usize,
+    /// The kernel's further references: sockets without a connection, or defaults of namespaces
+    /// that cannot be found. `None` if the kernel does not report the number.
+    pub elsewhere: Option<usize>,
+}
+
+impl Held {
+    /// Whether new connections get it, so that an unload has something to undo.
+    pub fn is_given(&self) -> bool {
+        !self.defaults.is_empty() || self.listeners > 0
+    }
+}
+
+impl Status {
+    /// Whether everything is as the commands before have left it. Otherwise something was
+    /// interrupted, removed by something else, or could not be read.
+    pub fn is_as_left(&self) -> bool {
+        self.interrupted.is_empty()
+            && self.vanished.is_empty()
+            && self.journal.is_none()
+            && self.unknown.is_empty()
+            && self.policies.iter().all(|policy| policy.cgroup.is_some())
+            && !self.registered.iter().any(|one| one.cgroup_is_gone)
+            && !self.registered.iter().any(|one| matches!(one.origin, Origin::Pinned))
+            && !self.held.iter().any(|one| one.is_own && one.is_given())
+    }
 }
 
 impl Host {
@@ -100,13 +149,15 @@ impl Host {
         if let Err(error @ Error::Untrusted { .. }) = self.pins() {
             return Err(error);
         }
-        let registered = registered()?;
-        let entries = self.entries()?;
+        let (registered, gone): (Vec<InKernel>, Vec<InKernel>) =
+            in_kernel()?.into_iter().partition(|one| one.is_registered);
+        let registered: Vec<Registered> = registered.into_iter().map(|one| one.algorithm).collect();
+        let Journal { entries, unread, .. } = Journal::read(&self.run_dir)?;
         let trials = self.trials();
         let pinned = self.pinned_names();
         let namespaces = knee_netns::all().map_err(proc)?;
         let reader = Connections::open()?;
-        let mut status = Status::default();
+        let mut status = Status { journal: unread, ..Status::default() };
         let mut seen = Vec::new();
         for namespace in &namespaces {
             match Seen::of(namespace, &reader) {
@@ -114,6 +165,8 @@ impl Host {
                 Err(error) => status.unknown.push((namespace.label(), error.to_string())),
             }
         }
+        let own: BTreeSet<u32> =
+            Owned::all(&self.run_dir)?.into_iter().map(|one| one.kernel.algorithm.map_id).collect();
         for one in &registered {
             let entry = entries.iter().find(|entry| entry.name == one.name);
             let trial = trials.iter().find(|trial| trial.entry.name == one.name);
@@ -121,6 +174,7 @@ impl Host {
                 (_, Some(trial)) => Origin::Trial(trial.clone()),
                 (Some(entry), None) => Origin::Loaded(entry.clone()),
                 (None, None) if pinned.contains(&one.name) => Origin::Pinned,
+                (None, None) if Before::of(one)?.is_some() => Origin::Elsewhere,
                 (None, None) => Origin::Process,
             };
             let mut found = in_use(one, origin, &seen)?;
@@ -135,12 +189,11 @@ impl Host {
             status.registered.push(found);
         }
         let known: BTreeSet<&str> = registered.iter().map(|one| one.name.as_str()).collect();
-        let ours = |connection: &&Connection| connection.map_id.is_some();
-        for connection in seen.iter().flat_map(|one| &one.connections).filter(ours) {
-            if !known.contains(connection.algorithm.as_str()) {
-                *status.lingering.entry(connection.algorithm.clone()).or_default() += 1;
-            }
-        }
+        status.held = held(gone, &known, &own, &seen);
+        status.policies = match policy::show(self) {
+            Err(Error::NoBpffs | Error::NotBpffs { .. }) => Vec::new(),
+            shown => shown?,
+        };
         let (complete, interrupted): (Vec<Entry>, Vec<Entry>) =
             entries.into_iter().partition(|entry| entry.complete);
         status.interrupted = interrupted;
@@ -159,6 +212,46 @@ impl Host {
 
 fn without_ecn(rules: &[(policy::Rule, policy::Hits)]) -> u64 {
     rules.iter().map(|(_, hits)| hits.without_ecn).sum()
+}
+
+/// What still has algorithms that are no longer registered: `gone` in the kernel, as `seen` in the
+/// namespaces. A name that was registered again is not among them, as its sockets are counted with
+/// the new program.
+fn held(
+    gone: Vec<InKernel>,
+    known: &BTreeSet<&str>,
+    own: &BTreeSet<u32>,
+    seen: &[Seen],
+) -> Vec<Held> {
+    let mut all: BTreeMap<String, Held> = BTreeMap::new();
+    let mut references: BTreeMap<String, Option<usize>> = BTreeMap::new();
+    for one in gone {
+        let (name, map_id) = (one.algorithm.name, one.algorithm.map_id);
+        if known.contains(name.as_str()) || one.references == Some(0) {
+            continue;
+        }
+        let held = all.entry(name.clone()).or_default();
+        held.is_own |= own.contains(&map_id);
+        let sum = references.entry(name).or_insert(Some(0));
+        *sum = sum.zip(one.references).map(|(sum, more)| sum + more as usize);
+    }
+    let ours = |one: &&Connection| one.map_id.is_some() && !known.contains(one.algorithm.as_str());
+    for one in seen.iter().flat_map(|one| &one.connections).filter(ours) {
+        let held = all.entry(one.algorithm.clone()).or_default();
+        match one.is_listener() {
+            true => held.listeners += 1,
+            false => held.connections += 1,
+        }
+    }
+    for (name, held) in &mut all {
+        held.name.clone_from(name);
+        let of_it = seen.iter().filter(|one| one.default == *name);
+        held.defaults = of_it.map(|one| one.label.clone()).collect();
+        let found = held.defaults.len() + held.listeners + held.connections;
+        let references = references.get(name).copied().flatten();
+        held.elsewhere = references.map(|all| all.saturating_sub(found));
+    }
+    all.into_values().collect()
 }
 
 /// The state of a namespace that concerns algorithms.
@@ -183,11 +276,11 @@ impl Seen {
 fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Error> {
     let algorithm = match &origin {
         Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => entry.algorithm.clone(),
-        Origin::Pinned | Origin::Process => one.algorithm.clone(),
+        Origin::Pinned | Origin::Elsewhere | Origin::Process => one.algorithm.clone(),
     };
     let entry = match &origin {
         Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => Some(entry),
-        Origin::Pinned | Origin::Process => None,
+        Origin::Pinned | Origin::Elsewhere | Origin::Process => None,
     };
     let source = match entry.and_then(|entry| entry.source.clone()) {
         Some(source) => Some(source),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::bpffs::{open_file, read_file};
 use super::defaults::{available_algorithms, cookie_of, restore_allowed};
 use super::journal::{Entry, Journal};
-use super::load::{Request, need_links, prepare, proc};
+use super::load::{Request, need_links, proc};
 use super::unload::{return_listeners, wait_until_gone};
 use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::check_name;
@@ -93,7 +93,7 @@ impl Trial {
     /// unless it was confirmed.
     ///
     /// # Errors
-    /// [`Error::Journal`] and [`Error::File`]; the trial is undone in both cases.
+    /// [`Error::File`]; the trial is undone all the same.
     pub fn wait(self, host: &Host, stop: &AtomicBool) -> Result<Ended, Error> {
         let name = self.note.entry.name.clone();
         loop {
@@ -168,7 +168,7 @@ impl Host {
             None => {}
         }
         let entry = self.new_entry(request, embedded, &journal)?;
-        let mut loaded = prepare(request, embedded, &entry)?.register()?;
+        let mut loaded = self.prepare(request, embedded, &entry)?.register()?;
         let info = loaded.link().info();
         let info = info.map_err(|source| Error::Inspect { what: "a link", source })?;
         let within_ns = u64::try_from(confirm_within.as_nanos()).unwrap_or(u64::MAX);

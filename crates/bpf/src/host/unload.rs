@@ -1,5 +1,6 @@
 //! Unloading: undoes what a load or a trial changed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use knee_netns::FoundNamespace;
 use libbpf_rs::Link;
 
+use super::before::{Before, Owned};
 use super::congctl::{forget, routes_naming};
 use super::defaults::{available_algorithms, cookie_of, default_of, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT};
@@ -29,8 +31,8 @@ const ROUNDS: usize = 10;
 /// The changes that were undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unloaded {
-    /// The namespaces whose default it was, each with its present default.
-    pub defaults: Vec<(String, String)>,
+    /// The namespaces whose default it was.
+    pub defaults: Vec<Restored>,
     /// The routes that named it and now name no algorithm: namespace and destination.
     pub routes: Vec<(String, String)>,
     /// The routes that still name it because they could not be changed: namespace, destination and
@@ -49,11 +51,23 @@ pub struct Unloaded {
 }
 
 impl Unloaded {
-    /// Whether nothing known or suspected still gives the algorithm to new connections.
+    /// Whether nothing known or suspected still gives the algorithm to new connections, and every
+    /// default is as it was.
     pub fn is_all(&self) -> bool {
         let moved = self.left.as_ref().is_some_and(|left| left.listeners.is_empty());
-        moved && self.routes_left.is_empty()
+        moved && self.routes_left.is_empty() && self.defaults.iter().all(|one| one.is_known)
     }
+}
+
+/// A default that was set again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The namespace.
+    pub namespace: String,
+    /// Its present default.
+    pub to: String,
+    /// Whether that is the earlier default. Otherwise nobody knows that one.
+    pub is_known: bool,
 }
 
 /// The sockets that still have an algorithm after its registration ended.
@@ -66,15 +80,22 @@ pub struct Left {
 }
 
 impl Host {
-    /// The names that [`Host::unload`] accepts: those in the journal, pinned, or on trial.
+    /// The names that [`Host::unload`] accepts: those in the journal, pinned, on trial, or still
+    /// given to new connections after their registration ended.
     ///
     /// # Errors
-    /// [`Error::Journal`], [`Error::Locked`] and [`Error::File`].
+    /// [`Error::Locked`], [`Error::File`], and the errors of reading what is loaded.
     pub fn names(&self) -> Result<Vec<String>, Error> {
         check_rights("unloading an algorithm")?;
         let _lock = self.lock()?;
-        let mut names: Vec<String> = self.entries()?.into_iter().map(|entry| entry.name).collect();
+        let mut journal = Journal::read(&self.run_dir)?;
+        if journal.unread.is_some() {
+            // From here on the kernel alone says what is loaded.
+            journal.write(&self.run_dir)?;
+        }
+        let mut names: Vec<String> = journal.entries.into_iter().map(|entry| entry.name).collect();
         names.extend(self.pinned_names());
+        names.extend(self.left_behind()?);
         names.extend(self.trials().into_iter().map(|trial| trial.entry.name));
         names.sort();
         names.dedup();
@@ -88,7 +109,7 @@ impl Host {
     ///
     /// # Errors
     /// [`Error::NotLoaded`]; [`Error::Policy`] if a policy names it; [`Error::StillRegistered`];
-    /// [`Error::File`], [`Error::Journal`], [`Error::Locked`].
+    /// [`Error::PinnedElsewhere`]; [`Error::File`], [`Error::Locked`].
     pub fn unload(&self, name: &str) -> Result<Unloaded, Error> {
         check_rights("unloading an algorithm")?;
         let _lock = self.lock()?;
@@ -116,8 +137,44 @@ impl Host {
 
     /// Whether a permanent load of this name was done or begun.
     fn knows(&self, name: &str) -> Result<bool, Error> {
-        let pinned = self.link_path(name).is_ok_and(|path| path.exists());
-        Ok(pinned || self.entries()?.iter().any(|entry| entry.name == name))
+        Ok(self.is_pinned(name)
+            || self.entries()?.iter().any(|entry| entry.name == name)
+            || self.left_behind()?.iter().any(|left| left == name))
+    }
+
+    fn is_pinned(&self, name: &str) -> bool {
+        self.link_path(name).is_ok_and(|path| path.exists())
+    }
+
+    /// The algorithms that were loaded with this journal, are no longer registered, and still come
+    /// to new connections by a default, a route or a listener. Their pins or the journal were
+    /// removed by something else.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`], [`Error::Read`], [`Error::Load`].
+    pub(super) fn left_behind(&self) -> Result<Vec<String>, Error> {
+        let (registered, gone): (Vec<_>, Vec<_>) =
+            Owned::all(&self.run_dir)?.into_iter().partition(|one| one.kernel.is_registered);
+        let name = |one: Owned| one.kernel.algorithm.name;
+        let registered: BTreeSet<String> = registered.into_iter().map(name).collect();
+        let mut names: BTreeSet<String> = gone.into_iter().map(name).collect();
+        names.retain(|name| !registered.contains(name));
+        // Without links the kernel keeps a registration whose pin was removed.
+        let mut left = registered;
+        left.retain(|name| !KernelApi::running().links && !self.is_pinned(name));
+        if names.is_empty() {
+            return Ok(left.into_iter().collect());
+        }
+        let (reader, namespaces) = (Connections::open()?, knee_netns::all().map_err(proc)?);
+        let gives = |namespace: &FoundNamespace, name: &str| -> Result<bool, Error> {
+            let has_it = |one: &Connection| one.is_listener() && one.algorithm == name;
+            Ok(default_of(namespace)? == name
+                || !routes_naming(namespace, name)?.is_empty()
+                || reader.read_in(namespace)?.iter().any(has_it))
+        };
+        // A namespace that cannot be read does not hide the others.
+        names.retain(|name| namespaces.iter().any(|one| gives(one, name).unwrap_or(false)));
+        Ok(names.into_iter().chain(left).collect())
     }
 
     /// Refuses to unload an algorithm that a policy names: the policy would go on giving it to
@@ -153,9 +210,16 @@ impl Host {
         if !self.knows(name)? {
             let registered = available_algorithms()?.iter().any(|known| known == name);
             let tried: Vec<Entry> = self.trials().into_iter().map(|trial| trial.entry).collect();
+            if registered && Before::is_kept_of(name)? {
+                return Err(Error::PinnedElsewhere { name: name.to_owned() });
+            }
             let of_it = journal.entries.iter().chain(&tried).filter(|one| one.algorithm == name);
             let loaded_as = of_it.map(|entry| entry.name.clone()).collect();
             return Err(Error::NotLoaded { name: name.to_owned(), registered, loaded_as });
+        }
+        // Where the kernel has links, a link without a pin ends with its process.
+        if KernelApi::running().links && !self.is_pinned(name) && wait_until_gone(name).is_err() {
+            return Err(Error::PinnedElsewhere { name: name.to_owned() });
         }
         let undone = self.undo(&mut journal, name)?;
         wait_until_gone(name)?;
@@ -167,12 +231,16 @@ impl Host {
     pub(super) fn undo(&self, journal: &mut Journal, name: &str) -> Result<Unloaded, Error> {
         let entry = journal.entry(name).cloned();
         let mut undone = Unloaded::default();
+        let (own, others): (Vec<Owned>, Vec<Owned>) = Owned::all(&self.run_dir)?
+            .into_iter()
+            .partition(|one| one.kernel.algorithm.name == name);
+        let kept: Vec<Before> = own.into_iter().map(|one| one.before).collect();
+        let earlier = Earlier { name, entry: entry.as_ref(), kept: &kept };
         // The host's namespace comes first: a namespace made meanwhile copies its default.
         for _ in 0..ROUNDS {
             let mut found = false;
             for namespace in knee_netns::all().map_err(proc)? {
-                found |=
-                    self.restore_default(&namespace, name, entry.as_ref(), journal, &mut undone)?;
+                found |= self.restore_default(&namespace, &earlier, journal, &mut undone)?;
             }
             if !found {
                 break;
@@ -211,6 +279,10 @@ impl Host {
                 one.unregister()?;
             }
         }
+        for one in &others {
+            one.before.forget_default(name, &kept)?;
+        }
+        kept.iter().try_for_each(Before::clear)?;
         if let Some(entry) = entry {
             journal.forget_default(&entry);
         }
@@ -220,32 +292,48 @@ impl Host {
     fn restore_default(
         &self,
         namespace: &FoundNamespace,
-        name: &str,
-        entry: Option<&Entry>,
+        earlier: &Earlier<'_>,
         journal: &mut Journal,
         undone: &mut Unloaded,
     ) -> Result<bool, Error> {
-        if default_of(namespace)? != name {
+        if default_of(namespace)? != earlier.name {
             return Ok(false);
         }
-        let cookie = cookie_of(namespace)?;
-        let old = entry.map_or(&[][..], |entry| &entry.defaults);
-        let own = old.iter().find(|old| old.netns_cookie == cookie).or(old.first());
-        let fallback = entry.and_then(|entry| entry.fallback.as_deref());
-        // A namespace made meanwhile copied its default from the host's, whose earlier default is
-        // the best choice.
-        let known = own.map(|old| old.algorithm.as_str()).or(fallback);
-        let known = known.filter(|known| *known != name).unwrap_or(LAST_RESORT);
-        let restored = match set_default(namespace, known, journal, &self.run_dir) {
+        let known = earlier.default_of(cookie_of(namespace)?);
+        let is_known = known.is_some();
+        let known = known.unwrap_or_else(|| LAST_RESORT.to_owned());
+        let (to, is_known) = match set_default(namespace, &known, journal, &self.run_dir) {
             // The earlier default is an algorithm that is gone as well.
             Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 set_default(namespace, LAST_RESORT, journal, &self.run_dir)?;
-                LAST_RESORT
+                (LAST_RESORT.to_owned(), false)
             }
-            outcome => outcome.map(|()| known)?,
+            outcome => outcome.map(|()| (known, is_known))?,
         };
-        undone.defaults.push((namespace.label(), restored.to_owned()));
+        undone.defaults.push(Restored { namespace: namespace.label(), to, is_known });
         Ok(true)
+    }
+}
+
+/// What is known of the defaults before an algorithm: by the journal, and by the kernel.
+struct Earlier<'a> {
+    name: &'a str,
+    entry: Option<&'a Entry>,
+    kept: &'a [Before],
+}
+
+impl Earlier<'_> {
+    /// The earlier default of the namespace with this cookie. A namespace made meanwhile copied its
+    /// default from the host's, whose earlier default is the best choice.
+    fn default_of(&self, netns_cookie: u64) -> Option<String> {
+        let olds = self.entry.map_or(&[][..], |entry| &entry.defaults);
+        let own = olds.iter().find(|old| old.netns_cookie == netns_cookie);
+        let own = own.map(|old| old.algorithm.clone());
+        let own = own.or_else(|| self.kept.iter().find_map(|kept| kept.default_of(netns_cookie)));
+        let any = || Some(olds.first()?.algorithm.clone());
+        let any = || any().or_else(|| self.kept.iter().find_map(Before::first_default));
+        let fallback = || self.entry.and_then(|entry| entry.fallback.clone());
+        own.or_else(any).or_else(fallback).filter(|known| known != self.name)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Both become an [`Embedded`], like those in the binary. The object gives the facts about the
 //! algorithm (name, parameters, flags). The file's code runs in the kernel only, after the
-//! verifier, and never in this process.
+//! verifier, and never in this process. libbpf reads an object in a child process first.
 
 mod compile;
 mod elf;

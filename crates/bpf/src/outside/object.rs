@@ -10,13 +10,14 @@ use libbpf_rs::{AsRawLibbpf as _, MapType, OpenObject, OpenProgram, ProgramType}
 
 use super::elf::Elf;
 use super::instructions;
+use crate::apart;
 use crate::embedded::Outside;
 use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, STOPPED_MAP, open_object, with_log};
 use crate::registry::OPS_PREFIX;
 use crate::source::{SOURCE_MAP, Source, Variable, source_of};
 use crate::table::{self, NAME_BYTES, NAME_OFFSET, TABLE_BYTES};
 use crate::trace::control;
-use crate::{Embedded, load};
+use crate::{Embedded, KernelApi, load};
 
 /// The section that describes the parameters (bpf.h).
 const PARAMS_TOLD: &str = "cc_params";
@@ -71,8 +72,15 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     load::check_name(name).map_err(|why| why.to_string())
 }
 
-/// Reads and checks an object.
+/// Reads and checks an object, first in a process of its own.
 pub(super) fn read(bytes: &[u8]) -> Result<Made, String> {
+    // Nothing in the child may be the first to ask the kernel.
+    KernelApi::running();
+    apart::survives(|| parse(bytes).map(drop))?;
+    parse(bytes)
+}
+
+fn parse(bytes: &[u8]) -> Result<Made, String> {
     let elf = Elf::read(bytes)?;
     let source =
         elf.section(SOURCE_MAP).ok_or_else(|| not_ours("no section that names its source"))?;

@@ -1,15 +1,16 @@
 //! Encodes rules for the program of `programs/policy.bpf.c`, and attaches the program to a cgroup.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::{Path, PathBuf};
 
-use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
 use rustix::fs::{Mode, OFlags};
 
 use super::rule::{Ecn, Ports, Prefix, Rule};
-use crate::load::{open_object, with_log};
+use crate::load::{bind, open_object, with_log};
 use crate::table::NAME_BYTES;
 use crate::{Error, program, registry, shared_maps};
 
@@ -19,6 +20,10 @@ pub(super) const RULE_NAME_BYTES: usize = 32;
 const BITS_BEFORE_ADDRESS: u32 = 32;
 /// The largest number of prefixes times ports; they take a few megabytes of kernel memory.
 const MOST_ENTRIES: usize = 1 << 16;
+
+/// The map with the path of the policy's cgroup, and its bytes.
+pub(super) const CGROUP_MAP: &str = "knee_cgroup";
+const PATH_BYTES: usize = 4096;
 
 const ECN_CONNECT: u32 = 1;
 const ECN_ACCEPT: u32 = 2;
@@ -70,7 +75,7 @@ impl Policy {
     /// [`Error::Policy`] for rules that contradict each other or are too many, [`Error::Host`] for
     /// the cgroup, [`Error::Load`], and [`Error::Inspect`] if the kernel refuses to attach.
     pub fn attach(rules: &[Rule], cgroup: &Path, scope: Scope) -> Result<Policy, Error> {
-        let object = load(rules, scope)?;
+        let object = load(rules, scope, cgroup)?;
         let link = attach(&object, cgroup)?;
         Ok(Policy { link, object })
     }
@@ -115,8 +120,9 @@ pub(super) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
     link.map_err(|source| Error::Inspect { what: "the cgroup to attach the policy to", source })
 }
 
-/// Loads rules into the kernel, attached to nothing.
-pub(super) fn load(rules: &[Rule], scope: Scope) -> Result<Object, Error> {
+/// Loads rules into the kernel, attached to nothing. The program keeps the path of the cgroup that
+/// it is for, which the kernel forgets with the cgroup.
+pub(super) fn load(rules: &[Rule], scope: Scope, cgroup: &Path) -> Result<Object, Error> {
     let tables = Tables::new(rules)?;
     let refused = |source, log| Error::Load { algorithm: "the policy".to_owned(), source, log };
     let bytes = program("policy")?;
@@ -144,7 +150,35 @@ pub(super) fn load(rules: &[Rule], scope: Scope) -> Result<Object, Error> {
     };
     let object = shared_maps::load(open, load)?;
     tables.fill(&object)?;
+    keep_path(&object, cgroup)?;
     Ok(object)
+}
+
+fn keep_path(object: &Object, cgroup: &Path) -> Result<(), Error> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let inspect = |source| Error::Inspect { what: "the policy's cgroup", source };
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let (key, value) = (size_of::<u32>() as u32, PATH_BYTES as u32);
+    let map = MapHandle::create(MapType::Array, Some(CGROUP_MAP), key, value, 1, &options);
+    let map = map.map_err(inspect)?;
+    // A longer path is not kept: nothing but a message needs it.
+    let mut bytes = cgroup.as_os_str().as_bytes().to_vec();
+    bytes.truncate(if bytes.len() < PATH_BYTES { bytes.len() } else { 0 });
+    bytes.resize(PATH_BYTES, 0);
+    map.update(&0_u32.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(inspect)?;
+    let program = object.progs().next().ok_or_else(not_ours)?;
+    bind(program.as_fd(), &map).map_err(inspect)
+}
+
+/// The path that `keep_path` has kept.
+pub(super) fn kept_path(map: &MapHandle) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    let bytes: Vec<u8> = bytes.into_iter().take_while(|byte| *byte != 0).collect();
+    (!bytes.is_empty()).then(|| OsString::from_vec(bytes).into())
 }
 
 fn not_ours() -> Error {

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore as _, MapHandle, Object, Program};
 
-use super::attach::{Hits, Scope, attach, load, needs_ecn, read_hits, read_rules};
+use super::attach::{
+    CGROUP_MAP, Hits, Scope, attach, kept_path, load, needs_ecn, read_hits, read_rules,
+};
 use super::file::{File, FileRule};
 use super::rule::{Ecn, Rule};
 use crate::Error;
@@ -38,21 +40,34 @@ pub struct Options {
 /// The rules of one cgroup.
 #[derive(Clone, Debug)]
 pub struct Attached {
-    /// The cgroup's directory; `None` if it was removed.
+    /// The cgroup's directory; `None` if it was removed. The rules then act on nothing, also if a
+    /// cgroup of the same path was made again.
     pub cgroup: Option<PathBuf>,
+    /// The directory when the rules were applied; `None` if the kernel has no record of it.
+    pub applied_to: Option<PathBuf>,
     /// The rules with their counts, in the order of the file.
     pub rules: Vec<(Rule, Hits)>,
+}
+
+/// The effect of [`apply`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The cgroups that got rules, with the number of rules.
+    pub cgroups: Vec<(PathBuf, usize)>,
+    /// The cgroups that lost theirs, because the file has none for them, with the number of rules.
+    /// `None` stands for a cgroup that was removed.
+    pub removed: Vec<(Option<PathBuf>, usize)>,
 }
 
 /// Replaces the present rules by those of the file. All checks come before the first change, and a
 /// failed change is undone in all cgroups. A new connection meets either the old or the new rules
 /// of its cgroup, never none and never a mixture. The cgroups of the file change one after another.
-/// Returns each cgroup with its number of rules.
+/// Cgroups that the file does not name lose their rules.
 ///
 /// # Errors
 /// [`Error::Policy`] for a file that is wrong or that this host cannot apply, [`Error::NoBpffs`],
 /// [`Error::Locked`], and the errors of loading and pinning.
-pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Error> {
+pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Applied, Error> {
     check_rights("applying a policy")?;
     let root = match &options.cgroup {
         Some(path) => path.clone(),
@@ -72,10 +87,21 @@ pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf
         })?;
         groups.entry(directory).or_default().push(entry.rule.clone());
     }
-    let applied = groups.iter().map(|(path, rules)| (path.clone(), rules.len())).collect();
+    let mut applied = Applied {
+        cgroups: groups.iter().map(|(path, rules)| (path.clone(), rules.len())).collect(),
+        removed: Vec::new(),
+    };
+    let ids: Vec<u64> = groups.keys().map(|path| cgroup_id(path)).collect::<Result<_, _>>()?;
+    for (id, other) in attached(host)? {
+        if id.is_none_or(|id| !ids.contains(&id)) {
+            let named = other.cgroup.or(other.applied_to);
+            applied.removed.push((named, other.rules.len()));
+        }
+    }
     let mut loaded = Vec::new();
     for (directory, rules) in groups {
-        loaded.push((directory, load(&rules, Scope::default())?));
+        let object = load(&rules, Scope::default(), &directory)?;
+        loaded.push((directory, object));
     }
     if let Some(lock) = &lock {
         let pins = host.need_pins(lock)?.join(PINS);
@@ -91,14 +117,19 @@ pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf
 /// [`Error::File`], [`Error::BadObject`] and [`Error::Inspect`].
 pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
     check_rights("looking at a policy")?;
+    Ok(attached(host)?.into_iter().map(|(_, one)| one).collect())
+}
+
+/// The applied rules, each with the number of its cgroup if that is still there.
+fn attached(host: &Host) -> Result<Vec<(Option<u64>, Attached)>, Error> {
     let Some(pins) = pins_of(host)? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for pin in pins_in(&pins.join(PINS))? {
         // The link may be gone by now.
         let Some(link) = open(&pin) else { continue };
-        all.push(read(&link)?);
+        all.push((attached_to(&link), read(&link)?));
     }
-    all.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+    all.sort_by(|(_, a), (_, b)| (&a.cgroup, &a.applied_to).cmp(&(&b.cgroup, &b.applied_to)));
     Ok(all)
 }
 
@@ -234,11 +265,17 @@ pub(crate) fn read(link: &Link) -> Result<Attached, Error> {
     let program = link.info();
     let program = program.map_err(|source| Error::Inspect { what: "the policy", source })?.prog_id;
     let cgroup = attached_to(link).and_then(cgroup_of);
-    Ok(Attached { cgroup, rules: rules_of(program)? })
+    let maps = maps_of(program)?;
+    let applied_to = maps.iter().find(|map| map.name() == CGROUP_MAP).and_then(kept_path);
+    Ok(Attached { cgroup, applied_to, rules: rules_in(&maps)? })
 }
 
 /// The rules of a program, with their counts.
 pub(crate) fn rules_of(program: u32) -> Result<Vec<(Rule, Hits)>, Error> {
+    rules_in(&maps_of(program)?)
+}
+
+fn maps_of(program: u32) -> Result<Vec<MapHandle>, Error> {
     let inspect = |source| Error::Inspect { what: "the policy", source };
     let options = ProgInfoQueryOptions::default().include_map_ids(true);
     let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == program);
@@ -246,6 +283,10 @@ pub(crate) fn rules_of(program: u32) -> Result<Vec<(Rule, Hits)>, Error> {
     for id in info.map_or_else(Vec::new, |info| info.map_ids) {
         maps.push(MapHandle::from_map_id(id).map_err(inspect)?);
     }
+    Ok(maps)
+}
+
+fn rules_in(maps: &[MapHandle]) -> Result<Vec<(Rule, Hits)>, Error> {
     let named = |name: &str| maps.iter().find(|map| map.name() == name);
     let (Some(rules), Some(peers), Some(listeners), Some(hits)) =
         (named("rules"), named("peers"), named("listeners"), named("rule_hits"))

@@ -22,6 +22,6 @@ mod rule;
 
 pub use attach::{Hits, Policy, Scope};
 pub use file::{FILE, File, FileRule};
-pub use host::{Attached, Options, apply, clear, show};
+pub use host::{Applied, Attached, Options, apply, clear, show};
 pub(crate) use host::{read, rules_of};
 pub use rule::{Ecn, Ports, Prefix, Rule};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use knee_algo::{Algorithm, module};
 use knee_bpf::host::{Done, Ended, Entry, Host, Request, TrialRequest};
-use knee_bpf::{Embedded, check_name};
+use knee_bpf::{Embedded, KernelApi, check_name};
 use serde_json::json;
 
 use super::{entry_json, made_of, mounted, mounted_json, set_to};
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// and whenever this process ends.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     confirm_within: Option<Duration>,
+    /// Let every user of the host choose it. Otherwise that takes CAP_NET_ADMIN, except for reno, cubic, bbr and bbr3.
+    #[arg(long)]
+    any_user: bool,
     /// Allow an algorithm that needs ECN on all connections, also those to the Internet.
     #[arg(long)]
     i_know: bool,
@@ -105,6 +108,7 @@ fn request(args: &Args) -> Result<Request, Failure> {
         fallback_chosen,
         default: args.default,
         cgroup: args.cgroup.as_deref().map(cgroup).transpose()?,
+        any_user: args.any_user,
         i_know: args.i_know,
     })
 }
@@ -177,7 +181,13 @@ fn in_words(args: &Args, host: &Host, done: Done, entry: &Entry) -> String {
     };
     if args.json {
         let mounted = mounted_json(host);
-        let answer = json!({ "done": what, "loaded": entry_json(entry), "mounted": mounted });
+        let answer = json!({
+            "done": what,
+            "loaded": entry_json(entry),
+            "mounted": mounted,
+            "any_user": is_for_any_user(&entry.name),
+            "calls_left_out": KernelApi::running().spares_process_1,
+        });
         return format!("{answer}\n");
     }
     let name = &entry.name;
@@ -205,9 +215,30 @@ fn in_words(args: &Args, host: &Host, done: Done, entry: &Entry) -> String {
     } else if args.cgroup.is_none() {
         out += &format!("  a program chooses it by setsockopt(TCP_CONGESTION, \"{name}\")\n");
     }
+    out += if is_for_any_user(name) {
+        "  every user of this host may choose it\n"
+    } else {
+        "  only programs with CAP_NET_ADMIN may choose it (--any-user lets all)\n"
+    };
+    out += calls_left_out();
     out += &mounted(host);
     out += &format!("  knee status shows who uses it; knee unload {name} undoes all of this\n");
     out
+}
+
+/// Whether programs without rights may choose it, by the kernel's list.
+fn is_for_any_user(name: &str) -> bool {
+    let list = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    list.is_ok_and(|list| list.split_whitespace().any(|allowed| allowed == name))
+}
+
+/// Returns a warning if this kernel skips calls of algorithms.
+fn calls_left_out() -> &'static str {
+    if KernelApi::running().spares_process_1 {
+        "  warning: this kernel skips calls of it while process 1 runs (docs/kernels.md)\n"
+    } else {
+        ""
+    }
 }
 
 fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failure> {
@@ -222,6 +253,8 @@ fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failu
             "loaded": entry_json(&entry),
             "default": args.default,
             "seconds": seconds,
+            "any_user": is_for_any_user(name),
+            "calls_left_out": KernelApi::running().spares_process_1,
         });
         tell(&format!("{trial}\n"))?;
     } else {
@@ -233,8 +266,9 @@ fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failu
         let given = if given.is_empty() { String::new() } else { format!(" {}", given.join(" ")) };
         tell(&format!(
             "{name}: on trial for {seconds} s{given}{}\n  knee confirm {name}, in another \
-             terminal, makes it permanent; the end of this process undoes it\n",
-            set_to(&entry)
+             terminal, makes it permanent; the end of this process undoes it\n{}",
+            set_to(&entry),
+            calls_left_out()
         ))?;
     }
     let ended = trial.wait(host, &stop)?;

@@ -52,7 +52,7 @@ impl Command {
             Command::Unload(args) => unload::run(args),
             Command::Policy(args) => policy::run(args).map(|()| DONE),
             Command::Plb(args) => plb::run(args),
-            Command::Status(args) => status::run(args).map(|()| DONE),
+            Command::Status(args) => status::run(args),
             Command::Top(args) => top::run(args).map(|()| DONE),
             Command::Migrate(args) => migrate::run(args),
             Command::Trace(args) => trace::run(args),

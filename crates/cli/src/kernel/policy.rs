@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use knee_bpf::host::Host;
-use knee_bpf::policy::{self, Attached, Ecn, File, Hits, Options, Ports, Rule};
+use knee_bpf::policy::{self, Applied, Attached, Ecn, File, Hits, Options, Ports, Rule};
 use serde_json::{Value as Json, json};
 
 use super::mounted;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Replace all rules by those of a file (docs/policy.md).
+    /// Replace all rules, of every cgroup, by those of a file (docs/policy.md).
     Apply {
         /// The file.
         file: PathBuf,
@@ -50,9 +50,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let file = File::read(file)?;
             let options = Options { cgroup: cgroup.clone(), i_know: *i_know, dry_run: *dry_run };
             let mut out = String::new();
-            for (cgroup, rules) in policy::apply(&host, &file, &options)? {
-                let would = if *dry_run { "would apply" } else { "applied" };
-                let _ = writeln!(out, "{would} {} to {}", count(rules, "rule"), cgroup.display());
+            let Applied { cgroups, removed } = policy::apply(&host, &file, &options)?;
+            let (apply, remove) = match dry_run {
+                true => ("would apply", "would remove"),
+                false => ("applied", "removed"),
+            };
+            for (cgroup, rules) in cgroups {
+                let _ = writeln!(out, "{apply} {} to {}", count(rules, "rule"), cgroup.display());
+            }
+            // The file replaces all rules, also those of cgroups that it does not name.
+            for (cgroup, rules) in removed {
+                let from =
+                    cgroup.map_or("a removed cgroup".into(), |path| path.display().to_string());
+                let _ = writeln!(out, "{remove} {} from {from}", count(rules, "rule"));
             }
             print(&(out + &mounted(&host)))
         }
@@ -77,7 +87,13 @@ fn text(all: &[Attached]) -> String {
     for one in all {
         let _ = match &one.cgroup {
             Some(path) => writeln!(out, "{}", path.display()),
-            None => writeln!(out, "a removed cgroup (the next apply or clear tidies up)"),
+            None => writeln!(
+                out,
+                "{}: removed, so these rules act on nothing (the next apply or clear tidies up)",
+                one.applied_to
+                    .as_ref()
+                    .map_or("a cgroup".into(), |path| path.display().to_string())
+            ),
         };
         for (index, (rule, hits)) in one.rules.iter().enumerate() {
             let name = if rule.name.is_empty() { "" } else { " " };
@@ -140,8 +156,10 @@ fn ecn(ecn: Ecn) -> &'static str {
 
 fn attached_json(one: &Attached) -> Json {
     let rules: Vec<Json> = one.rules.iter().map(|(rule, hits)| rule_json(rule, hits)).collect();
-    let cgroup = one.cgroup.as_ref().map(|path| path.to_string_lossy());
-    json!({ "cgroup": cgroup, "rules": rules })
+    let path =
+        |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let (cgroup, applied_to) = (path(&one.cgroup), path(&one.applied_to));
+    json!({ "cgroup": cgroup, "applied_to": applied_to, "rules": rules })
 }
 
 fn rule_json(rule: &Rule, hits: &Hits) -> Json {

@@ -1,14 +1,16 @@
 //! `knee status`.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use knee_bpf::LabelsSeen;
-use knee_bpf::host::{Entry, Host, InUse, Note, Origin, Status};
+use knee_bpf::host::{Entry, Held, Host, InUse, Note, Origin, Status};
+use knee_bpf::policy::Attached;
 use serde_json::{Map, Value as Json, json};
 
 use super::{made_of, plb, shown, source_json};
-use crate::{Failure, print};
+use crate::{CHECK_FAILED, DONE, Failure, print};
 
 /// Listeners to list. The rest is only counted.
 const LISTED: usize = 10;
@@ -20,7 +22,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
     let status = host.status()?;
     // The status of algorithms is printed even if labels cannot be read.
@@ -33,10 +35,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let mut all = as_json(&status);
             all["labels"] = plb::as_json(&labels.at).into();
             all["labels_unknown"] = plb::unknown_json(&labels.unknown).into();
-            print(&format!("{all}\n"))
+            print(&format!("{all}\n"))?;
         }
-        false => print(&(in_words(&status) + &plb::in_words(&labels))),
+        false => print(&(in_words(&status) + &plb::in_words(&labels)))?,
     }
+    Ok(match status.is_as_left() && labels.unknown.is_empty() {
+        true => DONE,
+        false => CHECK_FAILED,
+    })
 }
 
 fn as_json(status: &Status) -> Json {
@@ -88,6 +94,7 @@ fn as_json(status: &Status) -> Json {
                     object["cgroup"] = cgroup_json(&note.entry);
                 }
                 Origin::Pinned => object["origin"] = "pinned".into(),
+                Origin::Elsewhere => object["origin"] = "elsewhere".into(),
                 Origin::Process => object["origin"] = "process".into(),
             }
             object
@@ -98,10 +105,34 @@ fn as_json(status: &Status) -> Json {
     };
     json!({
         "registered": registered,
-        "unregistered_with_sockets": status.lingering,
+        "is_as_left": status.is_as_left(),
+        "unregistered": status.held.iter().map(held_json).collect::<Vec<_>>(),
+        "policies": status.policies.iter().map(policy_json).collect::<Vec<_>>(),
+        "journal": status.journal,
         "interrupted": names(&status.interrupted),
         "vanished": names(&status.vanished),
         "unknown": plb::unknown_json(&status.unknown),
+    })
+}
+
+fn held_json(held: &Held) -> Json {
+    json!({
+        "name": held.name,
+        "is_own": held.is_own,
+        "default_of": held.defaults,
+        "listeners": held.listeners,
+        "connections": held.connections,
+        "references_elsewhere": held.elsewhere,
+    })
+}
+
+fn policy_json(policy: &Attached) -> Json {
+    let path =
+        |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+    json!({
+        "cgroup": path(&policy.cgroup),
+        "applied_to": path(&policy.applied_to),
+        "rules": policy.rules.len(),
     })
 }
 
@@ -117,13 +148,15 @@ fn in_words(status: &Status) -> String {
     if status.registered.is_empty() {
         out += "knee has no algorithm registered with this kernel\n";
     }
-    for (name, sockets) in &status.lingering {
+    status.held.iter().for_each(|held| describe_held(&mut out, held));
+    if let Some(why) = &status.journal {
         let _ = writeln!(
             out,
-            "{name}: no longer registered, but {} until closed or migrated (knee migrate)",
-            counted(*sockets, "socket keeps it", "sockets keep it")
+            "the journal cannot be used ({why}): this is what the kernel says. The next change moves \
+             it aside"
         );
     }
+    status.policies.iter().for_each(|policy| describe_policy(&mut out, policy));
     for entry in &status.interrupted {
         let name = &entry.name;
         let _ = writeln!(
@@ -140,6 +173,58 @@ fn in_words(status: &Status) -> String {
     }
     out += &plb::unknown_in_words("which connections use what", &status.unknown);
     out
+}
+
+fn describe_held(out: &mut String, held: &Held) {
+    let Held { name, is_own, defaults, listeners, connections, elsewhere } = held;
+    let mut words = Vec::new();
+    if *connections > 0 {
+        words.push(counted(*connections, "connection", "connections"));
+    }
+    if *listeners > 0 {
+        words.push(counted(*listeners, "listener", "listeners"));
+    }
+    words.extend(defaults.iter().map(|namespace| format!("the default of namespace {namespace}")));
+    if let Some(more) = elsewhere.filter(|more| *more > 0) {
+        words.push(format!(
+            "{more} more (closed sockets, or namespaces without a process, which end with a reboot)"
+        ));
+    }
+    if words.is_empty() {
+        return;
+    }
+    let way_out = match (held.is_given(), is_own) {
+        (true, true) => format!("new connections still get it: knee unload {name}"),
+        (true, false) => "new connections still get it: sysctl net.ipv4.tcp_congestion_control, \
+                          knee migrate --listeners"
+            .to_owned(),
+        (false, _) => "until closed or migrated (knee migrate)".to_owned(),
+    };
+    let _ =
+        writeln!(out, "{name}: no longer registered, but kept by {}; {way_out}", words.join(", "));
+}
+
+fn describe_policy(out: &mut String, policy: &Attached) {
+    let rules = counted(policy.rules.len(), "rule", "rules");
+    let _ = match (&policy.cgroup, &policy.applied_to) {
+        (Some(cgroup), _) => {
+            writeln!(out, "policy: {rules} on {} (knee policy show)", cgroup.display())
+        }
+        (None, Some(was)) => {
+            let is_again = if was.exists() { ", and was made again since" } else { "" };
+            writeln!(
+                out,
+                "policy: {rules} on {} act on nothing: the cgroup was removed{is_again}. Run knee \
+                 policy apply again, or knee policy clear",
+                was.display()
+            )
+        }
+        (None, None) => writeln!(
+            out,
+            "policy: {rules} on a removed cgroup act on nothing. Run knee policy apply again, or \
+             knee policy clear"
+        ),
+    };
 }
 
 fn describe(out: &mut String, one: &InUse) {
@@ -161,11 +246,16 @@ fn describe(out: &mut String, one: &InUse) {
             one.name
         ),
         Origin::Pinned => writeln!(out, "  pinned, but not in the journal"),
+        Origin::Elsewhere => writeln!(
+            out,
+            "  loaded in another mount namespace, or with another KNEE_RUN_DIR (nsenter --mount --target \
+             PID knee status)"
+        ),
         Origin::Process => writeln!(out, "  held by a process, not loaded by knee load"),
     };
     let cgroup = match &one.origin {
         Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => entry.cgroup.as_ref(),
-        Origin::Pinned | Origin::Process => None,
+        Origin::Pinned | Origin::Elsewhere | Origin::Process => None,
     };
     if let Some(cgroup) = cgroup {
         let gone = if one.cgroup_is_gone { ", a removed cgroup: load it again" } else { "" };

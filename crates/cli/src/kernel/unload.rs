@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use knee_bpf::host::{Host, Unloaded};
+use knee_bpf::host::{Host, Restored, Unloaded};
+use knee_bpf::policy;
 use knee_bpf::{Error, LabelsDropped};
 use serde_json::{Value as Json, json};
 
@@ -14,7 +15,7 @@ pub(crate) struct Args {
     /// Registered names, as knee status shows them.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     names: Vec<String>,
-    /// Unload everything that knee loaded.
+    /// Unload everything that knee loaded, and clear policies and labels.
     #[arg(long)]
     all: bool,
     /// Exit 0 for a name that is not loaded.
@@ -28,8 +29,20 @@ pub(crate) struct Args {
 /// Unloads algorithms. One that cannot be unloaded does not keep the others.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
-    let names = if args.all { host.names()? } else { args.names.clone() };
     let (mut undone, mut failed, mut left) = (Vec::new(), Vec::new(), false);
+    // An algorithm that a rule names is not unloaded, so the rules go first.
+    let cleared = if args.all { policy::clear(&host) } else { Ok(0) };
+    let cleared = cleared.unwrap_or_else(|error| {
+        complain(&format!("knee: the policy is not cleared: {error}"));
+        failed.push(json!({ "policy": "all cgroups", "why": error.to_string() }));
+        0
+    });
+    if cleared > 0 && !args.json {
+        let cgroups =
+            if cleared == 1 { "1 cgroup".to_owned() } else { format!("{cleared} cgroups") };
+        print(&format!("policy: cleared the rules of {cgroups}\n"))?;
+    }
+    let names = if args.all { host.names()? } else { args.names.clone() };
     let mut absent = Vec::new();
     for name in &names {
         match host.unload(name) {
@@ -81,12 +94,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 "unloaded": undone,
                 "not_loaded": absent,
                 "failed": failed,
+                "policies_cleared": cleared,
                 "labels": plb::as_json(&labels.at),
                 "labels_held": plb::as_json(&labels.held),
             })
         ))?;
     } else {
-        if names.is_empty() && labels.at.is_empty() && labels.failed.is_empty() {
+        if names.is_empty() && cleared == 0 && labels.at.is_empty() && labels.failed.is_empty() {
             print("nothing is loaded\n")?;
         }
         print(&plb::left_alone(&labels))?;
@@ -98,7 +112,10 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
     let defaults: Vec<Json> = undone
         .defaults
         .iter()
-        .map(|(namespace, to)| json!({ "namespace": namespace, "default": to }))
+        .map(|one| {
+            let Restored { namespace, to, is_known } = one;
+            json!({ "namespace": namespace, "default": to, "is_as_before": is_known })
+        })
         .collect();
     let routes: Vec<Json> = undone
         .routes
@@ -142,8 +159,15 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
         true => format!("{name}: trial ended\n"),
         false => format!("{name}: unloaded\n"),
     };
-    for (namespace, to) in &undone.defaults {
-        let _ = writeln!(out, "  default in namespace {namespace}: {to} again");
+    for Restored { namespace, to, is_known } in &undone.defaults {
+        let _ = match is_known {
+            true => writeln!(out, "  default in namespace {namespace}: {to} again"),
+            false => writeln!(
+                out,
+                "  default in namespace {namespace}: {to}, because the earlier one is not known: set \
+                 yours (sysctl net.ipv4.tcp_congestion_control)"
+            ),
+        };
     }
     for (namespace, to) in &undone.routes {
         let _ = writeln!(out, "  route {to} in namespace {namespace} no longer has an algorithm");

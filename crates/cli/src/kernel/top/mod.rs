@@ -1,6 +1,7 @@
 //! `knee top`.
 
 mod app;
+mod json;
 mod live;
 mod rows;
 mod screen;
@@ -11,8 +12,7 @@ use std::io::IsTerminal as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
-
+use self::json::Object;
 use self::rows::{Column, Row, Sampler};
 use super::select::{FilterArgs, NetnsArgs};
 use crate::{Failure, print, stop_on_signals};
@@ -98,8 +98,13 @@ fn stream(mut sampler: Sampler, args: &Args, all: bool) -> Result<(), Failure> {
 fn line(rows: &[Row]) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_s = now.map_or(0.0, |now| (now.as_secs_f64() * 1e3).round() / 1e3);
-    let connections: Vec<_> = rows.iter().map(rows::as_json).collect();
-    format!("{}\n", json!({ "time_unix_s": now_s, "connections": connections }))
+    let mut out = String::new();
+    let mut all = Object::begin(&mut out);
+    all.plain("time_unix_s", now_s);
+    all.list("connections", rows, rows::write_json);
+    all.end();
+    out.push('\n');
+    out
 }
 
 /// Formats the table as text, with columns as narrow as possible.

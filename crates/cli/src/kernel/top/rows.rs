@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use knee_algo::INFINITE_SSTHRESH;
 use knee_bpf::{Connection, Connections, Filter, Inside, Value};
-use serde_json::{Value as Json, json};
 
 use super::super::select::NetnsArgs;
+use super::json::Object;
 use crate::Failure;
 
 /// Names of the states of loss recovery, in the kernel's order.
@@ -230,47 +230,47 @@ impl Column {
     }
 }
 
-/// Returns the JSON of one connection. Unknown values are null.
-pub(super) fn as_json(row: &Row) -> Json {
+/// Writes the JSON of one connection. Unknown values are null.
+pub(super) fn write_json(out: &mut String, row: &Row) {
     let (connection, sock) = (&row.connection, &row.connection.sock);
-    let inside: Vec<Json> = row
-        .inside
-        .iter()
-        .map(|value| {
-            // A value of private state has at most 64 bits.
-            let number = u64::try_from(value.number)
-                .map_or_else(|_| Json::from(value.number as i64), Json::from);
-            json!({ "name": value.name, "unit": value.unit, "value": number })
-        })
-        .collect();
-    json!({
-        "netns": row.netns,
-        "local": connection.local.to_string(),
-        "remote": connection.remote.to_string(),
-        "cookie": connection.cookie,
-        "cgroup_id": connection.cgroup_id,
-        "uid": connection.uid,
-        "state": connection.state.to_string(),
-        "algorithm": connection.algorithm,
-        "ca_state": ca_state(connection),
-        "ecn": connection.has_ecn(),
-        "cwnd_pkts": cwnd(connection),
-        "ssthresh_pkts": ssthresh(connection),
-        "impossible": impossible(connection),
-        "in_flight_pkts": sock.packets_in_flight(),
-        "srtt_us": connection.srtt_us(),
-        "min_rtt_us": connection.min_rtt_us(),
-        "pacing_rate_bps": connection.pacing_rate_bytes_per_sec().map(bits),
-        "delivery_rate_bps": connection.delivery_rate_bytes_per_sec.map(bits),
-        "delivery_rate_app_limited": connection.delivery_rate_is_app_limited,
-        "acked_bytes": connection.bytes_acked,
-        "delivered_pkts": sock.delivered,
-        "delivered_ce_pkts": sock.delivered_ce,
-        "lost_pkts": sock.lost,
-        "retrans_pkts": connection.total_retrans,
-        "mss_bytes": sock.mss_cache,
-        "inside": inside,
-    })
+    let mut all = Object::begin(out);
+    all.text("netns", &row.netns);
+    all.word("local", connection.local);
+    all.word("remote", connection.remote);
+    all.plain("cookie", connection.cookie);
+    all.known("cgroup_id", connection.cgroup_id);
+    all.plain("uid", connection.uid);
+    all.word("state", connection.state);
+    all.text("algorithm", &connection.algorithm);
+    all.word("ca_state", ca_state(connection));
+    all.plain("ecn", connection.has_ecn());
+    all.known("cwnd_pkts", cwnd(connection));
+    all.known("ssthresh_pkts", ssthresh(connection));
+    all.words("impossible", &impossible(connection));
+    all.plain("in_flight_pkts", sock.packets_in_flight());
+    all.known("srtt_us", connection.srtt_us());
+    all.known("min_rtt_us", connection.min_rtt_us());
+    all.known("pacing_rate_bps", connection.pacing_rate_bytes_per_sec().map(bits));
+    all.known("delivery_rate_bps", connection.delivery_rate_bytes_per_sec.map(bits));
+    all.plain("delivery_rate_app_limited", connection.delivery_rate_is_app_limited);
+    all.plain("acked_bytes", connection.bytes_acked);
+    all.plain("delivered_pkts", sock.delivered);
+    all.plain("delivered_ce_pkts", sock.delivered_ce);
+    all.plain("lost_pkts", sock.lost);
+    all.plain("retrans_pkts", connection.total_retrans);
+    all.plain("mss_bytes", sock.mss_cache);
+    all.list("inside", &row.inside, |out, value| {
+        let mut one = Object::begin(out);
+        one.text("name", &value.name);
+        one.text("unit", value.unit);
+        // A value of private state has at most 64 bits.
+        match u64::try_from(value.number) {
+            Ok(number) => one.plain("value", number),
+            Err(_) => one.plain("value", value.number as i64),
+        }
+        one.end();
+    });
+    all.end();
 }
 
 fn ca_state(connection: &Connection) -> &'static str {

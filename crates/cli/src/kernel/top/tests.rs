@@ -9,7 +9,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::app::{App, Reaction};
-use super::rows::{Column, Row, as_json};
+use super::rows::{Column, Row, write_json};
 use super::screen::{draw, fit};
 use super::table;
 
@@ -74,6 +74,21 @@ fn press(app: &mut App, keys: &str) {
     for letter in keys.chars() {
         app.key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE));
     }
+}
+
+fn as_json(row: &Row) -> serde_json::Value {
+    let mut text = String::new();
+    write_json(&mut text, row);
+    serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"))
+}
+
+#[test]
+fn texts_of_any_origin_stay_json() {
+    let mut one = row(1, "a\"b\\c\n\u{1b}");
+    one.netns = "\u{e4}\"".to_owned();
+    let json = as_json(&one);
+    assert_eq!(json["algorithm"], one.connection.algorithm.as_str());
+    assert_eq!(json["netns"], one.netns.as_str());
 }
 
 #[test]
