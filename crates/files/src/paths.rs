@@ -153,4 +153,58 @@ mod tests {
         crate::write(&held.path().join("x"), "").unwrap();
         assert!(at("moved/x").is_file());
     }
+
+    /// Whatever is done by path is refused where another user could have put something else in its place.
+    #[test]
+    fn root_changes_nothing_where_others_can() {
+        if !rustix::process::geteuid().is_root() {
+            let mut err = io::stderr();
+            io::Write::write_all(&mut err, b"SKIPPED: only root can give directories to others\n").unwrap();
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        for dir in ["kept", "theirs/own", "open", "sticky"] {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        fs::write(at("kept/file"), "mine").unwrap();
+        fs::set_permissions(at("open"), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(at("sticky"), fs::Permissions::from_mode(0o1777)).unwrap();
+        symlink(at("kept"), at("theirs/link")).unwrap();
+        symlink(at("kept"), at("sticky/link")).unwrap();
+        for name in ["theirs", "theirs/link", "sticky/link"] {
+            std::os::unix::fs::lchown(at(name), Some(65534), Some(65534)).unwrap();
+        }
+        for dir in ["theirs", "theirs/own", "theirs/link", "open", "sticky/link"] {
+            let (dir, file) = (at(dir), at(dir).join("file"));
+            let is_refused = |done: io::Result<()>| {
+                let why = done.unwrap_err();
+                assert_eq!(why.kind(), ErrorKind::PermissionDenied, "{why}");
+                assert!(why.to_string().starts_with("as root, knee does not write"), "{why}");
+            };
+            is_refused(Dir::open(&dir).map(drop));
+            is_refused(Dir::make_all(&dir).map(drop));
+            is_refused(Dir::make_all(&dir.join("new/below")).map(drop));
+            is_refused(make_dir(&dir.join("new")).map(drop));
+            is_refused(make_private_dir(&dir.join("new")).map(drop));
+            is_refused(crate::write(&file, "x"));
+            is_refused(crate::write_new(&dir.join("new"), "x"));
+            is_refused(crate::create_new(&dir.join("new")).map(drop));
+            is_refused(crate::create_private(&dir.join("new")).map(drop));
+            is_refused(append(&file).map(drop));
+            is_refused(copy(&at("kept/file"), &file));
+            is_refused(rename(&at("kept/file"), &file));
+            is_refused(rename(&file, &at("kept/other")));
+            is_refused(remove_file(&file));
+            is_refused(remove_dir(&dir.join("own")));
+            is_refused(remove_tree(&dir.join("own")));
+        }
+        assert_eq!(fs::read_dir(at("kept")).unwrap().count(), 1);
+        crate::write(&at("sticky/file"), "x").unwrap();
+        Dir::make_all(&at("sticky/own/below")).unwrap();
+        // A directory that root holds may belong to another since.
+        let outer = Dir::open(scratch.path()).unwrap();
+        assert!(outer.open_dir("theirs".as_ref()).is_err());
+        assert!(outer.open_dir("kept".as_ref()).is_ok());
+    }
 }
