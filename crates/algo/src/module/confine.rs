@@ -331,27 +331,27 @@ mod tests {
         }
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
-        for dir in ["given", "work", "other"] {
+        for dir in ["given", "room", "other"] {
             fs::create_dir(at(dir)).unwrap();
             fs::write(at(dir).join("file"), dir).unwrap();
         }
         std::os::unix::fs::symlink(at("other/file"), at("given/link")).unwrap();
         fs::hard_link(at("given/file"), at("one")).unwrap();
-        let room = Room::reading([at("given"), at("one")]).writing(&at("work"));
+        let room = Room::reading([at("given"), at("one")]).writing(&at("room"));
         let dir = scratch.path().display();
         let reads = |name: &str| shown(&room, &format!("cat {dir}/{name}")).is_done;
-        assert!(reads("given/file") && reads("one") && reads("work/file"));
+        assert!(reads("given/file") && reads("one") && reads("room/file"));
         for name in ["other/file", "given/link", "given/../other/file"] {
             assert!(!reads(name), "{name}");
         }
         assert!(!shown(&room, "cat /etc/passwd").is_done);
         assert!(!shown(&room, "cat /proc/self/environ").is_done);
         let writes = |name: &str| shown(&room, &format!("echo x > {dir}/{name}")).is_done;
-        assert!(writes("work/new") && writes("../../../../dev/null"));
-        for name in ["given/new", "given/file", "one", "other/new", "new", "work/../new"] {
+        assert!(writes("room/new") && writes("../../../../dev/null"));
+        for name in ["given/new", "given/file", "one", "other/new", "new", "room/../new"] {
             assert!(!writes(name), "{name}");
         }
-        assert!(!shown(&room, &format!("mv {dir}/work/file {dir}/given/file")).is_done);
+        assert!(!shown(&room, &format!("mv {dir}/room/file {dir}/given/file")).is_done);
         let temporary = shown(&room, "mktemp");
         assert!(temporary.is_done, "{}", temporary.stderr);
     }
