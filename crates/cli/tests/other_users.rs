@@ -284,8 +284,7 @@ fn an_error_shows_nothing_of_files_outside_of_the_experiments_directory() {
         let text = format!(
             "question = \"Who?\"\ncc = \"dctcp\"\n{network}[[traffic]]\nname = \"t\"\n{traffic}[run]\nduration = \"1 s\"\n"
         );
-        for (name, is_shown) in
-            [("../shadow.csv", false), ("link.csv", false), ("copy.csv", true)]
+        for (name, is_shown) in [("../shadow.csv", false), ("link.csv", false), ("copy.csv", true)]
         {
             fs::write(at("own/x.toml"), text.replace("FILE", name)).unwrap();
             let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
@@ -335,7 +334,9 @@ fn root_installs_only_where_root_alone_can_write() {
         command.arg("package/install.sh").args(arguments).current_dir(scratch.0.path());
         command.output().unwrap()
     };
-    for prefix in ["theirs", "theirs/inner", "theirs/new", "theirs/link", "group", "group/new", "links"] {
+    for prefix in
+        ["theirs", "theirs/inner", "theirs/new", "theirs/link", "group", "group/new", "links"]
+    {
         for arguments in [vec![prefix], vec!["--uninstall", prefix]] {
             let output = install(&arguments);
             let said = err(&output);
@@ -364,7 +365,8 @@ fn a_c_file_carries_no_other_file_away() {
     }
     symlink(at("secret"), at("own/link.h")).unwrap();
     let reno = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../algorithms/reno.c");
-    let reno = fs::read_to_string(reno).unwrap().replace("CC_ALGORITHM(reno)", "CC_ALGORITHM(mine)");
+    let reno =
+        fs::read_to_string(reno).unwrap().replace("CC_ALGORITHM(reno)", "CC_ALGORITHM(mine)");
     let outside = at("secret").display().to_string();
     let mut attacks = Vec::new();
     for file in [outside.as_str(), "../secret", ".ssh/id", "notes", "link.h"] {
@@ -397,7 +399,8 @@ fn a_c_file_carries_no_other_file_away() {
             let output = knee(arguments);
             let all = [&output.stdout[..], &output.stderr].concat();
             let said = String::from_utf8_lossy(&all).into_owned();
-            let has = |bytes: &[u8]| bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+            let has =
+                |bytes: &[u8]| bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
             assert!(!has(&all), "{attack}: {said}");
             let kept = tree(dir.path()).into_iter();
             for (path, bytes) in kept.filter(|(path, _)| !path.starts_with(at("own"))) {

@@ -139,7 +139,8 @@ fn print(stdout: &mut impl Write, text: &str) -> Result<(), Error> {
 
 /// A full disk leaves no half file that looks whole.
 fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
-    knee_files::write(path, text).map_err(|source| Error::Unwritten { path: path.to_owned(), source })
+    knee_files::write(path, text)
+        .map_err(|source| Error::Unwritten { path: path.to_owned(), source })
 }
 
 fn name_the_run_that_panics() {

@@ -159,7 +159,8 @@ mod tests {
     fn root_changes_nothing_where_others_can() {
         if !rustix::process::geteuid().is_root() {
             let mut err = io::stderr();
-            io::Write::write_all(&mut err, b"SKIPPED: only root can give directories to others\n").unwrap();
+            io::Write::write_all(&mut err, b"SKIPPED: only root can give directories to others\n")
+                .unwrap();
             return;
         }
         let scratch = tempfile::tempdir().unwrap();

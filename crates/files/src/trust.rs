@@ -269,7 +269,8 @@ fn walk(path: &Path, owners: &Owners) -> Result<Walked, Untrusted> {
             Err(why) => return Err(io(why)),
         };
         // What this process holds is reached by its number, and not by the path that it once had.
-        let is_held = shown.as_path() == held && FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+        let is_held =
+            shown.as_path() == held && FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
         let shown = shown.join(&name);
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink && !is_held {
             // Who can write here has been asked; in a sticky directory a link is its owner's.

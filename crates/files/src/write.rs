@@ -12,7 +12,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, linkat, mkdirat, openat, readlinkat, renameat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, linkat, mkdirat, openat, readlinkat, renameat, statat,
+    unlinkat,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 

@@ -42,8 +42,16 @@ const CALLS: [&str; 18] = [
     "mkdirat(",
 ];
 /// The same in a list of imports.
-const IMPORTED: [&str; 8] =
-    ["write", "copy", "rename", "create_dir", "create_dir_all", "remove_file", "remove_dir", "remove_dir_all"];
+const IMPORTED: [&str; 8] = [
+    "write",
+    "copy",
+    "rename",
+    "create_dir",
+    "create_dir_all",
+    "remove_file",
+    "remove_dir",
+    "remove_dir_all",
+];
 
 fn sources(dir: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -64,9 +72,8 @@ fn without_tests(text: &str) -> &str {
 /// What a line changes the file system with.
 fn call(line: &str, imports_file: bool) -> Option<&'static str> {
     let code = line.split("//").next().unwrap_or(line);
-    let is_word_before = |at: usize| {
-        code[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_')
-    };
+    let is_word_before =
+        |at: usize| code[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_');
     let mut files = code.match_indices("File::create");
     if imports_file && files.any(|(at, _)| !is_word_before(at) && !code[..at].ends_with("::")) {
         return Some("File::create");
@@ -75,7 +82,9 @@ fn call(line: &str, imports_file: bool) -> Option<&'static str> {
         let words: Vec<&str> = list.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
         IMPORTED.into_iter().find(|name| words.contains(name))
     });
-    let calls = || CALLS.into_iter().find(|call| code.match_indices(call).any(|(at, _)| !is_word_before(at)));
+    let calls = || {
+        CALLS.into_iter().find(|call| code.match_indices(call).any(|(at, _)| !is_word_before(at)))
+    };
     imports.or_else(calls)
 }
 

@@ -76,7 +76,8 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
     let dir = folder.0.as_path();
     let write = |name: &str, bytes: &[u8]| {
         let path = dir.join(name);
-        knee_files::write(&path, bytes).map_err(failed(format!("{}: cannot be written", path.display())))
+        knee_files::write(&path, bytes)
+            .map_err(failed(format!("{}: cannot be written", path.display())))
     };
     write("plan", guest.orders)?;
     for (path, bytes) in guest.files {

@@ -113,9 +113,7 @@ impl Cache {
             let name = entry.file_name();
             let is_work = name.to_string_lossy().starts_with(".work-");
             let is_left = |age: Duration| is_work && age > LEFT_AFTER;
-            let age = |entry: &fs::DirEntry| {
-                entry.metadata().ok()?.modified().ok()?.elapsed().ok()
-            };
+            let age = |entry: &fs::DirEntry| entry.metadata().ok()?.modified().ok()?.elapsed().ok();
             if age(&entry).is_some_and(is_left) {
                 // Another process may have removed it first.
                 let _ = knee_files::remove_tree(&entry.path());

@@ -601,9 +601,8 @@ impl Job<'_> {
                     .args(["-DKNEE_FILE=1", "-fsyntax-only", "-H", "-I"])
                     .arg(&stubs)
                     .arg(file.path);
-                let room = Room::reading(
-                    self.folders().chain([file.path, self.include, stubs.as_path()]),
-                );
+                let room =
+                    Room::reading(self.folders().chain([file.path, self.include, stubs.as_path()]));
                 if let Err(Refusal::Compiler(said)) =
                     self.carry_out_with(&mut command, &room, Some(&stubs))
                 {

@@ -77,7 +77,8 @@ mod right {
     pub(super) const OF_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
     pub(super) const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
     /// All but devices.
-    pub(super) const WRITE: u64 = READ | WRITE_FILE | (CHANGE_DIR & !(1 << 6 | 1 << 11)) | REFER | TRUNCATE;
+    pub(super) const WRITE: u64 =
+        READ | WRITE_FILE | (CHANGE_DIR & !(1 << 6 | 1 << 11)) | REFER | TRUNCATE;
 }
 
 /// The kernel's `struct landlock_ruleset_attr`. Older kernels take it with zeros at its end.
@@ -195,7 +196,10 @@ fn is_dir(file: &File) -> io::Result<bool> {
 /// The rights that a version of Landlock knows.
 fn known(rights: u64, version: u32) -> u64 {
     let since = [(2, right::REFER), (3, right::TRUNCATE), (5, right::IOCTL_DEV)];
-    since.iter().filter(|(first, _)| version < *first).fold(rights, |rights, (_, new)| rights & !new)
+    since
+        .iter()
+        .filter(|(first, _)| version < *first)
+        .fold(rights, |rights, (_, new)| rights & !new)
 }
 
 /// Folders of a compiler that lies outside of the system's.
@@ -227,8 +231,9 @@ pub fn written_by_assembler(text: &str) -> Option<String> {
     for (at, word) in words.iter().enumerate() {
         let strings = match *word {
             "asm" | "__asm" | "__asm__" => template(&words[at + 1..]),
-            "section" | "__section__" | "symver" | "__symver__" | "alias" | "__alias__" | "ifunc"
-            | "__ifunc__" | "weakref" | "__weakref__" | "visibility" | "__visibility__"
+            "section" | "__section__" | "symver" | "__symver__" | "alias" | "__alias__"
+            | "ifunc" | "__ifunc__" | "weakref" | "__weakref__" | "visibility"
+            | "__visibility__"
                 if words.get(at + 1) == Some(&"(")
                     && words.get(at + 2).is_some_and(|next| next.starts_with('"')) =>
             {

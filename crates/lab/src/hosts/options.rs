@@ -108,7 +108,8 @@ impl Form {
 /// Whether text is a destination of ssh, and neither an option nor several words nor anything else to a shell.
 pub(super) fn is_machine(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:%@".contains(c);
-    let (user, host) = text.rsplit_once('@').map_or((None, text), |(user, host)| (Some(user), host));
+    let (user, host) =
+        text.rsplit_once('@').map_or((None, text), |(user, host)| (Some(user), host));
     // `%` begins the device of an IPv6 address; anywhere else ssh may take it for a token.
     let is_host = match host.split_once('%') {
         None => true,
@@ -193,11 +194,23 @@ mod tests {
                 assert_eq!(check(&option).is_ok(), is_list, "{option}");
             }
             assert!(check(&format!("{name}={}", "a".repeat(MOST_BYTES + 1))).is_err(), "{name}");
-            for other in [name.to_owned(), format!("{name} a"), format!(" {name}=1"), name.to_lowercase() + "=1"] {
+            for other in [
+                name.to_owned(),
+                format!("{name} a"),
+                format!(" {name}=1"),
+                name.to_lowercase() + "=1",
+            ] {
                 assert!(check(&other).is_err(), "{other}");
             }
         }
-        for option in ["Port=0", "Port=65536", "Port=+22", "ConnectTimeout=0", "IdentityFile=a~b", "IdentityFile=~"] {
+        for option in [
+            "Port=0",
+            "Port=65536",
+            "Port=+22",
+            "ConnectTimeout=0",
+            "IdentityFile=a~b",
+            "IdentityFile=~",
+        ] {
             assert!(check(option).is_err(), "{option}");
         }
     }
@@ -237,9 +250,20 @@ mod tests {
         for machine in ["lab-right", "root@192.0.2.11", "root@fe80::1%eth0", "a.b@c.d_e", "[::1]"] {
             assert_eq!(is_machine(machine), !machine.contains('['), "{machine}");
         }
-        for machine in
-            ["", "-x", "root@", "@a", "root@-x", "a@-b@c", "%h", "a%eth0", "%r@a", "fe80::1%", "fe80::1%a%b", "a,b"]
-        {
+        for machine in [
+            "",
+            "-x",
+            "root@",
+            "@a",
+            "root@-x",
+            "a@-b@c",
+            "%h",
+            "a%eth0",
+            "%r@a",
+            "fe80::1%",
+            "fe80::1%a%b",
+            "a,b",
+        ] {
             assert!(!is_machine(machine), "{machine}");
         }
     }
