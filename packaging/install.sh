@@ -23,9 +23,32 @@ case ${1:-} in -*) die "$1: usage: install.sh [--uninstall] [PREFIX]" ;; esac
 prefix=${1:-/usr/local}
 case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
 list=$prefix/share/knee/installed
-# What somebody else can write there could lead root anywhere by a link.
-if [ "$(id -u)" = 0 ] && [ -n "$(find "$prefix" "$prefix/bin" "$prefix/share" "$prefix/share/knee" -maxdepth 0 \( ! -user root -o -perm -0002 \) 2>/dev/null)" ]; then
-	die "$prefix: others can write there: root installs only where root alone does"
+# What somebody else can write could lead root anywhere by a link. Above the prefix a sticky directory such as /tmp is no danger: what
+# lies in it is its owner's.
+check_above() {
+	at=$1
+	while [ -n "$at" ]; do
+		others=$(find "$at/." "$at" -prune \( ! -user root -o ! -type l ! -perm -1000 \( -perm -0002 -o -perm -0020 ! -group 0 \) \) 2>/dev/null) || :
+		[ -z "$others" ] || die "$at: others can write there: root installs only where root alone does"
+		at=${at%/*}
+	done
+}
+# Checks the directories of a file below the prefix.
+check_below() {
+	case $1 in */*) at=${1%/*} ;; *) at= ;; esac
+	while :; do
+		[ ! -L "$prefix/$at" ] || [ -z "$at" ] || die "$prefix/$at: is a link: root installs only into directories"
+		others=$(find "$prefix/$at" -prune \( ! -user root -o -perm -0002 -o -perm -0020 ! -group 0 \) 2>/dev/null) || :
+		[ -z "$others" ] || die "$prefix/$at: others can write there: root installs only where root alone does"
+		case $at in */*) at=${at%/*} ;; '') return 0 ;; *) at= ;; esac
+	done
+}
+if [ "$(id -u)" = 0 ]; then
+	check_above "$prefix"
+	# The same where its links lead.
+	prefix=$(readlink -m -- "$prefix")
+	check_above "$prefix"
+	list=$prefix/share/knee/installed
 fi
 
 # Where each part goes: the part, then its place below the prefix.
@@ -36,6 +59,12 @@ parts() {
 	(cd "$here" && for page in man/man1/*; do printf '%s %s\n' "$page" "share/$page"; done
 	for file in doc/* README.md; do printf '%s %s\n' "$file" "share/doc/knee/${file##*/}"; done)
 }
+
+if [ "$(id -u)" = 0 ]; then
+	check_below share/knee/installed
+	for to in $(parts | cut -d ' ' -f 2); do check_below "$to"; done
+	[ -z "$uninstall" ] || [ ! -f "$list" ] || while IFS= read -r file; do check_below "$file"; done <"$list"
+fi
 
 if [ -n "$uninstall" ]; then
 	[ -f "$list" ] || die "$list is not there: nothing was installed below $prefix"

@@ -81,13 +81,13 @@ pub fn write_here(dir: &Path, name: &str) -> Result<Vec<String>, Error> {
         (format!("{name}/README.md"), named(README, name)),
     ];
     let own = dir.join(name);
-    fs::create_dir(&own).map_err(|why| match why.kind() {
+    knee_files::make_dir(&own).map(drop).map_err(|why| match why.kind() {
         ErrorKind::AlreadyExists => {
             Error::File(format!("{name} is there already: nothing was written"))
         }
         _ => cannot("make", &own, &why),
     })?;
-    write_new(dir, &files).inspect_err(|_| drop(fs::remove_dir(&own)))?;
+    write_new(dir, &files).inspect_err(|_| drop(knee_files::remove_dir(&own)))?;
     Ok(files.into_iter().map(|(path, _)| path).collect())
 }
 
@@ -161,7 +161,7 @@ fn write_all(
 fn remove(root: &Path, files: &[(String, String)]) {
     for (path, _) in files {
         // A file that cannot be removed stays; nothing can be done about it.
-        let _ = fs::remove_file(root.join(path));
+        let _ = knee_files::remove_file(&root.join(path));
     }
 }
 

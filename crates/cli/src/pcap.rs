@@ -91,7 +91,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     if let Some(html) = &args.report {
         let name = html.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!(".{name}-packets.{}.partial", std::process::id());
+        let mark = knee_files::mark().map_err(|why| Failure::Says(why.to_string()))?;
+        let name = format!(".{name}-packets.{mark}{}", knee_files::PARTIAL);
         report(inputs()?, &analysis, html, &html.with_file_name(name), &files.stop)?;
     }
     if args.json {
@@ -213,7 +214,7 @@ struct Passing<'a>(&'a Path);
 impl<'a> Passing<'a> {
     /// Creates the directory. An existing one belongs to somebody else.
     fn make(dir: &'a Path) -> Result<Passing<'a>, Failure> {
-        std::fs::create_dir(dir)
+        knee_files::make_dir(dir)
             .map_err(|why| Failure::Says(format!("{}: cannot create: {why}", dir.display())))?;
         Ok(Passing(dir))
     }
@@ -222,7 +223,7 @@ impl<'a> Passing<'a> {
 impl Drop for Passing<'_> {
     fn drop(&mut self) {
         // If the removal fails, the directory's name shows that it is partial.
-        let _ = std::fs::remove_dir_all(self.0);
+        let _ = knee_files::remove_tree(self.0);
     }
 }
 

@@ -1,11 +1,11 @@
 //! `knee script --random`.
 
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use knee_files::Dir;
 use knee_script::random::conversation;
 use knee_script::{
     Limits, Profile, Refusal, Script, ScriptOutcome, Settings, Stack, play_again_if_late,
@@ -87,8 +87,8 @@ fn one(wanted: &Wanted<'_>, seed: u64, make: &Make<'_>) -> Result<bool, Failure>
     print(&format!("DIFFERS  {why} ({lines} lines; attempt {attempts}, up to {late} us late)\n"))?;
     if let Some(folder) = wanted.output {
         let path = folder.join(&name);
-        fs::create_dir_all(folder)
-            .and_then(|()| knee_files::write(&path, text))
+        Dir::make_all(folder)
+            .and_then(|_| knee_files::write(&path, text))
             .map_err(|why| Failure::Says(format!("{}: cannot write: {why}", path.display())))?;
     }
     Ok(false)

@@ -1,7 +1,6 @@
 //! `knee reproduce`: re-runs published experiments and shows their figures beside ours, with a verdict on each claim.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use knee_exp::built_in::Resolved;
@@ -10,6 +9,7 @@ use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_exp::runs::Options;
 use knee_exp::table::wrapped;
 use knee_exp::{Experiment, beside, golden};
+use knee_files::Dir;
 use knee_run::BackEnd as _;
 use knee_sim::Simulator;
 
@@ -63,6 +63,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let on = if args.list { Simulator.name() } else { &args.on };
     if args.bless.is_some() && on != Simulator.name() {
         return Err(Failure::Says("--bless keeps results of the simulator: use --on sim".into()));
+    }
+    if let Some(dir) = &args.bless {
+        // Before anything runs.
+        let made = Dir::make_all(dir).map(drop);
+        made.map_err(|why| Failure::Says(format!("{}: cannot write: {why}", dir.display())))?;
     }
     let back_end = back_ends::for_published(on)?;
     let set = profile::of(None, &*back_end)?;
@@ -162,7 +167,7 @@ fn stopped(reproduction: &Reproduction, all: usize) -> String {
 
 fn bless(dir: &Path, experiment: &Experiment, text: &str) -> Result<(), Failure> {
     let path = dir.join(format!("{}.txt", experiment.name));
-    let written = fs::create_dir_all(dir).and_then(|()| knee_files::write(&path, text));
+    let written = Dir::make_all(dir).and_then(|_| knee_files::write(&path, text));
     written.map_err(|why| Failure::Says(format!("{}: cannot write: {why}", path.display())))
 }
 

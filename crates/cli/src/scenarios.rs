@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -97,12 +96,11 @@ fn shown_name(one: &BuiltIn) -> String {
 
 /// Writes all experiments, in a folder per group. Writes nothing if one of the files exists.
 fn write_all(path: &Path) -> Result<(), Failure> {
-    if let Err(why) = fs::create_dir(path) {
-        if why.kind() != ErrorKind::AlreadyExists {
-            return Err(cannot(path, &why));
-        }
-    }
-    let dir = Dir::open(path).map_err(|why| cannot(path, &why))?;
+    let dir = match knee_files::make_dir(path) {
+        Err(why) if why.kind() == ErrorKind::AlreadyExists => Dir::open(path),
+        made => made,
+    };
+    let dir = dir.map_err(|why| cannot(path, &why))?;
     for groups in BUILT_IN.chunk_by(|a, b| a.group == b.group) {
         let group = groups[0].group;
         let name = OsStr::new(group);

@@ -128,75 +128,287 @@ fn captures_are_for_who_made_them() {
 }
 
 #[test]
-fn a_report_of_the_results_of_others_follows_no_link_of_theirs() {
+fn a_report_of_the_results_of_others_goes_where_they_cannot_write() {
     let Some(scratch) = Scratch::new() else { return };
     assert!(scratch.run("theirs", &["--pcap"]).status.success());
     let (theirs, victim) = (scratch.0.path().join("theirs"), scratch.victim());
-    // Under every name that could be guessed.
     symlink(&victim, theirs.join("report.html")).unwrap();
-    let begin = std::process::id();
-    for process in begin..begin + 1000 {
-        symlink(&victim, theirs.join(format!(".report.html.{process}.partial"))).unwrap();
-    }
     give(&theirs);
-    let output = scratch.knee(&["report", "theirs"]);
+    let refused = scratch.knee(&["report", "theirs"]);
+    is_refused(&refused, "report theirs");
+    assert!(theirs.join("report.html").symlink_metadata().unwrap().is_symlink());
+    let output = scratch.knee(&["report", "theirs", "-o", "mine.html"]);
     assert!(output.status.success(), "{}", err(&output));
     assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
-    let report = theirs.join("report.html");
-    assert!(report.symlink_metadata().unwrap().is_file());
-    assert!(fs::read_to_string(report).unwrap().starts_with("<!"));
-    let found = theirs.join("report-captures/run-0/findings.json");
+    assert!(fs::read_to_string(scratch.0.path().join("mine.html")).unwrap().starts_with("<!"));
+    let found = scratch.0.path().join("mine-captures/run-0/findings.json");
     assert!(found.is_file(), "{}", found.display());
 }
 
-#[test]
-fn tables_of_captures_follow_no_link() {
-    let Some(scratch) = Scratch::new() else { return };
-    assert!(scratch.run("mine", &["--pcap"]).status.success());
-    let (theirs, victim) = (scratch.0.path().join("theirs"), scratch.victim());
-    fs::create_dir(&theirs).unwrap();
-    let names =
-        ["flows.csv", "rounds.csv", "events.csv", "packets.csv", "findings.json", "flows.csv.new"];
-    for name in names {
-        symlink(&victim, theirs.join(name)).unwrap();
+/// Refused as a place for root's files, in one sentence.
+fn is_refused(output: &Output, what: &str) {
+    let said = err(output);
+    let words = "as root, knee does not write where other users can place links (";
+    assert!(said.contains(words) && said.lines().count() == 1, "{what}: {said}");
+    assert_eq!(output.status.code(), Some(2), "{what}: {said}");
+}
+
+/// All that is below a directory, with the texts of files.
+fn tree(dir: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let is_dir = path.symlink_metadata().unwrap().is_dir();
+        if is_dir {
+            all.extend(tree(&path));
+        }
+        all.push((path.clone(), (!is_dir).then(|| fs::read(&path).unwrap_or_default())));
     }
-    give(&theirs);
-    let captures = ["mine/s1-run-0.pcapng", "mine/r-run-0.pcapng"];
-    for captures in [&captures[..1], &captures] {
-        let output = scratch.knee(&[&["pcap"], captures, &["--csv", "theirs"]].concat());
-        assert!(output.status.success(), "{}", err(&output));
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
-        assert!(theirs.join("flows.csv").symlink_metadata().unwrap().is_file());
-    }
-    let flows = fs::read_to_string(theirs.join("flows.csv")).unwrap();
-    let views = flows.lines().skip(1).map(|line| line.split(',').nth(2).unwrap());
-    assert!(views.clone().any(|view| view == "true") && views.clone().any(|view| view == "false"));
+    all.sort();
+    all
 }
 
 #[test]
-fn what_scripts_leave_follows_no_link() {
+fn no_command_of_roots_writes_through_a_link_or_into_a_directory_of_others() {
     let Some(scratch) = Scratch::new() else { return };
-    let (theirs, victim) = (scratch.0.path().join("theirs"), scratch.victim());
-    fs::create_dir(&theirs).unwrap();
-    for name in ["seen.pcap", "made.script"] {
-        symlink(&victim, theirs.join(name)).unwrap();
+    assert!(scratch.run("mine", &["--pcap"]).status.success());
+    let at = |name: &str| scratch.0.path().join(name);
+    fs::create_dir(at("kept")).unwrap();
+    for name in ["packets.csv", "flows.csv", "findings.json", "x.html", "knee.1"] {
+        fs::write(at("kept").join(name), "mine").unwrap();
     }
-    give(&theirs);
+    fs::create_dir(at("theirs")).unwrap();
+    give(&at("theirs"));
+    other("ln -s ../kept link; mkdir own", &at("theirs"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/scripts/receiver/delayed-ack-adapts.script");
-    let output =
-        scratch.knee(&["script", &script.display().to_string(), "--pcap", "theirs/seen.pcap"]);
+    let script = script.display().to_string();
+    let newcc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../algorithms/reno.c");
+    let newcc = newcc.display().to_string();
+    let capture = "mine/s1-run-0.pcapng";
+    let before = tree(scratch.0.path());
+    for dir in ["theirs/link", "theirs/own", "theirs", "theirs/link/new"] {
+        let into = |name: &str| format!("{dir}/{name}");
+        let [html, pcap, object, made] = ["x.html", "x.pcap", "x.bpf.o", "new"].map(into);
+        let mut commands: Vec<Vec<&str>> = vec![
+            vec!["pcap", capture, "--csv", dir],
+            vec!["report", "mine", "--figures", dir],
+            vec!["scenarios", "--write", dir],
+            vec!["scenarios", "--write", &made],
+            vec!["reproduce", "incast", "--bless", dir],
+            vec!["run", "small.toml", "-o", &made],
+        ];
+        if dir != "theirs/link/new" {
+            commands.extend([
+                vec!["pcap", capture, "--report", &html],
+                vec!["report", "mine", "-o", &html],
+                vec!["scenarios", "incast", "--write", &made],
+                vec!["script", &script, "--pcap", &pcap],
+                vec!["script", "--record", capture, "-o", &made],
+                vec!["man", dir],
+            ]);
+            #[cfg(feature = "kernel")]
+            if knee_algo::module::find_clang(None).is_ok() {
+                commands.push(vec!["check", &newcc, "--object", &object]);
+            }
+        }
+        let _ = (&object, &newcc);
+        for command in commands {
+            is_refused(&scratch.knee(&command), &command.join(" "));
+            assert!(tree(scratch.0.path()) == before, "{}", command.join(" "));
+        }
+        if dir != "theirs/link/new" {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+            command.args(["new", "algorithm", "mycc"]).current_dir(at(dir));
+            command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+            is_refused(&command.output().unwrap(), "new algorithm");
+            assert!(tree(scratch.0.path()) == before, "new algorithm");
+        }
+    }
+    // The same beside them.
+    for command in [
+        vec!["pcap", capture, "--csv", "csv"],
+        vec!["pcap", capture, "--report", "x.html"],
+        vec!["report", "mine", "-o", "y.html"],
+        vec!["report", "mine", "--figures", "figures"],
+        vec!["scenarios", "--write", "all"],
+        vec!["script", &script, "--pcap", "x.pcap"],
+        vec!["man", "all"],
+    ] {
+        let output = scratch.knee(&command);
+        assert!(output.status.success(), "{}: {}", command.join(" "), err(&output));
+    }
+}
+
+/// In a sticky directory nobody else can rename or remove what root has made.
+#[test]
+fn root_writes_files_into_a_sticky_directory_and_replaces_what_others_left() {
+    let Some(scratch) = Scratch::new() else { return };
+    assert!(scratch.run("mine", &[]).status.success());
+    let (sticky, victim) = (scratch.0.path().join("sticky"), scratch.victim());
+    fs::create_dir(&sticky).unwrap();
+    fs::set_permissions(&sticky, Permissions::from_mode(0o1777)).unwrap();
+    other("ln -s ../victim x.html; mkdir theirs; ln -s theirs link", &sticky);
+    let output = scratch.knee(&["report", "mine", "-o", "sticky/x.html"]);
     assert!(output.status.success(), "{}", err(&output));
-    assert!(theirs.join("seen.pcap").symlink_metadata().unwrap().is_file());
-    assert!(scratch.run("mine", &["--pcap"]).status.success());
-    let record = ["script", "--record", "mine/s1-run-0.pcapng", "-o", "theirs/made.script"];
-    let output = scratch.knee(&record);
-    assert!(
-        output.status.code() == Some(2) && err(&output).contains("File exists"),
-        "{}",
-        err(&output)
-    );
     assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    assert!(sticky.join("x.html").symlink_metadata().unwrap().is_file());
+    for into in ["sticky/theirs/x.html", "sticky/link/x.html"] {
+        is_refused(&scratch.knee(&["report", "mine", "-o", into]), into);
+    }
+}
+
+#[test]
+fn an_error_shows_nothing_of_files_outside_of_the_experiments_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("own")).unwrap();
+    let secret = "root:$y$j9T$Hash";
+    fs::write(at("shadow.csv"), format!("{secret}:19000:0:99999:7:::\ndaemon,1,2\n")).unwrap();
+    symlink(at("shadow.csv"), at("own/link.csv")).unwrap();
+    fs::copy(at("shadow.csv"), at("own/copy.csv")).unwrap();
+    let network = "[network]\ntopology = \"many-to-one\"\nsenders = 2\naccess = { rate = \"1 Gbps\" }\n\
+                   bottleneck = { rate = \"1 Gbps\", queue = { kind = \"droptail\", limit = \"200 pkts\" } }\n";
+    let file = "[network]\ntopology = \"file\"\nnodes = \"FILE\"\nlinks = \"FILE\"\n[[network.cable]]\nname = \"any\"\nrate = \"1 Gbps\"\n";
+    let both = "from = \"s1\"\nto = \"r\"\n";
+    let traffic = [
+        (network, "kind = \"trace\"\nfile = \"FILE\"\n".to_owned()),
+        (network, format!("kind = \"poisson\"\n{both}load = \"50 %\"\nof = \"r\"\nsizes = \"FILE\"\n")),
+        (
+            network,
+            "kind = \"poisson\"\nload = \"50 %\"\nof = \"r\"\nsizes = \"web-search\"\nmatrix = \"FILE\"\n".to_owned(),
+        ),
+        (file, format!("kind = \"bulk\"\n{both}")),
+    ];
+    for (network, traffic) in traffic {
+        let text = format!(
+            "question = \"Who?\"\ncc = \"dctcp\"\n{network}[[traffic]]\nname = \"t\"\n{traffic}[run]\nduration = \"1 s\"\n"
+        );
+        for (name, is_shown) in [("../shadow.csv", false), ("link.csv", false), ("copy.csv", true)]
+        {
+            fs::write(at("own/x.toml"), text.replace("FILE", name)).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+            command.args(["explain", "own/x.toml"]).current_dir(dir.path());
+            let output = command.output().unwrap();
+            let said = err(&output);
+            assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+            let hides = "nothing of it is shown, because it lies outside";
+            assert_eq!(said.contains(hides), !is_shown, "{name} in {traffic}: {said}");
+            assert!(is_shown || !said.contains("root") && !said.contains("Hash"), "{name}: {said}");
+        }
+    }
+}
+
+#[test]
+fn root_installs_only_where_root_alone_can_write() {
+    let Some(scratch) = Scratch::new() else { return };
+    let at = |name: &str| scratch.0.path().join(name);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/install.sh");
+    fs::create_dir(at("package")).unwrap();
+    fs::copy(script, at("package/install.sh")).unwrap();
+    for file in [
+        "bin/knee",
+        "bash-completion/completions/knee",
+        "zsh/vendor-completions/_knee",
+        "fish/vendor_completions.d/knee.fish",
+        "man/man1/knee.1",
+        "doc/a.md",
+        "README.md",
+    ] {
+        let path = at("package").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "#!/bin/sh\necho knee\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+    for dir in ["good", "theirs", "group", "links/share/doc", "kept"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::create_dir(at("theirs/inner")).unwrap();
+    lchown(at("theirs"), Some(OTHER), Some(OTHER)).unwrap();
+    lchown(at("group"), None, Some(OTHER)).unwrap();
+    fs::set_permissions(at("group"), Permissions::from_mode(0o775)).unwrap();
+    symlink(at("kept"), at("links/share/doc/knee")).unwrap();
+    other("ln -s ../kept link", &at("theirs"));
+    let install = |arguments: &[&str]| {
+        let mut command = Command::new("sh");
+        command.arg("package/install.sh").args(arguments).current_dir(scratch.0.path());
+        command.output().unwrap()
+    };
+    for prefix in
+        ["theirs", "theirs/inner", "theirs/new", "theirs/link", "group", "group/new", "links"]
+    {
+        for arguments in [vec![prefix], vec!["--uninstall", prefix]] {
+            let output = install(&arguments);
+            let said = err(&output);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+            assert!(said.contains("root installs only"), "{arguments:?}: {said}");
+        }
+    }
+    assert_eq!(fs::read_dir(at("kept")).unwrap().count(), 0);
+    assert!(install(&["good"]).status.success() && at("good/bin/knee").is_file());
+    // Nothing of this host is undone: the command of this package does nothing.
+    assert!(install(&["--uninstall", "good"]).status.success() && !at("good/bin").exists());
+}
+
+/// The words of a secret, in whatever way a C file asks for them.
+#[test]
+fn a_c_file_carries_no_other_file_away() {
+    if knee_algo::module::find_compiler().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("own/.ssh")).unwrap();
+    let secret = "SECRET_OF_ANOTHER_FILE";
+    for name in ["secret", "own/.ssh/id", "own/notes"] {
+        fs::write(at(name), format!("\"{secret}\"\n")).unwrap();
+    }
+    symlink(at("secret"), at("own/link.h")).unwrap();
+    let reno = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../algorithms/reno.c");
+    let reno =
+        fs::read_to_string(reno).unwrap().replace("CC_ALGORITHM(reno)", "CC_ALGORITHM(mine)");
+    let outside = at("secret").display().to_string();
+    let mut attacks = Vec::new();
+    for file in [outside.as_str(), "../secret", ".ssh/id", "notes", "link.h"] {
+        attacks.extend([
+            format!("asm(\".incbin \\\"{file}\\\"\");"),
+            format!("asm(\".inc\" \"bin \\\"{file}\\\"\");"),
+            format!("asm(\".pushsection .data\\n\\x2eincbin \\\"{file}\\\"\\n.popsection\");"),
+            format!("asm(\".macro m n b\\n.\\\\n\\\\b \\\"{file}\\\"\\n.endm\\nm inc bin\");"),
+            format!("asm(\".inc\" \"lude \\\"{file}\\\"\");"),
+            format!("int x __attribute__((section(\".data\\n.incbin \\\"{file}\\\"\\n#\"))) = 1;"),
+            format!("const char mine[] = {{\n#embed \"{file}\"\n}};"),
+            format!("const char mine[] = {{\n%:/**/em\\\nbed \"{file}\"\n}};"),
+        ]);
+        if file != "notes" {
+            attacks.push(format!("const char mine[] =\n#include \"{file}\"\n;"));
+        }
+    }
+    for attack in attacks {
+        fs::write(at("own/mine.c"), format!("{reno}\n{attack}\n")).unwrap();
+        fs::write(at("small.toml"), SMALL).unwrap();
+        let knee = |arguments: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+            command.args(arguments).current_dir(dir.path()).stdin(Stdio::null());
+            command.env("XDG_CACHE_HOME", at("cache")).output().unwrap()
+        };
+        for arguments in [
+            &["check", "own/mine.c", "--object", "mine.bpf.o"][..],
+            &["run", "small.toml", "--check", "--cc", "own/mine.c"],
+        ] {
+            let output = knee(arguments);
+            let all = [&output.stdout[..], &output.stderr].concat();
+            let said = String::from_utf8_lossy(&all).into_owned();
+            let has =
+                |bytes: &[u8]| bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+            assert!(!has(&all), "{attack}: {said}");
+            let kept = tree(dir.path()).into_iter();
+            for (path, bytes) in kept.filter(|(path, _)| !path.starts_with(at("own"))) {
+                let is_it = path == at("secret");
+                assert!(is_it || !has(&bytes.unwrap_or_default()), "{attack}: {}", path.display());
+            }
+        }
+    }
 }
 
 /// In /tmp anybody can leave a file of a built-in experiment's name.

@@ -234,6 +234,11 @@ impl Experiment {
     /// # Errors
     /// The errors of [`Experiment::load`].
     pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
+        Experiment::parse_all(path, text, overrides)
+            .map_err(|why| inputs::without_content(path, why))
+    }
+
+    fn parse_all(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
         let mut root = knee_file::parse(path, text)?;
         if root.table().is_none_or(Vec::is_empty) {
             let message = "is empty: an experiment needs [network], [[traffic]] and [run]";
@@ -501,7 +506,9 @@ impl Experiment {
         if let Some(last) = self.last.get(configuration) {
             return Ok(last);
         }
-        let scenario = Arc::new(self.read_scenario(configuration)?);
+        let scenario = self.read_scenario(configuration);
+        let scenario = scenario.map_err(|why| inputs::without_content(&self.path, why))?;
+        let scenario = Arc::new(scenario);
         // Files with a network, sizes or transfers may change, which the next reading notices.
         if inputs::noted(&scenario.resolved).is_empty() {
             self.last.keep(configuration, &scenario);

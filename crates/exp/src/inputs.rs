@@ -54,6 +54,24 @@ pub(crate) fn read_text(
     }
 }
 
+/// Removes what an error quotes of a file that lies outside of the experiment's directory: who writes the experiment may name any
+/// file that its reader can read, and an error can end in a log or a report.
+pub(crate) fn without_content(experiment: &Path, error: crate::Error) -> crate::Error {
+    let crate::Error::Input(why) = error else { return error };
+    let folder = experiment.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    let is_beside = || {
+        let (folder, file) = (folder.as_ref().ok()?, why.file.canonicalize().ok()?);
+        Some(file.starts_with(folder))
+    };
+    if why.file == experiment || is_beside() == Some(true) {
+        return why.into();
+    }
+    let message = "is not what the experiment takes it for; nothing of it is shown, because it lies outside of the experiment's \
+                   directory: copy it there to see what is wrong";
+    Error::new(&why.file, why.origin, "", message).into()
+}
+
 /// Splits a line of a CSV file. Quotes around a cell are left out.
 ///
 /// # Errors

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use knee_file::{Origin, one_of};
+use knee_files::Dir;
 use knee_results::Manifest;
 use knee_results::reproduction::{self, Claimed, Entry, Section};
 use knee_run::BackEnd;
@@ -226,7 +226,7 @@ impl Reproduction {
         let dir = match dir {
             Some(dir) => {
                 check_trusted(dir)?;
-                fs::create_dir_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
+                Dir::make_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
                 if dir.join(reproduction::Reproduction::FILE).symlink_metadata().is_ok() {
                     let why = "it already holds a reproduction: choose another directory with -o, \
                         or remove it";
@@ -487,14 +487,14 @@ impl Reproduction {
 /// Creates a directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ... if it exists.
 fn numbered(parent: &Path, name: &str) -> Result<PathBuf, Error> {
     check_trusted(parent)?;
-    fs::create_dir_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
+    Dir::make_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
     for number in 1..=MAX_NUMBER {
         let dir = match number {
             1 => parent.join(name),
             _ => parent.join(format!("{name}-{number}")),
         };
-        match fs::create_dir(&dir) {
-            Ok(()) => return Ok(dir),
+        match knee_files::make_dir(&dir) {
+            Ok(_) => return Ok(dir),
             Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
             Err(why) => return Err(Error::io(&dir, "cannot make", why)),
         }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,7 @@ impl CaptureDir {
     /// Creates the directory for a run.
     pub(crate) fn make(&self, run: usize) -> Result<PathBuf, Error> {
         let dir = self.of(run);
-        fs::create_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
+        knee_files::make_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
         Ok(dir)
     }
 }
@@ -117,14 +117,14 @@ impl Results {
     /// [`Error::Io`] if it cannot be created.
     pub fn numbered(parent: &Path, name: &str) -> Result<Results, Error> {
         check_trusted(parent)?;
-        fs::create_dir_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
+        Dir::make_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
         for number in 1..=MAX_NUMBER {
             let dir = match number {
                 1 => parent.join(name),
                 _ => parent.join(format!("{name}-{number}")),
             };
-            match fs::create_dir(&dir) {
-                Ok(()) => return Results::new(dir, true),
+            match knee_files::make_dir(&dir) {
+                Ok(_) => return Results::new(dir, true),
                 Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
                 Err(why) => return Err(Error::io(&dir, "cannot make", why)),
             }
@@ -142,11 +142,11 @@ impl Results {
     pub fn at(dir: &Path) -> Result<Results, Error> {
         let failed = |why| Error::io(dir, "cannot make", why);
         check_trusted(dir)?;
-        if let Some(parent) = dir.parent() {
-            fs::create_dir_all(parent).map_err(failed)?;
+        if let Some(parent) = dir.parent().filter(|parent| *parent != Path::new("")) {
+            Dir::make_all(parent).map_err(failed)?;
         }
-        let made_dir = match fs::create_dir(dir) {
-            Ok(()) => true,
+        let made_dir = match knee_files::make_dir(dir) {
+            Ok(_) => true,
             Err(_) if dir.is_dir() => false,
             Err(why) => return Err(failed(why)),
         };
@@ -371,7 +371,7 @@ impl Drop for Results {
         }
         self.remove_partial();
         if self.made_dir {
-            let _ = fs::remove_dir(&self.dir);
+            let _ = knee_files::remove_dir(&self.dir);
         }
     }
 }

@@ -137,13 +137,9 @@ fn print(stdout: &mut impl Write, text: &str) -> Result<(), Error> {
     }
 }
 
-/// Under a temporary name first: a full disk leaves no half file that looks whole.
+/// A full disk leaves no half file that looks whole.
 fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".part");
-    let temporary = PathBuf::from(temporary);
-    std::fs::write(&temporary, text)
-        .and_then(|()| std::fs::rename(&temporary, path))
+    knee_files::write(path, text)
         .map_err(|source| Error::Unwritten { path: path.to_owned(), source })
 }
 

@@ -1,4 +1,6 @@
 //! Directories and files that no other user can replace.
+//!
+//! [`crate::Dir`] and all that writes through it open directories here, so that root's knee writes nowhere else.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -7,9 +9,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, statat,
+};
 use rustix::process::{getegid, geteuid};
 
 /// Links on the way to a directory.
@@ -39,6 +44,21 @@ impl fmt::Display for Untrusted {
 }
 
 impl std::error::Error for Untrusted {}
+
+/// As the error of a write.
+impl From<Untrusted> for io::Error {
+    fn from(why: Untrusted) -> io::Error {
+        match why {
+            Untrusted::Io(why) => why,
+            Untrusted::Of { .. } => io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "as root, knee does not write where other users can place links ({why}): choose a directory of root's"
+                ),
+            ),
+        }
+    }
+}
 
 /// Permitted owners of directories on the path.
 struct Owners {
@@ -117,7 +137,7 @@ pub fn check_file(file: &File, path: &Path) -> Result<(), Untrusted> {
 }
 
 fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untrusted> {
-    let (folder, rest) = walk(path, owners)?;
+    let Walked { folder, rest, .. } = walk(path, owners)?;
     let found = fstat(file).map_err(|why| Untrusted::Io(why.into()))?;
     owned(&found, owners, path)?;
     // Those directories must be the ones that lead to this very file. A pipe that the process was given lies in none.
@@ -142,11 +162,85 @@ fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untru
 }
 
 fn check_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
-    walk(path, owners).map(drop)
+    let end = walk(path, owners)?;
+    // What lies in a sticky directory is its owner's; but names in it are everybody's.
+    match end.is_sticky && end.rest.is_empty() {
+        true => Err(Untrusted::Of { path: end.shown, who: "is everybody's".to_owned() }),
+        false => Ok(()),
+    }
 }
 
-/// The last directory of the way, and what of the path is not one.
-fn walk(path: &Path, owners: &Owners) -> Result<(OwnedFd, VecDeque<OsString>), Untrusted> {
+/// Opens a directory to write into it. When root runs this, the path is that of [`check`]; a sticky directory such as /tmp is taken,
+/// too: nobody else can rename or remove a file of root's there.
+pub(crate) fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    if !geteuid().is_root() {
+        return Ok(openat(CWD, path, HELD, Mode::empty())?);
+    }
+    let end = walk(path, &Owners::of_this_process())?;
+    match end.rest.front() {
+        None => Ok(openat(&end.folder, ".", HELD, Mode::empty())?),
+        Some(name) => Err(match statat(&end.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => io::ErrorKind::NotADirectory.into(),
+            Err(why) => why.into(),
+        }),
+    }
+}
+
+/// The same, and makes what is missing of the path.
+pub(crate) fn make_dirs(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    if !geteuid().is_root() {
+        std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
+        return open_dir(path);
+    }
+    let owners = Owners::of_this_process();
+    let Walked { mut folder, rest, mut shown, .. } = walk(path, &owners)?;
+    for name in rest {
+        if name == ".." {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        match mkdirat(&folder, &name, mode_of_dir(mode)) {
+            Err(why) if why != rustix::io::Errno::EXIST => return Err(why.into()),
+            // Another process may have made it; whoever did, it is looked at.
+            _ => {}
+        }
+        let next = openat(&folder, &name, HELD | OFlags::NOFOLLOW, Mode::empty())?;
+        shown.push(&name);
+        writable(&fstat(&next)?, &owners, &shown)?;
+        folder = next;
+    }
+    Ok(openat(&folder, ".", HELD, Mode::empty())?)
+}
+
+/// Mode of a new directory: root's can be written by nobody else, whatever the umask.
+pub(crate) fn mode_of_dir(mode: u32) -> Mode {
+    let mode = Mode::from_raw_mode(mode);
+    if geteuid().is_root() { mode - (Mode::WGRP | Mode::WOTH) } else { mode }
+}
+
+/// When root runs this: refuses an open directory that others own or can write into.
+pub(crate) fn check_held(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    if geteuid().is_root() {
+        writable(&fstat(dir)?, &Owners::of_this_process(), Path::new(name))?;
+    }
+    Ok(())
+}
+
+/// How a directory is opened that is written into.
+pub(crate) const HELD: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Where a path leads.
+struct Walked {
+    /// The last directory of the way.
+    folder: OwnedFd,
+    /// Its path.
+    shown: PathBuf,
+    /// What of the path is no directory.
+    rest: VecDeque<OsString>,
+    /// Whether everybody may have names in the directory.
+    is_sticky: bool,
+}
+
+fn walk(path: &Path, owners: &Owners) -> Result<Walked, Untrusted> {
     let io = |why: rustix::io::Errno| Untrusted::Io(why.into());
     let whole = std::path::absolute(path).map_err(Untrusted::Io)?;
     let mut rest: VecDeque<OsString> = parts(&whole);
@@ -154,6 +248,7 @@ fn walk(path: &Path, owners: &Owners) -> Result<(OwnedFd, VecDeque<OsString>), U
     let root = openat(CWD, "/", flags, Mode::empty()).map_err(io)?;
     // The directories that lead here, for `..`.
     let mut way: Vec<(OwnedFd, PathBuf)> = vec![(root, PathBuf::from("/"))];
+    let held = PathBuf::from(format!("/proc/{}/fd", std::process::id()));
     let mut links = 0;
     let mut is_sticky = false;
     while let Some(name) = rest.pop_front() {
@@ -173,8 +268,11 @@ fn walk(path: &Path, owners: &Owners) -> Result<(OwnedFd, VecDeque<OsString>), U
             }
             Err(why) => return Err(io(why)),
         };
+        // What this process holds is reached by its number, and not by the path that it once had.
+        let is_held =
+            shown.as_path() == held && FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
         let shown = shown.join(&name);
-        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink && !is_held {
             // Who can write here has been asked; in a sticky directory a link is its owner's.
             owned(&found, owners, &shown)?;
             links += 1;
@@ -191,6 +289,7 @@ fn walk(path: &Path, owners: &Owners) -> Result<(OwnedFd, VecDeque<OsString>), U
             }
             continue;
         }
+        let flags = if is_held { flags - OFlags::NOFOLLOW } else { flags };
         let next = match openat(here, &name, flags, Mode::empty()) {
             // The caller that needs a directory here reports it.
             Err(rustix::io::Errno::NOTDIR) => {
@@ -204,11 +303,9 @@ fn walk(path: &Path, owners: &Owners) -> Result<(OwnedFd, VecDeque<OsString>), U
         is_sticky = writable(&found, owners, &shown)?;
         way.push((next, shown));
     }
-    // What lies in a sticky directory is its owner's; but names in it are everybody's.
-    match (is_sticky && rest.is_empty(), way.pop()) {
-        (true, Some((_, path))) => Err(Untrusted::Of { path, who: "is everybody's".to_owned() }),
-        (_, Some((folder, _))) => Ok((folder, rest)),
-        (_, None) => Err(io(rustix::io::Errno::NOENT)),
+    match way.pop() {
+        Some((folder, shown)) => Ok(Walked { folder, shown, rest, is_sticky }),
+        None => Err(io(rustix::io::Errno::NOENT)),
     }
 }
 

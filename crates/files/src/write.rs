@@ -2,7 +2,8 @@
 //!
 //! In a directory that others can write, a predictable name may become a link to any file before it is opened. So a new file has a
 //! random name until it is complete, links are never followed, and both names are resolved in one open directory. (The
-//! `tempfile` crate guards the name alike, but resolves the directory's path each time.)
+//! `tempfile` crate guards the name alike, but resolves the directory's path each time.) When root runs this, the directory must be
+//! one that only root can change: see [`crate::trust::check`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,10 +12,12 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, linkat, mkdirat, open, openat, readlinkat, renameat,
-    statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, linkat, mkdirat, openat, readlinkat, renameat, statat,
+    unlinkat,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::trust::HELD;
 
 /// Ends the name of a file that is not complete.
 pub const PARTIAL: &str = ".partial";
@@ -41,7 +44,8 @@ pub fn mark() -> io::Result<String> {
 /// # Errors
 /// What the system says.
 pub fn create_new(path: &Path) -> io::Result<File> {
-    Ok(File::from(open(path, NEW, MODE)?))
+    let (dir, name) = Dir::of(path)?;
+    dir.create(name)
 }
 
 /// As [`create_new`], readable by its owner only.
@@ -49,7 +53,8 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// # Errors
 /// What the system says.
 pub fn create_private(path: &Path) -> io::Result<File> {
-    Ok(File::from(open(path, NEW, PRIVATE)?))
+    let (dir, name) = Dir::of(path)?;
+    Ok(File::from(openat(&dir.handle, name, NEW, PRIVATE)?))
 }
 
 const NEW: OFlags = OFlags::RDWR
@@ -94,8 +99,7 @@ impl NewFile {
     /// # Errors
     /// What the system says; or if the name is that of something else than a file.
     pub fn create(path: &Path) -> io::Result<NewFile> {
-        let name = path.file_name().ok_or_else(|| io::Error::other("it is not a file name"))?;
-        let dir = Dir::of(path)?;
+        let (dir, name) = Dir::of(path)?;
         dir.check_replaceable(name)?;
         let mut partial = OsString::from(".");
         partial.push(name);
@@ -112,6 +116,14 @@ impl NewFile {
         self.dir.rename(&self.partial, &self.dir, &self.name)?;
         self.partial.clear();
         Ok(())
+    }
+
+    /// Sets its mode.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_permissions(&self, permissions: std::fs::Permissions) -> io::Result<()> {
+        self.file.set_permissions(permissions)
     }
 
     /// Gives it its name, which nothing may have.
@@ -164,29 +176,51 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens it; its path may have links.
+    /// Opens it to write into it. Its path may have links; when root runs this, only links and directories that
+    /// [`crate::trust::check`] accepts, or a sticky directory such as /tmp.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says, or who else can place links there.
     pub fn open(path: &Path) -> io::Result<Dir> {
-        let handle = openat(CWD, path, HELD, Mode::empty())?;
-        Ok(Dir { handle })
+        Ok(Dir { handle: crate::trust::open_dir(path)? })
     }
 
-    /// That of a file.
-    fn of(path: &Path) -> io::Result<Dir> {
-        match path.parent() {
+    /// The same, and makes what is missing of it.
+    ///
+    /// # Errors
+    /// As of [`Dir::open`].
+    pub fn make_all(path: &Path) -> io::Result<Dir> {
+        Ok(Dir { handle: crate::trust::make_dirs(path, 0o777)? })
+    }
+
+    /// The same, readable by its owner only.
+    ///
+    /// # Errors
+    /// As of [`Dir::open`].
+    pub fn make_all_private(path: &Path) -> io::Result<Dir> {
+        Ok(Dir { handle: crate::trust::make_dirs(path, 0o700)? })
+    }
+
+    /// That of a file, and the file's name in it.
+    ///
+    /// # Errors
+    /// As of [`Dir::open`], or if the path ends in no name.
+    pub fn of(path: &Path) -> io::Result<(Dir, &OsStr)> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("it is not a file name"))?;
+        let dir = match path.parent() {
             Some(parent) if parent != Path::new("") => Dir::open(parent),
             _ => Dir::open(Path::new(".")),
-        }
+        };
+        Ok((dir?, name))
     }
 
     /// One in it, which is no link.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; for root, also if others own it or can write into it.
     pub fn open_dir(&self, name: &OsStr) -> io::Result<Dir> {
         let handle = openat(&self.handle, name, HELD | OFlags::NOFOLLOW, Mode::empty())?;
+        crate::trust::check_held(&handle, name)?;
         Ok(Dir { handle })
     }
 
@@ -208,7 +242,11 @@ impl Dir {
     /// # Errors
     /// What the system says.
     pub fn make(&self, name: &OsStr) -> io::Result<Dir> {
-        mkdirat(&self.handle, name, Mode::from_raw_mode(0o777))?;
+        self.make_with(name, 0o777)
+    }
+
+    pub(crate) fn make_with(&self, name: &OsStr, mode: u32) -> io::Result<Dir> {
+        mkdirat(&self.handle, name, crate::trust::mode_of_dir(mode))?;
         self.open_own(name)
     }
 
@@ -223,6 +261,24 @@ impl Dir {
     /// What the system says.
     pub fn create(&self, name: &OsStr) -> io::Result<File> {
         Ok(File::from(openat(&self.handle, name, NEW, MODE)?))
+    }
+
+    /// Opens a file to write at its end; makes it if it is missing. A link is an error.
+    ///
+    /// # Errors
+    /// What the system says; or if there is something else than a file.
+    pub fn append(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::WRONLY
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | OFlags::NONBLOCK;
+        let file = File::from(openat(&self.handle, name, flags, MODE)?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other("it is not a regular file: name another")),
+        }
     }
 
     /// Opens a file that is no link, for [`File::sync_all`] and the like.
@@ -325,8 +381,6 @@ impl Dir {
         }
     }
 }
-
-const HELD: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests {

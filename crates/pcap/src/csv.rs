@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
-use knee_files::NewFile;
+use knee_files::{Dir, NewFile};
 use knee_wire::Error;
 
 use crate::model::{Analysis, Direction, Flow, PacketRow};
@@ -63,9 +63,9 @@ impl Csv {
     /// # Errors
     /// If it cannot be written.
     pub fn create(dir: &Path) -> Result<Csv, Error> {
-        std::fs::create_dir_all(dir).map_err(|why| cannot(dir, why))?;
+        let held = Dir::make_all(dir).map_err(|why| cannot(dir, why))?;
         let packets = dir.join("packets.csv");
-        match std::fs::remove_file(&packets) {
+        match held.remove("packets.csv".as_ref()) {
             Err(why) if why.kind() != ErrorKind::NotFound => return Err(cannot(&packets, why)),
             _ => {}
         }

@@ -80,14 +80,15 @@ impl Captured {
         for run in &mut runs {
             let of_run = format!("run-{}", run.number);
             let dir = pages.held.path().join(&of_run);
-            fs::create_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
+            pages.held.make(of_run.as_ref()).map_err(|why| Error::io(&dir, "cannot make", why))?;
             if !run.files.is_empty() {
                 run.unread.extend(analyse(&run.files, &dir).map_err(crate::Error::Analysis)?);
             }
             match dir.join(FINDINGS).is_file() {
                 true => run.found = Some(CaptureFindings::read(&dir, link(&name, &of_run))?),
                 false => {
-                    fs::remove_dir(&dir).map_err(|why| Error::io(&dir, "cannot remove", why))?;
+                    let removed = pages.held.remove_dir(of_run.as_ref());
+                    removed.map_err(|why| Error::io(&dir, "cannot remove", why))?;
                 }
             }
         }

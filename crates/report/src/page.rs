@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use knee_files::NewFile;
+use knee_files::{Dir, NewFile};
 use knee_results::reproduction::Reproduction;
 use knee_results::{self as results, Manifest};
 
@@ -252,7 +252,7 @@ pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
         return Err(results::Error::input(dir, 0, why).into());
     }
     let (_, dirs) = find(dir)?;
-    fs::create_dir_all(out).map_err(|why| results::Error::io(out, "cannot make", why))?;
+    Dir::make_all(out).map_err(|why| results::Error::io(out, "cannot make", why))?;
     let painter = Painter::new();
     let mut count = 0;
     for (name, dir) in &dirs {

@@ -201,62 +201,6 @@ fn no_file_holds_too_much() {
     );
 }
 
-/// Files that write otherwise than by `crates/files`, each with the reason.
-const WRITERS: [(&str, &str); 17] = [
-    ("crates/algo/src/module/cache.rs", "in a cache of the user's alone, which is looked at first"),
-    ("crates/algo/src/module/compile.rs", "in the same cache"),
-    ("crates/algo/src/module/image.rs", "in the same cache"),
-    ("crates/bpf/src/host/defaults.rs", "sysctls"),
-    ("crates/bpf/src/host/journal.rs", "in /run/knee, where root alone writes"),
-    ("crates/bpf/src/host/mod.rs", "in /run/knee, where root alone writes"),
-    ("crates/bpf/src/host/trial.rs", "in /run/knee, where root alone writes"),
-    ("crates/wire/src/host.rs", "by the File of captures, which crates/files makes"),
-    ("crates/fidelity/src/main.rs", "a file of the source tree"),
-    ("crates/lab/src/site/settings.rs", "sysctls"),
-    ("crates/netns/src/own.rs", "a sysctl"),
-    ("crates/lab/src/switch/priority.rs", "a file of /proc"),
-    ("crates/script/src/kernel/device.rs", "devices and sysctls"),
-    ("crates/vkernel/src/boot.rs", "in a directory of the process's alone"),
-    ("crates/vkernel/src/kernel/build.rs", "in the user's cache"),
-    ("crates/vkernel/src/kernel/mod.rs", "in the user's cache"),
-    ("crates/vkernel/src/kernel/tools.rs", "in the user's cache"),
-];
-
-#[test]
-fn files_are_written_in_one_way() {
-    let is_code = |source: &&Source| {
-        let path = &source.path;
-        let not_knee = ["crates/files/", "crates/testbed/", "crates/tidy/"];
-        path.starts_with("crates/")
-            && path.contains("/src/")
-            && path.ends_with(".rs")
-            && !path.ends_with("tests.rs")
-            && !path.ends_with("testing.rs")
-            && !not_knee.iter().any(|folder| path.starts_with(folder))
-    };
-    // What tests of a file do comes last in it.
-    let code = |source: &Source| {
-        let text = source.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-        // HostFile and NewFile are crates/files' and crates/wire's.
-        let is_whole_word = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric());
-        ["File::create", "File::options", "fs::write(", "OpenOptions", "fs::copy("]
-            .into_iter()
-            .find(|way| text.match_indices(way).any(|(at, _)| is_whole_word(at)))
-    };
-    let sources = sources();
-    let breaches = sources.iter().filter(is_code).filter_map(|source| {
-        let is_known = WRITERS.iter().any(|(path, _)| *path == source.path);
-        let way = code(source).filter(|_| !is_known)?;
-        Some(format!("{}: {way}: write by knee_files", source.path))
-    });
-    hold("what somebody names is written by crates/files (WRITERS has the exceptions)", breaches);
-    let gone = WRITERS.iter().filter(|(path, _)| {
-        !sources.is_empty()
-            && !sources.iter().any(|source| source.path == *path && code(source).is_some())
-    });
-    hold("WRITERS has no more than there is", gone.map(|(path, _)| (*path).to_owned()));
-}
-
 #[test]
 fn c_is_indented_by_tabs_and_rust_is_not() {
     let sources = sources();

@@ -1,7 +1,7 @@
 //! Starts a guest's process with its orders, waits for it, and ends it with all its children.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -76,17 +76,23 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
     let dir = folder.0.as_path();
     let write = |name: &str, bytes: &[u8]| {
         let path = dir.join(name);
-        fs::write(&path, bytes).map_err(failed(format!("{}: cannot be written", path.display())))
+        knee_files::write(&path, bytes)
+            .map_err(failed(format!("{}: cannot be written", path.display())))
     };
     write("plan", guest.orders)?;
     for (path, bytes) in guest.files {
         write(path.trim_start_matches('/'), bytes)?;
     }
-    write("init", guest.program)?;
-    fs::set_permissions(dir.join("init"), Permissions::from_mode(0o755))
-        .map_err(failed("the guest's program"))?;
-    fs::create_dir(dir.join("proc")).map_err(failed("a directory for the guest"))?;
-    let console = File::create(dir.join("console")).map_err(failed("the guest's console"))?;
+    let write_program = || {
+        let mut file = knee_files::NewFile::create(&dir.join("init"))?;
+        file.write_all(guest.program)?;
+        file.set_permissions(Permissions::from_mode(0o755))?;
+        file.keep()
+    };
+    write_program().map_err(failed("the guest's program"))?;
+    knee_files::make_dir(&dir.join("proc")).map_err(failed("a directory for the guest"))?;
+    let console =
+        knee_files::create_new(&dir.join("console")).map_err(failed("the guest's console"))?;
     let errors = console.try_clone().map_err(failed("the guest's console"))?;
     let mut process = Process::start(guest, dir, console, errors)?;
     let status = process.wait(guest.limit, stop);
@@ -242,11 +248,11 @@ impl Folder {
                 remove_left_behind(&parent);
             }
             let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
-            match fs::create_dir(&path) {
+            match knee_files::make_dir(&path) {
                 // A process with the same number exists elsewhere, such as in a container.
                 Err(why) if why.kind() == ErrorKind::AlreadyExists => continue,
                 Err(why) => return Err(failed(format!("{}: cannot be made", path.display()))(why)),
-                Ok(()) => {}
+                Ok(_) => {}
             }
             // Before the lock is taken, another process may remove the directory as left behind. Then the next name
             // is tried.
@@ -258,7 +264,7 @@ impl Folder {
                 Ok(None) => {}
                 Err(why) => {
                     // The directory is empty, and the error reports why it cannot be locked.
-                    let _ = fs::remove_dir(&path);
+                    let _ = knee_files::remove_dir(&path);
                     let what =
                         format!("{}: cannot be locked (set TMPDIR to another)", path.display());
                     return Err(failed(what)(why));
@@ -271,7 +277,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         // The next process removes what remains.
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = knee_files::remove_tree(&self.0);
         FOLDERS.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -308,7 +314,7 @@ fn remove_left_behind(parent: &Path) {
         }
         if let Ok(Some(_lock)) = lock(&entry.path()) {
             // The next process tries again what cannot be removed now.
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = knee_files::remove_tree(&entry.path());
         }
     }
 }

@@ -93,7 +93,7 @@ impl OwnFile {
         for (header, text) in &headers {
             write(header, text)?;
         }
-        fs::create_dir(work.0.join("include")).map_err(failed(work.0.display()))?;
+        knee_files::make_dir(&work.0.join("include")).map_err(failed(work.0.display()))?;
         for (header, text) in ours() {
             write(&format!("include/{header}"), text.as_bytes())?;
         }
@@ -109,9 +109,9 @@ impl OwnFile {
         })?;
         let module = work.0.join(format!("{name}.ko"));
         let bytes = fs::read(&module).map_err(failed(module.display()))?;
-        fs::rename(&module, &kept).map_err(failed(kept.display()))?;
+        knee_files::rename(&module, &kept).map_err(failed(kept.display()))?;
         // A successful build needs no log.
-        let _ = fs::remove_file(&log);
+        let _ = knee_files::remove_file(&log);
         Ok(bytes)
     }
 
@@ -191,14 +191,14 @@ impl Work {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("work-{}-{number}", process::id()));
         // An earlier process with this number may have left the directory behind.
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).map_err(failed(path.display()))?;
+        let _ = knee_files::remove_tree(&path);
+        knee_files::Dir::make_all(&path).map_err(failed(path.display()))?;
         Ok(Work(path))
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = knee_files::remove_tree(&self.0);
     }
 }

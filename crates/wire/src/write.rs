@@ -225,7 +225,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            let _ = fs::remove_file(&self.path);
+            let _ = knee_files::remove_file(&self.path);
         }
     }
 }

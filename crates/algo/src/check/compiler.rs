@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Finding, Rule};
+use crate::module::confine::Room;
 use crate::module::{BpfLimit, Headers, bounded, find_clang, find_compiler, lacks};
 
 /// Stack size of a BPF program including its callees, in bytes.
@@ -23,7 +24,8 @@ pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, 
     let mut command = contract_command(&clang, headers);
     command.args(["-target", "bpf", "-mcpu=v3", "-U__bpf__", "-O2", "-g", "-Wall", "-c"]);
     command.arg(path).args(["-o", "/dev/null"]);
-    let said = bounded::run(&mut command, None, bounded::MOST_PREPROCESSED).ok()?.stderr;
+    let room = room(path, headers);
+    let said = bounded::run(&mut command, None, bounded::MOST_PREPROCESSED, &room).ok()?.stderr;
     let has_bpf = !said.contains("unable to create target") && !said.contains("unknown target");
     has_bpf.then(|| (complaints(&said, path), format!("{clang} for BPF")))
 }
@@ -32,13 +34,20 @@ pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, 
 pub(super) fn by_gcc(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
     let (program, _) = find_compiler()?;
     let mut command = contract_command(&program, headers);
-    command.args(["-O2", "-c", "-fdump-tree-gimple-lineno=/dev/stdout"]);
+    // Without files in between, for which there is no room.
+    command.args(["-O2", "-pipe", "-c", "-fdump-tree-gimple-lineno=/dev/stdout"]);
     command.arg(format!("-Wframe-larger-than={STACK_BYTES}"));
     command.arg(path).args(["-o", "/dev/null"]);
-    let ran = bounded::run(&mut command, None, bounded::MOST_PREPROCESSED).ok()?;
+    let room = room(path, headers);
+    let ran = bounded::run(&mut command, None, bounded::MOST_PREPROCESSED, &room).ok()?;
     let mut found = complaints(&ran.stderr, path);
     found.extend(signed_divisions(&String::from_utf8_lossy(&ran.stdout), path));
     Some((found, program))
+}
+
+/// The compiler reads knee's headers and the file's own folder.
+fn room(path: &Path, headers: &Headers) -> Room {
+    Room::reading([headers.all(), path.parent().unwrap_or(Path::new("."))])
 }
 
 fn contract_command(program: &str, headers: &Headers) -> Command {

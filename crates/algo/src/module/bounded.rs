@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::confine::{self, Room, Rules};
+use super::{MAX_SOURCE_BYTES, without_comments};
+
 /// Largest size of a file with all its includes, in bytes. knee's own files have some 300 kB.
 pub const MOST_PREPROCESSED: u64 = 32 << 20;
 /// Largest size of an object, in bytes.
@@ -45,17 +48,24 @@ pub struct Ran {
     pub limit: Option<String>,
 }
 
-/// Runs a compiler with optional input. It may print at most `most_stdout` bytes.
+/// Runs a compiler with optional input, confined to `room`. It may print at most `most_stdout` bytes.
 ///
 /// # Errors
 /// If the compiler cannot be started.
-pub fn run(command: &mut Command, input: Option<String>, most_stdout: u64) -> io::Result<Ran> {
+pub fn run(
+    command: &mut Command,
+    input: Option<String>,
+    most_stdout: u64,
+    room: &Room,
+) -> io::Result<Ran> {
+    let rules = Rules::of(command, room)?;
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     // A separate process group lets all its children end with it.
     command.process_group(0);
-    // SAFETY: `setrlimit` is safe between fork and exec, and nothing is allocated.
-    unsafe { command.pre_exec(limit) };
+    let confined = move || limit().and_then(|()| rules.as_ref().map_or(Ok(()), Rules::enter));
+    // SAFETY: the calls are safe between fork and exec, and nothing is allocated.
+    unsafe { command.pre_exec(confined) };
     let mut child = command.spawn()?;
     let group = i32::try_from(child.id()).unwrap_or(0);
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -185,7 +195,29 @@ impl Includes {
                 "includes a precompiled header (.gch): include the header itself".to_owned()
             );
         }
-        listed(said).try_for_each(|name| self.check_named(name, &ran_in.join(name), true))
+        listed(said).try_for_each(|name| self.check_named(name, &ran_in.join(name), true))?;
+        said.lines().filter_map(denied).try_for_each(|name| {
+            let real = fs::canonicalize(ran_in.join(name)).unwrap_or_default();
+            match self.is_own(&real) || real.starts_with(&self.ours) {
+                true => Ok(()),
+                false => Err(elsewhere(name)),
+            }
+        })
+    }
+
+    /// Returns the headers in the folders that a compiler has read, from its output with `-H`.
+    pub fn read(&self, said: &str, ran_in: &Path) -> Vec<PathBuf> {
+        let real = listed(said).filter_map(|name| fs::canonicalize(ran_in.join(name)).ok());
+        real.filter(|path| self.is_own(path)).collect()
+    }
+
+    /// Reports whether a path is in the folders, and not hidden there: keys and histories are.
+    fn is_own(&self, real: &Path) -> bool {
+        let is_hidden = |below: &Path| {
+            below.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
+        };
+        let mut below = self.folders.iter().filter_map(|folder| real.strip_prefix(folder).ok());
+        below.any(|below| !is_hidden(below))
     }
 
     /// Checks one header in the folders before a compiler reads it.
@@ -204,10 +236,8 @@ impl Includes {
         if takes_ours && real.starts_with(&self.ours) {
             return Ok(());
         }
-        if !self.folders.iter().any(|folder| real.starts_with(folder)) {
-            return Err(format!(
-                "includes {name}, which is neither one of knee's headers nor in the file's own folder: a header of your own stands beside the file"
-            ));
+        if !self.is_own(&real) {
+            return Err(elsewhere(name));
         }
         let file = knee_files::open_file(&real, "C header")
             .map_err(|why| format!("includes {name}, which {why}"))?;
@@ -216,8 +246,41 @@ impl Includes {
                 "includes {name}, and root takes no header that others can have written: {why}: chown root and chmod go-w it"
             )
         })?;
-        Ok(())
+        let text = knee_files::read_open(file, MAX_SOURCE_BYTES, "C header")
+            .map_err(|why| format!("includes {name}, which {why}"))?;
+        match reads_a_file(&String::from_utf8_lossy(&text)) {
+            Some(why) => Err(format!("includes {name}, which {why}")),
+            None => Ok(()),
+        }
     }
+}
+
+/// Checks a file's text, and the same preprocessed, for what has a compiler read other files. A kernel that confines compilers
+/// prevents it anyway; the check gives the better sentence, and is all there is on a kernel that cannot.
+///
+/// # Errors
+/// A sentence about what is not allowed.
+pub fn check_text(text: &str, preprocessed: &str) -> Result<(), String> {
+    let written = || match confine::is_there() {
+        true => None,
+        false => confine::written_by_assembler(preprocessed),
+    };
+    reads_a_file(text).or_else(|| reads_a_file(preprocessed)).or_else(written).map_or(Ok(()), Err)
+}
+
+/// The sentence about a header that may not be included.
+fn elsewhere(name: &str) -> String {
+    format!(
+        "includes {name}, which is neither one of knee's headers nor in the file's own folder: a header of your own stands beside the file"
+    )
+}
+
+/// The file in a compiler's message that it may not read what the source includes.
+fn denied(line: &str) -> Option<&str> {
+    let (_, said) = line.split_once("fatal error: ")?;
+    let name = said.strip_suffix(": Permission denied")?;
+    let of_clang = name.strip_prefix("cannot open file '").and_then(|name| name.strip_suffix('\''));
+    Some(of_clang.unwrap_or(name))
 }
 
 /// Returns the sentence about a source text that makes the compiler or assembler read files outside
@@ -225,12 +288,14 @@ impl Includes {
 pub fn reads_a_file(text: &str) -> Option<String> {
     let mut directives = [".incbin", ".include"].into_iter();
     let directives = directives.find(|word| text.contains("asm") && text.contains(word));
+    // A directive may begin with a digraph, have comments in it, and go on in the next line.
+    let plain = without_comments(&text.replace("\\\r\n", "").replace("\\\n", ""));
     let is_embed = |line: &str| {
-        line.trim_start()
-            .strip_prefix('#')
-            .is_some_and(|rest| rest.trim_start().starts_with("embed"))
+        let line = line.trim_start();
+        let rest = line.strip_prefix('#').or_else(|| line.strip_prefix("%:"));
+        rest.is_some_and(|rest| rest.trim_start().starts_with("embed"))
     };
-    let embeds = text.lines().any(is_embed).then_some("#embed");
+    let embeds = plain.lines().any(is_embed).then_some("#embed");
     let word = directives.or(embeds)?;
     Some(format!(
         "has {word}, which reads a file: only #include does, from knee's headers and the file's own folder"
@@ -280,11 +345,12 @@ mod tests {
 
     #[test]
     fn a_compiler_that_writes_without_end_is_ended() {
-        let ran = run(&mut Command::new("yes"), None, 1 << 20).unwrap();
+        let room = &Room::default();
+        let ran = run(&mut Command::new("yes"), None, 1 << 20, room).unwrap();
         assert!(!ran.is_done && ran.limit.unwrap().contains("more than 1 MiB"));
-        let ran =
-            run(Command::new("sh").args(["-c", "cat; echo no >&2; exit 3"]), Some("a".into()), 9)
-                .unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat; echo no >&2; exit 3"]);
+        let ran = run(&mut command, Some("a".into()), 9, room).unwrap();
         assert_eq!((ran.is_done, &ran.stdout[..], &*ran.stderr), (false, &b"a"[..], "no\n"));
         assert_eq!(ran.limit, None);
     }

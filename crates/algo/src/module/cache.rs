@@ -14,6 +14,9 @@ use crate::sha256;
 /// The time for which an object is kept that nobody uses.
 const KEPT_UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// The time after which a compiler's directory is one that a killed process has left.
+const LEFT_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The cache of headers and objects: `knee` in the user's cache directory.
 #[derive(Debug)]
 pub struct Cache {
@@ -33,17 +36,21 @@ impl Cache {
             (None, Some(home)) => home.join(".cache/knee"),
             (None, None) => temporary()?,
         };
+        // Nothing is made where others could replace it, and what is there must be out of their reach, too.
+        let check = || {
+            knee_files::trust::check_own(&dir).map_err(|why| {
+                format!(
+                    "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
+                    dir.display()
+                )
+            })
+        };
+        check()?;
         make_private_dirs(&dir).and_then(|()| fs::metadata(&dir)).map_or_else(
             |why| Err(cannot_keep(&dir, &why)),
             |metadata| is_private(&dir, &metadata),
         )?;
-        // Check that nobody else can replace this directory between the check and its use.
-        knee_files::trust::check_own(&dir).map_err(|why| {
-            format!(
-                "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
-                dir.display()
-            )
-        })?;
+        check()?;
         Ok(Cache { dir })
     }
 
@@ -75,11 +82,11 @@ impl Cache {
             if let Some(folder) = path.parent() {
                 make_private_dirs(folder)?;
             }
-            fs::write(path, text)?;
+            knee_files::write(&path, text)?;
         }
-        match fs::rename(&partial, include) {
+        match knee_files::rename(&partial, include) {
             // Another process has created the same directory first.
-            Err(_) if include.is_dir() => fs::remove_dir_all(&partial),
+            Err(_) if include.is_dir() => knee_files::remove_tree(&partial),
             renamed => renamed,
         }
     }
@@ -103,6 +110,15 @@ impl Cache {
     pub fn remove_unused(&self) {
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {
+            let name = entry.file_name();
+            let is_work = name.to_string_lossy().starts_with(".work-");
+            let is_left = |age: Duration| is_work && age > LEFT_AFTER;
+            let age = |entry: &fs::DirEntry| entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+            if age(&entry).is_some_and(is_left) {
+                // Another process may have removed it first.
+                let _ = knee_files::remove_tree(&entry.path());
+                continue;
+            }
             let is_unused =
                 entry.metadata().ok().filter(fs::Metadata::is_file).is_some_and(|file| {
                     let age = file.modified().ok().and_then(|used| used.elapsed().ok());
@@ -110,7 +126,7 @@ impl Cache {
                 });
             if is_unused && is_object_or_temporary(&entry.file_name()) {
                 // Another process may have removed it first.
-                let _ = fs::remove_file(entry.path());
+                let _ = knee_files::remove_file(&entry.path());
             }
         }
     }
@@ -120,9 +136,39 @@ impl Cache {
         unique(&self.dir, extension)
     }
 
+    /// Makes a directory for one compiler to write.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn work(&self) -> Result<Work, String> {
+        let made = knee_files::mark().and_then(|mark| {
+            let path = self.dir.join(format!(".work-{mark}"));
+            knee_files::make_private_dir(&path).map(|_| Work(path))
+        });
+        made.map_err(|why| self.failed(&why))
+    }
+
     /// Returns the sentence about a failed write to the cache.
     pub fn failed(&self, why: &io::Error) -> String {
         cannot_keep(&self.dir, why)
+    }
+}
+
+/// A directory that goes when it is dropped.
+#[derive(Debug)]
+pub struct Work(PathBuf);
+
+impl Work {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // What cannot be removed goes as unused some day.
+        let _ = knee_files::remove_tree(&self.0);
     }
 }
 
@@ -168,7 +214,7 @@ fn temporary() -> Result<PathBuf, String> {
     extern "C" fn remove() {
         if let Some(Ok(made)) = MADE.get() {
             // A directory that cannot be removed stays; nothing can be done about it.
-            let _ = fs::remove_dir_all(OsStr::from_bytes(made.as_bytes()));
+            let _ = knee_files::remove_tree(Path::new(OsStr::from_bytes(made.as_bytes())));
         }
     }
     let made = MADE.get_or_init(|| {
@@ -191,8 +237,7 @@ fn temporary() -> Result<PathBuf, String> {
 
 /// Creates directories to which nobody else can write, because objects in them are executed.
 fn make_private_dirs(dir: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    knee_files::Dir::make_all_private(dir).map(drop)
 }
 
 /// Returns a name in a directory that nobody else uses.

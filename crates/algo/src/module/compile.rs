@@ -2,14 +2,14 @@
 //! went into it.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::api::Api;
 use super::bounded::{self, Includes, Ran};
-use super::cache::Cache;
+use super::cache::{Cache, Work};
 use super::complaints;
+use super::confine::Room;
 use super::options::{LinuxApi, Options};
 use super::source::Kind;
 use super::{MAX_SOURCE_BYTES, area};
@@ -426,6 +426,8 @@ struct Key {
     behind: Vec<String>,
     headers: Vec<(PathBuf, String)>,
     private_types: Vec<String>,
+    /// Files that the preprocessor has read in the folders. The compiler reads no others there.
+    read: Vec<PathBuf>,
 }
 
 /// One compilation: the files with one form of `cong_control`.
@@ -484,14 +486,14 @@ impl Job<'_> {
         let mut behind = Vec::new();
         let mut headers = Vec::new();
         let mut private_types = Vec::new();
+        let mut read = Vec::new();
         for (file, number) in self.files.iter().zip(1..) {
             let mut command = self.command_for(*file);
             command.args(["-E", "-H"]).arg(file.path);
-            let output = self.carry_out(&mut command, bounded::MOST_PREPROCESSED)?;
+            let output = self.carry_out(&mut command, &self.room())?;
             let text = String::from_utf8_lossy(&output.stdout);
-            if let Some(why) = bounded::reads_a_file(file.text).or(bounded::reads_a_file(&text)) {
-                return Err(Refusal::Says(why));
-            }
+            bounded::check_text(file.text, &text).map_err(Refusal::Says)?;
+            read.extend(self.includes(None).read(&output.stderr, Path::new("")));
             behind.push(match self.kind {
                 Kind::KernelModule => {
                     let types = area::private_types(&text, area::stated_type(file.text));
@@ -514,7 +516,7 @@ impl Job<'_> {
             all.extend(part.as_bytes());
         }
         all.extend(behind.concat().as_bytes());
-        Ok(Key { hex: sha256::hex(&all), behind, headers, private_types })
+        Ok(Key { hex: sha256::hex(&all), behind, headers, private_types, read })
     }
 
     /// Returns the headers in a preprocessed text that are not knee's, each with its SHA-256.
@@ -543,22 +545,33 @@ impl Job<'_> {
         own.chain(self.options.include.iter().map(PathBuf::as_path))
     }
 
+    /// What the preprocessor may read.
+    fn room(&self) -> Room {
+        let files = self.files.iter().map(|file| file.path);
+        Room::reading(self.folders().chain(files).chain([self.include]))
+    }
+
+    /// The headers that the files may include; `more` is one more folder of them.
+    fn includes(&self, more: Option<&Path>) -> Includes {
+        Includes::new(self.include, more.into_iter().chain(self.folders()))
+    }
+
     /// Runs the compiler within its bounds and checks the headers that it includes.
-    fn carry_out(&self, command: &mut Command, most_stdout: u64) -> Result<Ran, Refusal> {
-        self.carry_out_with(command, most_stdout, None)
+    fn carry_out(&self, command: &mut Command, room: &Room) -> Result<Ran, Refusal> {
+        self.carry_out_with(command, room, None)
     }
 
     /// Like `carry_out`, with one more folder of headers.
     fn carry_out_with(
         &self,
         command: &mut Command,
-        most_stdout: u64,
+        room: &Room,
         more: Option<&Path>,
     ) -> Result<Ran, Refusal> {
-        let ran = bounded::run(command, None, most_stdout)
+        let ran = bounded::run(command, None, bounded::MOST_PREPROCESSED, room)
             .map_err(|why| Refusal::Says(format!("the compiler cannot be run: {why}")))?;
         // Check the includes before any message is shown.
-        let includes = Includes::new(self.include, more.into_iter().chain(self.folders()));
+        let includes = self.includes(more);
         includes.check(&ran.stderr, Path::new("")).map_err(Refusal::Says)?;
         match (ran.is_done, &ran.limit) {
             (true, _) => Ok(ran),
@@ -588,9 +601,10 @@ impl Job<'_> {
                     .args(["-DKNEE_FILE=1", "-fsyntax-only", "-H", "-I"])
                     .arg(&stubs)
                     .arg(file.path);
-                let most = bounded::MOST_PREPROCESSED;
+                let room =
+                    Room::reading(self.folders().chain([file.path, self.include, stubs.as_path()]));
                 if let Err(Refusal::Compiler(said)) =
-                    self.carry_out_with(&mut command, most, Some(&stubs))
+                    self.carry_out_with(&mut command, &room, Some(&stubs))
                 {
                     more.push_str(&said);
                 }
@@ -598,26 +612,24 @@ impl Job<'_> {
             missing = complaints::missing_headers(&more);
             all.push_str(&more);
         }
-        let _ = fs::remove_dir_all(&stubs);
+        let _ = knee_files::remove_tree(&stubs);
         all
     }
 
     fn run(&self, key: &Key) -> Result<PathBuf, Refusal> {
         let object = self.cache.object(&key.hex, "so");
         let mut objects = self.support()?;
-        let mut own = Vec::new();
-        let compiled =
-            self.files.iter().zip(&key.behind).zip(1..).try_for_each(|((file, behind), number)| {
-                own.push(self.cache.unique("o"));
-                self.compile_one(*file, behind, number, &own[own.len() - 1])
-            });
-        objects.extend(own.iter().cloned());
-        let outcome = compiled.and_then(|()| self.link(&objects, &object));
-        for file in &own {
-            // The file may not have been created.
-            let _ = fs::remove_file(file);
+        let work = self.work()?;
+        for ((file, behind), number) in self.files.iter().zip(&key.behind).zip(1..) {
+            objects.push(self.compile_one(*file, behind, number, &key.read, &work)?);
         }
-        outcome.map(|()| object)
+        self.link(&objects, &object, &work)?;
+        Ok(object)
+    }
+
+    /// A directory that the compiler may write.
+    fn work(&self) -> Result<Work, Refusal> {
+        self.cache.work().map_err(Refusal::Says)
     }
 
     /// Compiles one file with its appended code. Messages show the file's own name and lines.
@@ -626,17 +638,18 @@ impl Job<'_> {
         file: File<'_>,
         behind: &str,
         number: u32,
-        to: &Path,
-    ) -> Result<(), Refusal> {
-        let whole = self.cache.unique("c");
+        read: &[PathBuf],
+        work: &Work,
+    ) -> Result<PathBuf, Refusal> {
+        let [whole, to] = ["c", "o"].map(|ending| work.path().join(format!("{number}.{ending}")));
         let failed = |why| Refusal::Says(self.cache.failed(&why));
-        fs::write(&whole, with_behind(file, number, behind)).map_err(failed)?;
+        knee_files::write(&whole, with_behind(file, number, behind)).map_err(failed)?;
         let mut command = self.command_for(file);
         command.arg("-iquote").arg(folder_of(file.path));
-        command.arg("-H").arg("-c").arg(&whole).arg("-o").arg(to);
-        let outcome = self.carry_out(&mut command, bounded::MOST_PREPROCESSED);
-        let _ = fs::remove_file(&whole);
-        outcome.map(drop)
+        command.arg("-H").arg("-c").arg(&whole).arg("-o").arg(&to);
+        let reads = read.iter().map(PathBuf::as_path).chain([self.include]);
+        self.carry_out(&mut command, &Room::reading(reads).writing(work.path()))?;
+        Ok(to)
     }
 
     /// Compiles the support code for every file, once for each form.
@@ -660,30 +673,29 @@ impl Job<'_> {
             let key = sha256::hex(what.join("\0").as_bytes());
             let object = self.cache.object(&key, "o");
             if self.cache.existing(&key, "o").is_none() {
-                let partial = self.cache.unique("o");
+                let work = self.work()?;
+                let partial = work.path().join("support.o");
                 let mut command = self.command();
                 command.arg("-I").arg(self.include.join("knee")).arg("-c");
                 command.arg(self.include.join(name)).arg("-o").arg(&partial);
-                self.carry_out(&mut command, bounded::MOST_PREPROCESSED)?;
-                fs::rename(&partial, &object).map_err(failed)?;
+                let room = Room::reading([self.include]).writing(work.path());
+                self.carry_out(&mut command, &room)?;
+                knee_files::rename(&partial, &object).map_err(failed)?;
             }
             objects.push(object);
         }
         Ok(objects)
     }
 
-    fn link(&self, objects: &[PathBuf], to: &Path) -> Result<(), Refusal> {
-        let partial = self.cache.unique("so");
+    fn link(&self, objects: &[PathBuf], to: &Path, work: &Work) -> Result<(), Refusal> {
+        let partial = work.path().join("module.so");
         let failed = |why| Refusal::Says(self.cache.failed(&why));
         let mut command = Command::new(self.program);
         command.env("LC_ALL", "C").args(LINK_FLAGS).args(objects).arg("-o").arg(&partial);
+        let room = Room::reading(objects).writing(work.path());
         let outcome = self
-            .carry_out(&mut command, bounded::MOST_PREPROCESSED)
-            .and_then(|_| fs::rename(&partial, to).map_err(failed));
-        if outcome.is_err() {
-            // The file may not have been created.
-            let _ = fs::remove_file(&partial);
-        }
+            .carry_out(&mut command, &room)
+            .and_then(|_| knee_files::rename(&partial, to).map_err(failed));
         self.cache.remove_unused();
         outcome
     }
@@ -721,8 +733,8 @@ pub fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
     let path = folder.join(name);
-    fs::create_dir_all(path.parent().unwrap_or(folder))?;
-    fs::write(path, "")
+    knee_files::Dir::make_all(path.parent().unwrap_or(folder))?;
+    knee_files::write(&path, "")
 }
 
 /// The headers as files, for programs that compile against the contract.

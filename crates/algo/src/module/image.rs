@@ -1,7 +1,6 @@
 //! One loaded copy of a module: its code, its global variables, and the table behind its symbol.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fs;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -333,14 +332,14 @@ impl Image {
     pub(super) fn load(module: &Module) -> Result<Image, String> {
         let dir = module.object.parent().unwrap_or(&module.object);
         let copy = cache::unique(dir, "so");
-        fs::copy(&module.object, &copy)
+        knee_files::copy(&module.object, &copy)
             .map_err(|why| format!("cannot be copied to be loaded: {}: {why}", copy.display()))?;
         let name = CString::new(copy.as_os_str().as_bytes()).unwrap_or_default();
         // SAFETY: the object's start-up code is that of an empty C file. The symbols have the types
         // of `support.c` and `file.c`, which are compiled into every such object.
         let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         // A loaded object does not need its file. One that stays costs a few kilobytes of cache.
-        let _ = fs::remove_file(&copy);
+        let _ = knee_files::remove_file(&copy);
         if loaded.is_null() {
             return Err(refusal(&copy.display().to_string()));
         }

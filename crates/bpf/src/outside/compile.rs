@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use knee_algo::module::bounded::{self, Includes, Ran};
+use knee_algo::module::confine::Room;
 use knee_algo::module::{Cache, ForBpf, Target, find_clang};
 use knee_algo::{module, sha256};
 
@@ -126,6 +127,8 @@ struct Key {
     hash: String,
     /// The compiler option that names the type of a Linux module's private state.
     state: Option<String>,
+    /// Headers in the file's folder that the preprocessor has read. The compiler reads no others there.
+    read: Vec<PathBuf>,
 }
 
 fn ways(kind: &Kind) -> Vec<Way> {
@@ -210,7 +213,13 @@ impl Job<'_> {
 
     /// Collects the file's facts from the preprocessor. An error is the preprocessor's.
     fn key(&self, way: &Way, more: &[&str]) -> Result<Key, Refusal> {
-        let mut all = self.run(way, LISTING, bounded::MOST_PREPROCESSED)?.stdout;
+        let folder = self.folder.as_deref().into_iter();
+        let room = Room::reading(folder.chain([self.include.as_path()]));
+        let ran = self.run(way, LISTING, bounded::MOST_PREPROCESSED, &room)?;
+        let text = String::from_utf8_lossy(&ran.stdout);
+        bounded::check_text(self.text, &text).map_err(Refusal::Says)?;
+        let read = self.includes(None).read(&ran.stderr, &self.include);
+        let mut all = ran.stdout;
         let state = match self.kind {
             Kind::Contract => None,
             Kind::Module(_) => {
@@ -222,11 +231,13 @@ impl Job<'_> {
             all.push(0);
             all.extend(part.as_bytes());
         }
-        Ok(Key { hash: sha256::hex(&all), state })
+        Ok(Key { hash: sha256::hex(&all), state, read })
     }
 
     fn compile(&self, way: &Way, hash: &str, key: &Key) -> Result<Vec<u8>, Refusal> {
-        let bare = self.run(way, &["-c", "-o", "-", "-DCC_BARE"], MOST_OBJECT_BYTES)?.stdout;
+        let room = Room::reading(key.read.iter().chain([&self.include]));
+        let bare = ["-c", "-o", "-", "-DCC_BARE"];
+        let bare = self.run(way, &bare, MOST_OBJECT_BYTES, &room)?.stdout;
         let looks = u8::from(flag::is_in(&bare)) * LOOKS_AT_FLAG;
         let kind = looks | if matches!(self.kind, Kind::Module(_)) { IS_MODULE } else { 0 };
         let source = [
@@ -236,12 +247,17 @@ impl Job<'_> {
         ];
         let mut more = vec!["-c", "-o", "-"];
         more.extend(source.iter().map(String::as_str).chain(key.state.as_deref()));
-        Ok(self.run(way, &more, MOST_OBJECT_BYTES)?.stdout)
+        Ok(self.run(way, &more, MOST_OBJECT_BYTES, &room)?.stdout)
     }
 
     /// Runs the compiler, and reads at most `limit` bytes of its output.
-    fn run(&self, way: &Way, more: &[&str], limit: u64) -> Result<Ran, Refusal> {
-        self.run_with(way, more, limit, None)
+    fn run(&self, way: &Way, more: &[&str], limit: u64, room: &Room) -> Result<Ran, Refusal> {
+        self.run_with(way, more, limit, room, None)
+    }
+
+    /// The headers that the file may include; `stubs` is one more folder of them.
+    fn includes(&self, stubs: Option<&Path>) -> Includes {
+        Includes::new(&self.include, self.folder.as_deref().into_iter().chain(stubs))
     }
 
     /// Runs the compiler as `run` does, with another folder of headers.
@@ -250,6 +266,7 @@ impl Job<'_> {
         way: &Way,
         more: &[&str],
         limit: u64,
+        room: &Room,
         stubs: Option<&Path>,
     ) -> Result<Ran, Refusal> {
         let mut command = self.command();
@@ -262,14 +279,12 @@ impl Job<'_> {
             Kind::Module(made) => (made.before, made.text.as_str(), made.behind.as_str()),
         };
         let text = format!("{before}#line 1 \"{}\"\n{text}{behind}", self.file);
-        let ran = bounded::run(&mut command, Some(text), limit).map_err(|why| {
+        let ran = bounded::run(&mut command, Some(text), limit, room).map_err(|why| {
             Refusal::Says(format!("{} cannot be run: {why}", self.program.display()))
         })?;
         let shown = self.path.display();
         // This comes before any of its output is shown.
-        let includes =
-            Includes::new(&self.include, self.folder.as_deref().into_iter().chain(stubs));
-        includes.check(&ran.stderr, &self.include).map_err(Refusal::Says)?;
+        self.includes(stubs).check(&ran.stderr, &self.include).map_err(Refusal::Says)?;
         if let Some(limit) = ran.limit {
             return Err(Refusal::Says(limit));
         }
@@ -301,7 +316,10 @@ impl Job<'_> {
                 break;
             }
             let only_looks = ["-fsyntax-only", "-H"];
-            let ran = self.run_with(way, &only_looks, bounded::MOST_PREPROCESSED, Some(&stubs));
+            let folder = self.folder.as_deref().into_iter();
+            let room = Room::reading(folder.chain([self.include.as_path(), stubs.as_path()]));
+            let most = bounded::MOST_PREPROCESSED;
+            let ran = self.run_with(way, &only_looks, most, &room, Some(&stubs));
             let more = match ran {
                 Err(Refusal::Compiler(said)) => said,
                 _ => String::new(),
@@ -309,7 +327,7 @@ impl Job<'_> {
             missing = module::missing_headers(&more);
             all.push_str(&more);
         }
-        let _ = fs::remove_dir_all(&stubs);
+        let _ = knee_files::remove_tree(&stubs);
         all
     }
 }

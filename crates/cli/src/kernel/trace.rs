@@ -1,6 +1,5 @@
 //! `knee trace`.
 
-use std::fs;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use knee_bpf::policy::Prefix;
 use knee_bpf::{TraceFilter, Tracer};
+use knee_files::Dir;
 use knee_flight::{Ending, Record, Writer};
 use serde_json::json;
 
@@ -55,11 +55,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::Says(format!("{}: cannot write: {why}", args.output.display()))
     };
-    let file = knee_files::create_new(&args.output);
-    let file = BufWriter::new(file.map_err(|why| failed(&why))?);
+    let (dir, name) = Dir::of(&args.output).map_err(|why| failed(&why))?;
+    let file = BufWriter::new(dir.create(name).map_err(|why| failed(&why))?);
     let mut tracer = Tracer::attach(&args.name, &filter).inspect_err(|_| {
-        // This command created the file, and it is empty.
-        let _ = fs::remove_file(&args.output);
+        // This command created the file, in the directory that it still holds, and it is empty.
+        let _ = dir.remove(name);
     })?;
     let mut writer = Writer::new(file, tracer.header()).map_err(|why| failed(&why))?;
     if !args.json {

@@ -1,7 +1,7 @@
 //! One ssh connection to an agent: start, commands, answers, end.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek as _, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Binary, Machine};
+use super::{Binary, Machine, program};
 use crate::Error;
 use crate::error::failed;
 use crate::traffic::agent::{AgentCommand, Answer};
@@ -40,8 +40,6 @@ const MOST_FIRST_BYTES: u64 = 1 << 20;
 const MOST_REPORT_BYTES: u64 = 512 << 20;
 /// Longest part of a line of ssh's stderr that is read at once.
 const COMPLAINT_BYTES: usize = 4096;
-/// A program begins with this, or is none that runs on another machine by itself.
-const ELF: [u8; 4] = *b"\x7fELF";
 /// Longest quotation of ssh's stderr in an error.
 const MOST_REASON_BYTES: usize = 400;
 /// Bytes of a program that are sent at a time.
@@ -218,16 +216,13 @@ struct ToCopy {
 impl ToCopy {
     fn open(path: &std::path::Path) -> Result<ToCopy, Error> {
         let what = || format!("{}, to be copied to machines", path.display());
-        let mut file = knee_files::open_file(path, "program")
+        let file = knee_files::open_file(path, "program")
             .map_err(|why| Error::Failed(format!("{}: it {why}", what())))?;
         let about = file.metadata().map_err(failed(what()))?;
-        let mut magic = [0; ELF.len()];
         // The author of the file of machines may try to get another file of this machine.
-        let is_program = about.is_file() && file.read_exact(&mut magic).is_ok() && magic == ELF;
-        if !is_program {
-            return Err(Error::Failed(format!("{}: it is no program (ELF)", what())));
+        if !about.is_file() || !program::is_knee(&file).map_err(failed(what()))? {
+            return Err(Error::Failed(format!("{}: it is no program of knee", what())));
         }
-        file.rewind().map_err(failed(what()))?;
         Ok(ToCopy { file, bytes: about.len() })
     }
 }
@@ -392,18 +387,42 @@ mod tests {
     }
 
     #[test]
-    fn only_a_program_is_copied_to_machines() {
+    fn only_knee_is_copied_to_machines() {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("secret");
-        std::fs::write(&file, "root:x:0:0").unwrap();
+        let own = std::env::current_exe().unwrap();
+        let bytes = std::fs::read(&own).unwrap();
+        let made = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        // A core dump of knee itself holds all of knee, and what it had read.
+        let mut core = bytes.clone();
+        core[16] = 4;
+        let mut unnamed = bytes.clone();
+        let note = b"program of knee\0";
+        let at: Vec<usize> =
+            (0..bytes.len() - note.len()).filter(|at| bytes[*at..].starts_with(note)).collect();
+        at.iter().for_each(|at| unnamed[*at] = b'P');
         let why = |path: &std::path::Path| ToCopy::open(path).err().map(|why| why.to_string());
-        assert!(why(&file).unwrap().ends_with("it is no program (ELF)"));
+        for file in [
+            made("secret", b"root:x:0:0"),
+            made("magic", b"\x7fELFroot:x:0:0"),
+            made("empty", b""),
+            made("short", &bytes[..64]),
+            made("core", &core),
+            made("unnamed", &unnamed),
+            "/bin/sh".into(),
+        ] {
+            let why = why(&file).unwrap_or_else(|| panic!("{} is taken", file.display()));
+            assert!(why.ends_with("it is no program of knee"), "{}: {why}", file.display());
+        }
         assert!(why(dir.path()).unwrap().ends_with("it is a directory, not a program"));
         assert!(why(std::path::Path::new("/dev/zero")).unwrap().ends_with(", not a program"));
-        let mut this = ToCopy::open(&std::env::current_exe().unwrap()).unwrap();
+        let mut this = ToCopy::open(&made("copy", &bytes)).unwrap();
         // From its first byte on.
         let mut magic = [0; 4];
         this.file.read_exact(&mut magic).unwrap();
-        assert_eq!(magic, ELF);
+        assert_eq!(magic, *b"\x7fELF");
     }
 }

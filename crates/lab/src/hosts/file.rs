@@ -9,7 +9,7 @@ use knee_file::keys::{Below, Key, List, Special, Text};
 use knee_file::{Node, Reader, Value, keys, schema};
 use serde_json::{Value as Json, json};
 
-use super::{Binary, Machine, Machines};
+use super::{Binary, Machine, Machines, options};
 use crate::Error;
 
 type Read<T> = Result<T, knee_file::Error>;
@@ -24,28 +24,7 @@ const MOST_MACHINES: usize = 1000;
 const MOST_IN_RANGE: u32 = 1000;
 /// `IFNAMSIZ`, without the 0 at the end.
 const MOST_DEVICE_BYTES: usize = 15;
-/// Options of ssh that a file may give: how a machine is reached. Nothing that runs a program, and nothing that has ssh write a key under
-/// a name or into a file of the file's choice: who writes a file of machines need not be who runs it.
-const SSH_OPTIONS: [&str; 13] = [
-    "AddressFamily",
-    "BindAddress",
-    "BindInterface",
-    "Ciphers",
-    "ConnectTimeout",
-    "HostName",
-    "IdentitiesOnly",
-    "IdentityFile",
-    "Port",
-    "ProxyJump",
-    "StrictHostKeyChecking",
-    "User",
-    "GlobalKnownHostsFile",
-];
-const MOST_OPTION_BYTES: usize = 500;
 const MOST_OPTIONS: usize = 100;
-/// Another value would have ssh write a machine's key under the name that `HostName` says, whatever machine `ProxyJump` leads to.
-const KEY_CHECKING: &str = "yes";
-
 keys! {
     /// Machines of an experiment: docs/hosts.md.
     static TOP: TopKeys = "hosts-file" {
@@ -77,7 +56,7 @@ keys! {
 }
 
 fn options_taken() -> (String, Json) {
-    let pattern = format!("^({})=.+$", SSH_OPTIONS.join("|"));
+    let pattern = format!("^({})=.+$", options::names().join("|"));
     let option = json!({ "type": "string", "pattern": pattern });
     ("list of options".to_owned(), json!({ "type": "array", "items": option }))
 }
@@ -179,10 +158,9 @@ fn read_machine(host: &Reader<'_>, most_roles: usize) -> Read<Machine> {
 
 /// Reads a destination of ssh; refuses text that ssh takes for an option, or a shell for several words.
 fn ssh(host: &Reader<'_>) -> Read<String> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:%@".contains(c);
     let what = "user@address, or a name of your ssh configuration";
-    let ssh = fitting(host, &MACHINE.ssh, 255, is_part, what)?;
-    if ssh.starts_with('-') || ssh.ends_with('@') || ssh.contains("@-") {
+    let ssh = fitting(host, &MACHINE.ssh, 255, |_| true, what)?;
+    if !options::is_machine(ssh) {
         return Err(host.error(&MACHINE.ssh, format!("must be {what}")));
     }
     Ok(ssh.to_owned())
@@ -255,38 +233,25 @@ fn binary(host: &Reader<'_>) -> Read<Binary> {
 }
 
 fn options(host: &Reader<'_>) -> Read<Vec<String>> {
-    let allowed = || {
-        format!(
-            "must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; allowed: {} \
-             (StrictHostKeyChecking={KEY_CHECKING}); put others into your own ssh configuration",
-            SSH_OPTIONS.join(", ")
-        )
-    };
     let items = match host.node(&MACHINE.options).map(|node| &node.value) {
         None => return Ok(Vec::new()),
         Some(Value::List(items)) => items,
-        Some(_) => return Err(host.error(&MACHINE.options, allowed())),
+        Some(_) => {
+            let what = "must be options of ssh in a list, as in [\"Port=2222\"]";
+            return Err(host.error(&MACHINE.options, what));
+        }
     };
     if items.len() > MOST_OPTIONS {
-        let what = format!("are {}, {MOST_OPTIONS} are the most; {}", items.len(), allowed());
+        let what = format!("are {}: {MOST_OPTIONS} are the most", items.len());
         return Err(host.error(&MACHINE.options, what));
     }
     let option = |item: &Node| {
-        let text = item.text().filter(|text| is_option(text));
-        text.map(str::to_owned).ok_or_else(|| host.error_in(&MACHINE.options, item, allowed()))
+        let text = item.text().unwrap_or_default();
+        let checked = options::check(text).map(|()| text.to_owned());
+        let what = |what| host.error_in(&MACHINE.options, item, format!("must be {what}"));
+        checked.map_err(what)
     };
     items.iter().map(option).collect()
-}
-
-fn is_option(text: &str) -> bool {
-    text.split_once('=').is_some_and(|(name, value)| {
-        let is_checked = name != "StrictHostKeyChecking" || value == KEY_CHECKING;
-        is_checked
-            && SSH_OPTIONS.contains(&name)
-            && !value.is_empty()
-            && value.len() <= MOST_OPTION_BYTES
-            && !value.chars().any(char::is_control)
-    })
 }
 
 fn fitting<'a>(
@@ -494,7 +459,17 @@ knee = "/usr/local/bin/knee"
             (
                 "knee = ",
                 "options = [\"StrictHostKeyChecking=no\"]\nknee = ",
-                "15: host.right.options = \"StrictHostKeyChecking=no\": must be",
+                "15: host.right.options = \"StrictHostKeyChecking=no\": must be StrictHostKeyChecking= with yes",
+            ),
+            (
+                "knee = ",
+                "options = ['ProxyJump=$(id>&2)@127.0.0.1']\nknee = ",
+                "15: host.right.options = \"ProxyJump=$(id>&2)@127.0.0.1\": must be ProxyJump= with one machine",
+            ),
+            (
+                "knee = ",
+                "options = ['Port=22', \"User=a\\nProxyCommand=id\"]\nknee = ",
+                "15: host.right.options = \"User=a\\nProxyCommand=id\": must be User= with letters",
             ),
             (
                 "device = ",

@@ -17,6 +17,8 @@ mod connection;
 mod file;
 mod fleet;
 mod merge;
+mod options;
+mod program;
 mod roles;
 mod run;
 mod validity;

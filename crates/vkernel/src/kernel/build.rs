@@ -1,11 +1,12 @@
 //! Builds a kernel from a source tree. Each step skips what is done, so an interrupted build can continue.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use knee_algo::module::bounded::{self, Includes};
+use knee_algo::module::confine::Room;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -67,10 +68,10 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     let ticks = if hz == DEFAULT_HZ { String::new() } else { format!("-hz{hz}") };
     let directory = cache.join(format!("{}{ticks}-{}", source.version, &id[..12]));
     let step = Step { directory, log: PathBuf::new(), hz, jobs: options.jobs };
-    fs::create_dir_all(&step.directory)
+    knee_files::Dir::make_all(&step.directory)
         .map_err(failed(format!("{}: cannot be made", step.directory.display())))?;
     let step = Step { log: step.directory.join("build.log"), ..step };
-    let lock = File::create(step.directory.join("lock")).map_err(failed("the cache"))?;
+    let lock = knee_files::append(&step.directory.join("lock")).map_err(failed("the cache"))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         Error::Failed(format!(
             "another build is at work in {}: wait for it",
@@ -122,6 +123,13 @@ impl Source {
         };
         let path =
             fs::canonicalize(path).map_err(failed(format!("--source {}", path.display())))?;
+        // A build runs the source's Makefile with all rights of who builds.
+        knee_files::trust::check(&path).map_err(|why| {
+            Error::Failed(format!(
+                "--source {}: root runs no Makefile that others can have written, and {why}: copy it where nobody else can write",
+                path.display()
+            ))
+        })?;
         let (version, from) = if path.is_dir() {
             let release = release(&path)?;
             (version_of(&release), From::Tree(path))
@@ -233,9 +241,9 @@ impl Step {
         }
         let new = self.directory.join("new");
         if new.exists() {
-            fs::remove_dir_all(&new).map_err(failed(new.display()))?;
+            knee_files::remove_tree(&new).map_err(failed(new.display()))?;
         }
-        fs::create_dir(&new).map_err(failed(new.display()))?;
+        knee_files::make_dir(&new).map_err(failed(new.display()))?;
         let top = match &source.from {
             From::Tree(tree) => {
                 tell(&format!("copying {}", tree.display()));
@@ -258,8 +266,8 @@ impl Step {
                 self.unpack_archive(&archive, &new, tell)?
             }
         };
-        fs::rename(&top, self.tree()).map_err(failed("the source tree"))?;
-        match fs::remove_dir_all(self.directory.join("new")) {
+        knee_files::rename(&top, &self.tree()).map_err(failed("the source tree"))?;
+        match knee_files::remove_tree(&self.directory.join("new")) {
             Err(why) if why.kind() != io::ErrorKind::NotFound => Err(failed("the cache")(why)),
             _ => Ok(()),
         }
@@ -273,7 +281,7 @@ impl Step {
     ) -> Result<PathBuf, Error> {
         tell(&format!("unpacking {}", archive.display()));
         let to = new.join("archive");
-        fs::create_dir(&to).map_err(failed(to.display()))?;
+        knee_files::make_dir(&to).map_err(failed(to.display()))?;
         let path = archive.to_string_lossy();
         self.run("unpacking the source", &to, "tar", &["xf", &path])?;
         one_in(&to, |path| path.is_dir())
@@ -297,7 +305,7 @@ impl Step {
         tell("patching arch/um");
         let file = self.directory.join("patch");
         for (name, text) in parts::patches(version) {
-            fs::write(&file, text).map_err(failed(file.display()))?;
+            knee_files::write(&file, text).map_err(failed(file.display()))?;
             let path = file.to_string_lossy();
             let apply = ["-p1", "--force", "--forward", "-i", &*path, "--dry-run"];
             let what = format!(
@@ -311,14 +319,14 @@ impl Step {
             self.run(&what, &tree, "patch", &apply)?;
             self.run(&what, &tree, "patch", &apply[..5])?;
         }
-        fs::write(&done, stamp).map_err(failed(done.display()))
+        knee_files::write(&done, stamp).map_err(failed(done.display()))
     }
 
     /// Adds the algorithms, with the script that adds them to any tree, and the device.
     fn add_ours(&self) -> Result<(), Error> {
         let ours = self.directory.join(OURS);
         if ours.exists() {
-            fs::remove_dir_all(&ours).map_err(failed(ours.display()))?;
+            knee_files::remove_tree(&ours).map_err(failed(ours.display()))?;
         }
         for (path, text) in parts::ALGORITHMS {
             write_if_new(&ours.join(path), text)?;
@@ -361,7 +369,7 @@ impl Step {
             None => Ok(()),
             Some(line) => {
                 // Without the configuration file, the next build checks it again.
-                fs::remove_file(&config).map_err(failed(config.display()))?;
+                knee_files::remove_file(&config).map_err(failed(config.display()))?;
                 Err(Error::Failed(format!(
                     "this tree does not take {line}: name another source with --source"
                 )))
@@ -387,8 +395,8 @@ impl Step {
         // The file of a running kernel cannot be written, but it can be replaced.
         let linux = self.directory.join("linux");
         let new = self.directory.join("linux.new");
-        fs::copy(self.tree().join("linux"), &new).map_err(failed(new.display()))?;
-        fs::rename(&new, &linux).map_err(failed(linux.display()))?;
+        knee_files::copy(&self.tree().join("linux"), &new).map_err(failed(new.display()))?;
+        knee_files::rename(&new, &linux).map_err(failed(linux.display()))?;
         let hash = |path: PathBuf| {
             let bytes = fs::read(&path).map_err(failed(path.display()))?;
             Ok::<_, Error>(sha256(&[&bytes]))
@@ -430,7 +438,8 @@ pub(crate) fn make_module(
     // The kernel's Makefile unsets `LC_ALL`. The compilers' messages are parsed, so they must not be translated.
     make.envs([("LC_ALL", "C"), ("LANG", "C"), ("LC_MESSAGES", "C"), ("LC_CTYPE", "C")]);
     make.args(["ARCH=um", &format!("M={}", folder.display()), "modules"]);
-    let ran = bounded::run(&mut make, None, bounded::MOST_PREPROCESSED)
+    let room = Room::reading([&tree]).writing(folder);
+    let ran = bounded::run(&mut make, None, bounded::MOST_PREPROCESSED, &room)
         .map_err(failed(format!("{what}: make does not start")))?;
     // Refused includes are reported before any message that would show the file's text.
     let refused = |why: String| Error::Failed(format!("{}: {why}", file.display()));
@@ -441,7 +450,7 @@ pub(crate) fn make_module(
         (false, None) => {
             let said = bounded::without_list(&ran.stderr);
             let all = [&*String::from_utf8_lossy(&ran.stdout), &said].concat();
-            fs::write(log, all).map_err(failed(log.display()))?;
+            knee_files::write(log, all).map_err(failed(log.display()))?;
             let (why, log) = (tools::reason(&said), log.display());
             Err(Error::Failed(format!("{what}: {why} (all of it is in {log})")))
         }
@@ -465,9 +474,9 @@ fn write_if_new(path: &Path, text: &str) -> Result<(), Error> {
         return Ok(());
     }
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed(folder.display()))?;
+        knee_files::Dir::make_all(folder).map_err(failed(folder.display()))?;
     }
-    fs::write(path, text).map_err(failed(path.display()))
+    knee_files::write(path, text).map_err(failed(path.display()))
 }
 
 #[cfg(test)]

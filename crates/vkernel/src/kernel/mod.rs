@@ -76,7 +76,7 @@ impl Built {
         let lines = self.fields().map(|(name, value)| format!("{name} = {value}\n"));
         let path = self.directory.join(LABEL);
         let text = format!("{}hz = {}\n", lines.concat(), self.hz);
-        fs::write(&path, text).map_err(failed(path.display()))
+        knee_files::write(&path, text).map_err(failed(path.display()))
     }
 
     /// Returns the kernel if its file is still the one that was built.

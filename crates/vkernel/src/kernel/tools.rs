@@ -1,7 +1,6 @@
 //! Programs that a kernel build needs.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -56,7 +55,7 @@ pub(super) fn run<S: AsRef<OsStr>>(
     arguments: &[S],
     log: &Path,
 ) -> Result<(), Error> {
-    let output = OpenOptions::new().create(true).append(true).open(log);
+    let output = knee_files::append(log);
     let output = output.map_err(failed(log.display()))?;
     let before = output.metadata().map_or(0, |data| data.len());
     let errors = output.try_clone().map_err(failed(log.display()))?;
