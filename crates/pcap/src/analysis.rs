@@ -294,6 +294,7 @@ impl<'a> Running<'a> {
             tcp_packets: facts.tcp_packets,
             begin_ns: facts.begin_ns,
             end_ns: facts.end_ns,
+            inside: by_name(&facts),
             unread: facts.unread,
         });
         whole.files = files.collect();
@@ -303,15 +304,31 @@ impl<'a> Running<'a> {
     }
 }
 
+/// Packets by the names of what they were wrapped in.
+fn by_name(facts: &FileFacts) -> BTreeMap<String, u64> {
+    facts.inside.iter().map(|(layers, count)| (layers.to_string(), *count)).collect()
+}
+
 fn named(names: &[String], facts: &[FileFacts], file: usize, within: u16) -> Point {
-    let points = &facts[file].points;
-    let interfaces = points.get(usize::from(within)).cloned().unwrap_or_default();
-    let name = match points.len() {
-        0 | 1 => names[file].clone(),
-        _ => {
-            let list: Vec<String> = interfaces.iter().map(u32::to_string).collect();
-            format!("{} interface {}", names[file], list.join(", "))
+    let of_file = &facts[file];
+    let places = of_file.points.get(usize::from(within)).cloned().unwrap_or_default();
+    let places: Vec<_> = places.into_iter().map(|place| of_file.place(place)).collect();
+    let mut interfaces: Vec<u32> = places.iter().map(|place| place.0).collect();
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    let mut name = names[file].clone();
+    if of_file.points.len() > 1 {
+        let list: Vec<String> = interfaces.iter().map(u32::to_string).collect();
+        name += &format!(" interface {}", list.join(", "));
+        let mut inside: Vec<String> = places
+            .iter()
+            .filter(|place| !place.1.is_empty())
+            .map(|place| place.1.to_string())
+            .collect();
+        inside.dedup();
+        if !inside.is_empty() {
+            name += &format!(" in {}", inside.join(" and "));
         }
-    };
+    }
     Point { file, interfaces, name }
 }

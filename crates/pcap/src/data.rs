@@ -126,6 +126,8 @@ pub(crate) struct Data {
     initial: Initial,
     /// Bytes that were acknowledged before they were captured, and when.
     missed: Option<(u64, u64, u64)>,
+    /// Since when the receiver reports a gap at the first unacknowledged byte, ns.
+    gap_since_ns: Option<u64>,
     pub(crate) window: Window,
 }
 
@@ -434,7 +436,6 @@ impl Data {
     pub(crate) fn acked(&mut self, ack: u64, has_data: bool, now: &mut Now<'_>) {
         let ack = self.note_missed(ack, now);
         let newly = ack.saturating_sub(self.una);
-        let is_ece = now.tcp.has(Segment::ECE) && !now.is_accurate;
         let was_on_its_way = self.next > self.una;
         self.out.acks += 1;
         let inflight_before = self.inflight();
@@ -444,14 +445,24 @@ impl Data {
         }
         let least_rtt_ns = self.out.rtt.min().unwrap_or_default();
         let mut taken = Taken { least_rtt_ns, ..Taken::default() };
+        let (gap_end, was_sacked) = (self.gap_end(now), self.sacked.bytes());
         if ack >= self.una {
             self.sacked_by(ack, now, &mut taken);
         }
         if newly > 0 {
+            self.close_gap(ack, gap_end, now);
             self.take(ack, now, &mut taken);
         }
         self.delivered = self.delivered.max(taken.last_sent);
         self.check_probe();
+        let delivered = inflight_before.saturating_sub(self.inflight());
+        let is_forward = newly > 0 || self.sacked.bytes() > was_sacked;
+        let marked_bytes = match now.is_accurate {
+            true => self.echo.count(is_forward, delivered, now, &mut self.out),
+            false if now.tcp.has(Segment::ECE) => Some(delivered),
+            false => None,
+        };
+        let is_ece = marked_bytes.is_some();
         if let Some(ns) = taken.rtt_ns {
             self.measure_rtt(ns, is_ece, inflight_before, now);
         }
@@ -459,12 +470,51 @@ impl Data {
         if let Some(event) = self.echo.event.take() {
             self.event(Event { inflight_bytes: inflight_before, ..event });
         }
-        let delivered = inflight_before.saturating_sub(self.inflight());
-        self.count_acked(newly, delivered, is_ece, now);
+        self.count_acked(newly, delivered, marked_bytes, now);
         self.last_ack_at_ns = Some(now.at_ns);
         if newly > 0 {
             self.after_ack(now);
         }
+        if self.gap_end(now).is_none() {
+            self.gap_since_ns = None;
+        } else {
+            self.gap_since_ns.get_or_insert(now.at_ns);
+        }
+    }
+
+    /// Where the gap ends that the receiver has reported at the first unacknowledged byte, if it has: a segment or more of later ones came
+    /// before it. Without SACK a duplicate ACK tells of the first segment only.
+    fn gap_end(&self, now: &Now<'_>) -> Option<u64> {
+        match self.sacked.begin() {
+            Some(begin) => Some(begin).filter(|begin| *begin > self.una),
+            None if now.has_sack == Some(false) && self.duplicate_acks > 0 => {
+                self.sent.front().map(|first| first.end.min(first.start + u64::from(now.mss)))
+            }
+            None => None,
+        }
+    }
+
+    /// An ACK covers what the receiver had reported as missing: what was not sent again meanwhile has come late.
+    fn close_gap(&mut self, ack: u64, gap_end: Option<u64>, now: &Now<'_>) {
+        let (Some(gap_end), Some(since_ns)) = (gap_end, self.gap_since_ns) else { return };
+        let in_gap = |sent: &&Sent| sent.start < gap_end.min(ack);
+        let late =
+            self.sent.iter().take_while(in_gap).filter(|sent| sent.times == 1 && !sent.is_sacked);
+        let (mut bytes, mut first) = (0, None);
+        for sent in late {
+            bytes += sent.end.min(gap_end).min(ack).saturating_sub(sent.start.max(self.una));
+            first = first.or(Some((sent.number, sent.start)));
+        }
+        let Some((number, seq)) = first.filter(|_| bytes > 0 && !self.recovery.is_after_timeout())
+        else {
+            return;
+        };
+        let lasted_ns = now.at_ns.saturating_sub(since_ns);
+        self.out.reordered_behind += Data::segments(bytes, now.mss);
+        let longest_ns = &mut self.out.reordered_behind_longest_ns;
+        *longest_ns = lasted_ns.max(*longest_ns);
+        let event = self.at(EventKind::ReorderedBehind, now);
+        self.event(Event { earlier: Some(number), seq, bytes, lasted_ns, ..event });
     }
 
     /// Data that was acknowledged and never captured counts as sent now.
@@ -597,9 +647,10 @@ impl Data {
         }
     }
 
-    /// Counts an ACK: bytes `newly` acknowledged, and bytes newly `delivered` by it or its SACKs.
-    fn count_acked(&mut self, newly: u64, delivered: u64, is_ece: bool, now: &Now<'_>) {
-        let marked = if is_ece { delivered } else { 0 };
+    /// Counts an ACK: bytes `newly` acknowledged, bytes newly `delivered` by it or its SACKs, and how many of these it tells to have been
+    /// marked, if it tells of marks.
+    fn count_acked(&mut self, newly: u64, delivered: u64, marked: Option<u64>, now: &Now<'_>) {
+        let (is_ece, marked) = (marked.is_some(), marked.unwrap_or(0));
         let ecn = &mut self.out.ecn;
         ecn.ece += u64::from(is_ece);
         ecn.acked_bytes += newly;
@@ -636,7 +687,7 @@ impl Data {
         self.duplicate_acks = 0;
         self.out.bytes = self.una - self.base;
         self.last_new_ack_ns = Some(now.at_ns);
-        self.recovery.acked(self.una);
+        self.recovery.acked(self.una, now.at_ns);
         if self.initial == Initial::Growing {
             self.initial = Initial::Until(now.at_ns.saturating_add(now.to_sender_ns.unwrap_or(0)));
         }
@@ -703,7 +754,7 @@ impl Data {
         at_ns: u64,
         mss: u32,
         most_rounds: usize,
-        to_sender_ns: Option<u64>,
+        [to_sender_ns, to_receiver_ns]: [Option<u64>; 2],
     ) -> Direction {
         self.window_opened(at_ns, None);
         self.bursts.finish(&mut self.out);
@@ -714,7 +765,10 @@ impl Data {
         }
         let end_ns = self.last_new_ack_ns.max(self.last_data_at_ns);
         if let (Some(begin_ns), Some(end_ns)) = (self.begin_ns, end_ns) {
-            self.out.duration_ns = end_ns.saturating_sub(begin_ns);
+            // What came within less than a round trip says how soon ACKs leave, and nothing of a rate.
+            let round_trip_ns =
+                to_sender_ns.unwrap_or(0).saturating_add(to_receiver_ns.unwrap_or(0));
+            self.out.duration_ns = end_ns.saturating_sub(begin_ns).max(round_trip_ns);
         }
         let ns = self.out.duration_ns;
         self.out.goodput_bps = (ns > 0).then(|| self.out.bytes as f64 * 8e9 / ns as f64);
@@ -746,6 +800,7 @@ impl Data {
             segments,
             is_spurious: false,
             sent_ns,
+            acked_ns: None,
         });
     }
 

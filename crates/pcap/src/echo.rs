@@ -27,6 +27,9 @@ pub(crate) struct Echo {
     /// Ends of the last segments with CWR.
     cwrs: VecDeque<u64>,
     ace: Option<u8>,
+    /// The newest timestamp of an ACK, and AccECN's counter of bytes.
+    newest_stamp: Option<u32>,
+    ce_bytes: Option<u32>,
     is_accurate: bool,
     /// Begin or end of a run of ECE at the last ACK.
     pub(crate) event: Option<Event>,
@@ -65,11 +68,7 @@ impl Echo {
         now: &Now<'_>,
         out: &mut Direction,
     ) {
-        if now.is_accurate {
-            self.is_accurate = true;
-            return self.count(now, out);
-        }
-        if newly > 0 && out.ecn.ce > 0 {
+        if newly > 0 && out.ecn.ce > 0 && !self.is_accurate {
             self.compare(is_ece, taken, out);
         }
         match (&mut self.run, is_ece) {
@@ -93,7 +92,11 @@ impl Echo {
                 let lasted_ns = now.at_ns.saturating_sub(run.begin_ns);
                 let full_ns = srtt_ns.map(|ns| ns.saturating_add(now.to_sender_ns.unwrap_or(0)));
                 let is_long = full_ns.is_some_and(|ns| lasted_ns > ns.saturating_mul(HELD_RTTS));
-                if is_long && !run.is_held && !self.cwrs.iter().any(|end| *end > run.ack) {
+                if is_long
+                    && !self.is_accurate
+                    && !run.is_held
+                    && !self.cwrs.iter().any(|end| *end > run.ack)
+                {
                     run.is_held = true;
                     out.receiver.held_without_cwr += 1;
                 }
@@ -103,7 +106,10 @@ impl Echo {
                 // A receiver that latches stops with the ACK of a CWR; one that does not may have told of marks behind it.
                 let is_by_cwr = self.cwrs.iter().any(|end| *end > run.last_ack && *end <= ack);
                 let of = &mut out.receiver;
-                *if is_by_cwr { &mut of.ended_by_cwr } else { &mut of.ended_without_cwr } += 1;
+                // A counter is neither latched nor ended.
+                let is_flag = u64::from(!self.is_accurate);
+                *if is_by_cwr { &mut of.ended_by_cwr } else { &mut of.ended_without_cwr } +=
+                    is_flag;
                 self.end_run(out);
                 let lasted_ns = now.at_ns.saturating_sub(run.begin_ns);
                 self.event = Some(event(EventKind::EceEnds, Some(run.number), ack, lasted_ns, now));
@@ -122,15 +128,47 @@ impl Echo {
         }
     }
 
-    /// AccECN: the three flags are a counter.
-    fn count(&mut self, now: &Now<'_>, out: &mut Direction) {
-        if now.tcp.has(Segment::SYN) {
-            return;
+    /// AccECN: the three flags are a counter of packets, an option counts bytes. Gives the bytes of those that this ACK delivered that were
+    /// marked, if any were. An ACK that brings nothing new and is no newer by its timestamp may have been overtaken, and its counter is an
+    /// old one (RFC 9768, section 3.2.2.5).
+    pub(crate) fn count(
+        &mut self,
+        is_forward: bool,
+        delivered: u64,
+        now: &Now<'_>,
+        out: &mut Direction,
+    ) -> Option<u64> {
+        self.is_accurate = true;
+        if now.tcp.has(Segment::SYN | Segment::RST) {
+            return None;
         }
+        let stamp = now.tcp.timestamps.map(|stamps| stamps.0);
+        let ahead =
+            stamp.zip(self.newest_stamp).map(|(stamp, newest)| stamp.wrapping_sub(newest) as i32);
+        if ahead.is_some_and(|ahead| ahead < 0)
+            || (!is_forward && ahead.is_none_or(|ahead| ahead == 0))
+        {
+            return None;
+        }
+        self.newest_stamp = stamp.or(self.newest_stamp);
         let bit = |flag, value| if now.tcp.has(flag) { value } else { 0_u8 };
         let ace = bit(Segment::AE, 4) | bit(Segment::CWR, 2) | bit(Segment::ECE, 1);
         let before = self.ace.replace(ace).unwrap_or(ACE_START);
-        out.ecn.ace += u64::from((ace + ACE_VALUES - before) % ACE_VALUES);
+        let counted = u64::from((ace + ACE_VALUES - before) % ACE_VALUES);
+        let mss = u64::from(now.mss.max(1));
+        // The option's counter begins at 0, and is in bytes: of those packets that the flags leave open it tells the right ones.
+        let by_option = now.tcp.ce_bytes.map(|bytes| {
+            let before = self.ce_bytes.replace(bytes).unwrap_or(0);
+            u64::from(bytes.wrapping_sub(before) & 0xff_ffff)
+        });
+        let wraps = by_option.map_or(0, |bytes| {
+            (bytes.div_ceil(mss).saturating_sub(counted) + u64::from(ACE_VALUES) / 2)
+                / u64::from(ACE_VALUES)
+        });
+        let packets = counted + wraps * u64::from(ACE_VALUES);
+        out.ecn.ace += packets;
+        let bytes = by_option.unwrap_or(packets * mss).min(delivered);
+        (packets > 0).then_some(bytes)
     }
 
     fn end_run(&mut self, out: &mut Direction) {

@@ -3,7 +3,7 @@
 //! The window itself is not in a capture. What is in flight is the window as long as neither the application nor the receiver
 //! holds the sender back, so that round trips in which it is far below what it was are no evidence.
 
-use crate::model::{Direction, Family, FamilyGuess, Round};
+use crate::model::{Direction, EcnCounts, Family, FamilyGuess, Round};
 
 /// Cuts of a window that are enough for a guess, and as many as are looked at.
 const FEWEST_CUTS: usize = 3;
@@ -170,7 +170,8 @@ impl Habits {
         }
         let guesses = [self.by_probes(), self.by_marks(), self.by_cuts()];
         let surer = |a: &FamilyGuess, b: &FamilyGuess| a.confidence.total_cmp(&b.confidence);
-        guesses.into_iter().flatten().max_by(surer).unwrap_or_default()
+        let possible = guesses.into_iter().flatten().filter_map(|guess| by_wire(guess, &out.ecn));
+        possible.max_by(surer).unwrap_or_default()
     }
 
     fn by_probes(&self) -> Option<FamilyGuess> {
@@ -225,6 +226,23 @@ impl Habits {
         }
         let confidence = if is_grown && count >= 2 * FEWEST_CUTS { SURE } else { LIKELY };
         Some(FamilyGuess { family: nearest.0, confidence, evidence })
+    }
+}
+
+/// What a sender's ECN field leaves of a guess: ECT(1) is of scalable senders alone (RFC 9331, section 4.1), and no sender cuts by the
+/// share of marks that has no ECT at all.
+fn by_wire(mut guess: FamilyGuess, ecn: &EcnCounts) -> Option<FamilyGuess> {
+    let capable = ecn.ect0 + ecn.ect1 + ecn.ce;
+    let is_scalable = ecn.ect1 > ecn.ect0 && ecn.ect1 > ecn.not_ect;
+    match guess.family {
+        Family::Reno | Family::Cubic | Family::Bic if is_scalable => None,
+        Family::Dctcp if is_scalable => {
+            guess.family = Family::Prague;
+            guess.evidence.push("its data is ECT(1)".to_owned());
+            Some(guess)
+        }
+        Family::Dctcp if capable == 0 => None,
+        _ => Some(guess),
     }
 }
 

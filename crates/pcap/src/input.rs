@@ -1,13 +1,13 @@
 //! Sources of packets: files and standard input, plain or compressed, and the capture point of each packet.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use knee_wire::{Captured, Compact, Error, read};
+use knee_wire::{Captured, Compact, Error, Layers, read};
 use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors};
 
@@ -23,6 +23,9 @@ const SCOUTED_PACKETS: usize = 4096;
 const MOST_POINTS: usize = 256;
 /// Interfaces of a file that can be told apart.
 const MOST_INTERFACES: usize = 1 << 16;
+/// Places of wrapped packets that are told apart, and the number of the first: behind all interfaces.
+const MOST_WRAPPED: usize = 256;
+const WRAPPED: u32 = (MOST_INTERFACES - MOST_WRAPPED) as u32;
 /// How far a packet's time may be before that of one in front of it without being counted, ns: several queues of a device and
 /// several processors' clocks.
 const SLACK_NS: u64 = 1_000_000_000;
@@ -205,8 +208,37 @@ pub(crate) struct FileFacts {
     pub(crate) begin_ns: Option<u64>,
     pub(crate) end_ns: Option<u64>,
     pub(crate) unread: Unread,
-    /// Interfaces of each capture point.
+    /// Interfaces of each capture point, and what its packets were wrapped in.
     pub(crate) points: Vec<Vec<u32>>,
+    /// Places of packets that were wrapped in something: interface and wrapping, from [`WRAPPED`] on.
+    pub(crate) wrapped: Vec<(u32, Layers)>,
+    /// TCP packets by what they were wrapped in.
+    pub(crate) inside: BTreeMap<Layers, u64>,
+}
+
+impl FileFacts {
+    /// The interface of a place, and what its packets are wrapped in.
+    pub(crate) fn place(&self, interface: u32) -> (u32, Layers) {
+        let wrapped = interface.checked_sub(WRAPPED).and_then(|at| self.wrapped.get(at as usize));
+        wrapped.copied().unwrap_or((interface, Layers::default()))
+    }
+
+    /// The place of a packet: its interface, or one beside it for each wrapping, since the same packet may be captured with it and
+    /// without.
+    fn place_of(&mut self, interface: u32, layers: Layers) -> u32 {
+        if layers.is_empty() {
+            return interface;
+        }
+        *self.inside.entry(layers).or_default() += 1;
+        let here = (interface, layers);
+        let at = self.wrapped.iter().position(|place| *place == here).unwrap_or_else(|| {
+            if self.wrapped.len() < MOST_WRAPPED {
+                self.wrapped.push(here);
+            }
+            self.wrapped.len() - 1
+        });
+        WRAPPED + at as u32
+    }
 }
 
 /// Reads a file and hands on its TCP packets, with their points.
@@ -226,7 +258,7 @@ pub(crate) fn packets(
             told.unread.back_in_time += 1;
         }
         told.end_ns = told.end_ns.max(Some(at));
-        if let Some(seen) = tcp(&packet, told.packets, &mut told.unread) {
+        if let Some(seen) = tcp(&packet, &mut told) {
             told.tcp_packets += 1;
             is_wanted = scout.take(seen, &mut each);
         }
@@ -242,8 +274,9 @@ pub(crate) fn packets(
     Ok(told)
 }
 
-fn tcp(packet: &Captured<'_>, number: u64, unread: &mut Unread) -> Option<Seen> {
-    let Some((ip, original_len)) = packet.ip() else {
+fn tcp(packet: &Captured<'_>, told: &mut FileFacts) -> Option<Seen> {
+    let unread = &mut told.unread;
+    let Some(inner) = packet.inner() else {
         let reason = match packet.is_link_known() {
             true => &mut unread.not_ip,
             false => &mut unread.unknown_link,
@@ -251,12 +284,13 @@ fn tcp(packet: &Captured<'_>, number: u64, unread: &mut Unread) -> Option<Seen> 
         *reason += 1;
         return None;
     };
-    let Some(tcp) = Compact::decode(ip, original_len) else {
+    let Some(tcp) = Compact::decode(inner.ip, inner.original_len) else {
         unread.not_tcp += 1;
         return None;
     };
     unread.cut_options += u64::from(tcp.are_options_cut);
-    Some(Seen { tcp, at_ns: packet.at_ns, number, interface: packet.interface, point: 0 })
+    let interface = told.place_of(packet.interface, inner.layers);
+    Some(Seen { tcp, at_ns: packet.at_ns, number: told.packets, interface, point: 0 })
 }
 
 /// Tells which interfaces of a file are one capture point.

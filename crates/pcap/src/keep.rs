@@ -18,6 +18,8 @@ impl Keeper {
     }
 
     pub(crate) fn take(&mut self, flow: Flow) {
+        self.totals.bytes += flow.main().bytes;
+        self.totals.bytes_back += flow.bytes() - flow.main().bytes;
         self.totals.add(&flow.a_to_b);
         self.totals.add(&flow.b_to_a);
         self.flows.push(flow);
@@ -67,10 +69,10 @@ fn choose_primary(flows: &mut [Flow]) {
 
 impl Totals {
     fn add(&mut self, direction: &Direction) {
-        self.bytes += direction.bytes_sent;
         self.segments += direction.segments;
         self.out_of_order += direction.out_of_order;
         self.ce += direction.ecn.ce;
+        self.marked += direction.ecn.ce.max(direction.ecn.ace);
         self.rto_stall_ns = self.rto_stall_ns.saturating_add(direction.rto_stall_ns);
         let (sum, of) = (&mut self.retransmitted, &direction.retransmitted);
         sum.segments += of.segments;

@@ -29,12 +29,27 @@ const MOST_STAMPS: usize = 64;
 /// A value that waits longer than this is forgotten where room is short, ns.
 const STALE_STAMP_NS: u64 = 1_000_000_000;
 
+/// Packets of an end among which a copy is looked for: a capture of several devices has them close to each other.
+const COPIES: usize = 4;
+/// A copy of a packet within this is the capture's, ns: it was seen at several devices of one machine.
+const COPY_NS: u64 = 1_000_000;
+
 /// State that all flows of a point share.
 pub(crate) struct Shared<'a> {
     pub(crate) link_rate_bps: &'a mut f64,
     pub(crate) fresh: &'a mut Vec<(u64, u64)>,
     pub(crate) rows: Option<&'a mut Rows>,
     pub(crate) most_rounds: usize,
+}
+
+/// The last packets of an end, by their header fields in short: a copy of one within [`COPY_NS`] is the capture's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copies {
+    /// Fields and time; the newest is written over the oldest.
+    last: [(u64, u64); COPIES],
+    at: u8,
+    /// Copies so far.
+    count: u64,
 }
 
 /// One end of a connection.
@@ -52,6 +67,8 @@ struct Side {
     has_timestamps: bool,
     ttl: u8,
     packets: u64,
+    /// Time of its last packet.
+    last_ns: Option<u64>,
     control_ect: u64,
     largest: u32,
     /// Smallest time from the point to this end and back, by timestamps, ns.
@@ -62,6 +79,8 @@ struct Side {
     last_stamp: Option<u32>,
     /// When it sent data last.
     data_at_ns: Option<u64>,
+    /// The last packets, to know those that are captured again.
+    copies: Copies,
     data: Option<Box<Data>>,
 }
 
@@ -138,10 +157,13 @@ impl Live {
     pub(crate) fn packet(&mut self, seen: &Seen, shared: &mut Shared<'_>) -> u32 {
         let tcp = &seen.tcp;
         let from = usize::from(tcp.source != self.ends[0]);
-        self.packets += 1;
         self.last_ns = seen.at_ns;
         self.last_number = seen.number;
-        self.note_headers(from, tcp);
+        if self.is_copy(from, seen) {
+            return u32::MAX;
+        }
+        self.packets += 1;
+        self.note_headers(from, tcp, seen.at_ns);
         if tcp.has(Segment::SYN) {
             self.note_syn(from, seen);
         } else {
@@ -183,12 +205,43 @@ impl Live {
         mss[from]
     }
 
-    fn note_headers(&mut self, from: usize, tcp: &Compact) {
+    /// Whether a packet is one that was captured just before. A retransmission has another IP identification; where there is none, it
+    /// takes at least the path's round trip.
+    fn is_copy(&mut self, from: usize, seen: &Seen) -> bool {
+        let tcp = &seen.tcp;
+        let fields = tcp.fingerprint();
+        let side = &mut self.sides[from];
+        let copies = &mut side.copies;
+        let earlier = copies.last.iter().filter(|last| last.0 == fields).map(|last| last.1).max();
+        copies.last[usize::from(copies.at)] = (fields, seen.at_ns);
+        copies.at = (copies.at + 1) % COPIES as u8;
+        let Some(earlier_ns) = earlier else { return false };
+        let after_ns = seen.at_ns.saturating_sub(earlier_ns);
+        if after_ns >= COPY_NS {
+            return false;
+        }
+        // A SYN or a FIN is sent again after a timeout only.
+        let has_id = tcp.ip_id.is_some_and(|id| id != 0) || tcp.has(Segment::SYN | Segment::FIN);
+        let is_sure = has_id
+            || match (tcp.len > 0, self.rtt_to(0), self.rtt_to(1)) {
+                (true, a, b) => {
+                    let known_ns = a.unwrap_or(0).saturating_add(b.unwrap_or(0));
+                    (a, b) == (None, None) || after_ns < known_ns
+                }
+                // An ACK that says the same again is a duplicate ACK, unless the data was captured twice, too.
+                (false, ..) => self.sides.iter().any(|side| side.copies.count > 0),
+            };
+        self.sides[from].copies.count += u64::from(is_sure);
+        is_sure
+    }
+
+    fn note_headers(&mut self, from: usize, tcp: &Compact, at_ns: u64) {
         let side = &mut self.sides[from];
         if side.packets == 0 {
             side.ttl = tcp.ttl;
         }
         side.packets += 1;
+        side.last_ns = Some(at_ns);
         side.has_timestamps |= tcp.timestamps.is_some();
         side.largest = side.largest.max(tcp.len);
         side.control_ect += u64::from(tcp.len == 0 && tcp.ecn != Ecn::NotEct);
@@ -429,8 +482,8 @@ impl Live {
             packets: self.packets,
             ended: if self.ended == Ended::Open { ended } else { self.ended },
             location,
-            a_to_b: a.finish(last_ns, mss[0], most_rounds, to_a),
-            b_to_a: b.finish(last_ns, mss[1], most_rounds, to_b),
+            a_to_b: a.finish(last_ns, mss[0], most_rounds, [to_a, to_b]),
+            b_to_a: b.finish(last_ns, mss[1], most_rounds, [to_b, to_a]),
         }
     }
 
@@ -471,14 +524,22 @@ impl Side {
         next.checked_add_signed(i64::from(raw.wrapping_sub(expected) as i32))
     }
 
-    fn finish(self, at_ns: u64, mss: u32, most_rounds: usize, to_sender: Option<u64>) -> Direction {
+    /// `to_ends`: time from the point to this end and back, and to the other.
+    fn finish(
+        self,
+        at_ns: u64,
+        mss: u32,
+        most_rounds: usize,
+        to_ends: [Option<u64>; 2],
+    ) -> Direction {
         let mut out = match self.data {
-            Some(data) => data.finish(at_ns, mss, most_rounds, to_sender),
+            Some(data) => data.finish(at_ns, mss, most_rounds, to_ends),
             None => Direction::default(),
         };
         (out.mss_option, out.window_scale) = (self.mss_option, self.window_scale);
-        (out.ttl, out.packets) = (self.ttl, self.packets);
+        (out.ttl, out.packets, out.last_packet_ns) = (self.ttl, self.packets, self.last_ns);
         out.ecn.ect_without_data = self.control_ect;
+        out.duplicates_captured += self.copies.count;
         out
     }
 }
@@ -496,7 +557,10 @@ fn acknowledge(side: &mut Side, ack: u64, has_data: bool, now: &mut Now<'_>) {
     // A FIN takes a number too.
     let ack = if side.fin == Some(ack.wrapping_sub(1)) { ack - 1 } else { ack };
     data.acked(ack, has_data, now);
-    data.windowed(now);
+    // The window of a reset means nothing (RFC 9293, section 3.5.2).
+    if !now.tcp.has(Segment::RST) {
+        data.windowed(now);
+    }
 }
 
 /// Takes what a packet brings.

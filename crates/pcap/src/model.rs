@@ -4,6 +4,7 @@
 //! is said. Sequence numbers count from the initial one: the SYN is byte 0, the first byte of data 1. A packet's `number` is its
 //! place in its file, counted from 1, as other tools show it. What was not seen is `None`, never zero.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
@@ -78,6 +79,8 @@ pub struct FileSummary {
     pub end_ns: Option<u64>,
     /// Packets that could not be read, by reason.
     pub unread: Unread,
+    /// TCP packets inside of tunnels, mirrors and labels, by their names: the inner packets are what the analysis is made from.
+    pub inside: BTreeMap<String, u64>,
 }
 
 /// Packets that could not be used, by reason.
@@ -104,15 +107,18 @@ pub struct Point {
     pub file: usize,
     /// Interfaces of the file that are this point: those that saw the two directions of the same flows.
     pub interfaces: Vec<u32>,
-    /// File and interface in a word or two.
+    /// File, interface, and what its packets were wrapped in, in a few words.
     pub name: String,
 }
 
-/// Sums over flows, each connection counted at every point.
+/// Sums over the rows of `flows.csv`: both directions of every flow, each connection counted at every point. What the capture has twice
+/// counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Payload of both directions that was captured first or again, bytes.
+    /// The larger direction of each flow: [`Direction::bytes`], bytes. With one point it is the sum of the rows of the table.
     pub bytes: u64,
+    /// The other direction of each flow, bytes.
+    pub bytes_back: u64,
     /// Segments with payload.
     pub segments: u64,
     pub retransmitted: Retransmitted,
@@ -120,6 +126,8 @@ pub struct Totals {
     pub out_of_order: u64,
     /// Segments with data marked CE.
     pub ce: u64,
+    /// The same, or packets that receivers counted as marked (AccECN) if these are more.
+    pub marked: u64,
     /// Stalls that a retransmission timeout ended, ns.
     pub rto_stall_ns: u64,
 }
@@ -335,12 +343,14 @@ pub struct Direction {
     pub bytes: u64,
     /// Payload that was acknowledged and is not in the capture: the capture missed packets, bytes.
     pub bytes_not_captured: u64,
-    /// First byte of data to the last ACK of data, ns.
+    /// First byte of data to the last ACK of data, ns; at least one round trip of the whole path, as far as that is known.
     pub duration_ns: u64,
     /// `bytes` over `duration_ns`, bits per second; nothing where the duration is 0.
     pub goodput_bps: Option<f64>,
     /// Packets of this sender, pure ACKs included.
     pub packets: u64,
+    /// Time of this sender's last packet.
+    pub last_packet_ns: Option<u64>,
     /// Packets with payload. One that the host hands over to be cut later is one packet here.
     pub data_packets: u64,
     /// Segments with payload, larger packets counted as the segments that they become.
@@ -355,9 +365,13 @@ pub struct Direction {
     pub out_of_order: u64,
     /// Largest delay of an out-of-order segment, ns.
     pub out_of_order_longest_ns: u64,
+    /// Segments that the receiver said were missing, and that came later without a retransmission: reordered behind the point.
+    pub reordered_behind: u64,
+    /// Largest time until such a gap closed, ns.
+    pub reordered_behind_longest_ns: u64,
     /// Bytes that were missing here when later ones came and were retransmitted: lost before the point, segments.
     pub lost_before_point: u64,
-    /// The same packet captured twice, by its IP identification.
+    /// Packets that were captured again: the same header fields at the same time. They count nowhere else.
     pub duplicates_captured: u64,
     /// Duplicates that the receiver reported (DSACK) without a retransmission seen here, times.
     pub duplicates_by_network: u64,
@@ -475,7 +489,8 @@ pub struct EcnCounts {
     pub ece_bytes: u64,
     /// Bytes that all ACKs acknowledged, after the handshake.
     pub acked_bytes: u64,
-    /// Packets that the receiver counted as marked, of AccECN's counter of 3 bits: less than the truth if it wrapped unseen.
+    /// Packets that the receiver counted as marked, of AccECN's counter of 3 bits, and of its option where there is one: less than the
+    /// truth if the counter wrapped unseen.
     pub ace: u64,
 }
 
@@ -541,6 +556,8 @@ pub enum Family {
     Bic,
     /// Cuts by the share of marks.
     Dctcp,
+    /// The same with ECT(1) (L4S, RFC 9330).
+    Prague,
     /// Paced, with probes of bandwidth and of RTT.
     Bbr,
 }
@@ -665,10 +682,14 @@ pub enum EventKind {
     /// A retransmission for no reason that can be seen.
     UnclearRetransmission,
     /// Proof that a retransmission was spurious: `number` is the ACK, `earlier` the retransmission; both are the retransmission where
-    /// the ACK had passed before.
+    /// the ACK had passed before. `lasted_ns` is the time from the original to its own ACK, and 0 where only the retransmission was
+    /// answered.
     Spurious,
     /// A segment that came late: `earlier` is the later one that came before it.
     OutOfOrder,
+    /// A gap that the receiver reported closed without a retransmission: the segment came late behind the point. `number` is the ACK,
+    /// `earlier` the segment, `lasted_ns` the time since the gap was reported.
+    ReorderedBehind,
     /// The receiver closed its window; `lasted_ns` until it opened.
     ZeroWindow,
     /// The first ACK with ECE of a run.

@@ -16,6 +16,11 @@ impl Ranges {
         self.bytes
     }
 
+    /// Where the first begins.
+    pub(crate) fn begin(&self) -> Option<u64> {
+        self.list.first().map(|range| range.0)
+    }
+
     /// Where the last ends.
     pub(crate) fn end(&self) -> Option<u64> {
         self.list.last().map(|range| range.1)

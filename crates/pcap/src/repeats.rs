@@ -22,6 +22,11 @@ const TIMER_QUARTERS: u64 = 6;
 /// A sender that knows of a loss sends again when its own RACK timer or its pacing lets it, and a timeout is what takes longer than
 /// both. It has the floor that Linux has, less a tick of 100 Hz, ns.
 const KNOWN_LOST_RTO_NS: u64 = LINUX_RTO_FLOOR_NS - 10_000_000;
+/// Longest timeout of Linux (`TCP_RTO_MAX`), with a round trip and a tick; what comes later has another reason, ns.
+const MOST_RTO_NS: u64 = 130_000_000_000;
+/// A probe waits two RTTs and a delayed ACK at most, and never longer than the first timeout of a connection; twice that, ns.
+const MOST_PROBE_NS: u64 = 2_000_000_000;
+const MOST_PROBE_RTTS: u64 = 4;
 /// Where a repetition may have been lost before the point, the sender may know of less than the point does: then only RACK's timer is
 /// allowed for, which is an RTT and four ticks of 100 Hz at most (two that it waits at least, and what the clock rounds up), ns.
 const RACK_TIMER_NS: u64 = 40_000_000;
@@ -32,8 +37,6 @@ const PROBE_LEAST_NS: u64 = 1_000_000;
 /// Where no RTT is known, a gap that is filled within this is reordering, ns: within what queues of different paths differ by, and
 /// shorter than the RTT of most paths longer than a data center's.
 const REORDERING_NS: u64 = 3_000_000;
-/// A copy of a packet within this is the capture's, ns: it was seen at two devices of one machine.
-const COPY_NS: u64 = 1_000_000;
 /// IP identifications that differ by less are of packets sent about the same time, if the sender counts.
 const NEAR_IDS: i16 = 1024;
 
@@ -49,6 +52,8 @@ pub(crate) struct Repeat {
     pub(crate) is_spurious: bool,
     /// Time of the previous transmission, ns.
     pub(crate) sent_ns: Option<u64>,
+    /// When an ACK first covered it, ns.
+    pub(crate) acked_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +79,8 @@ pub(crate) struct Recovery {
     /// New data that may be a tail loss probe: an ACK of it with a gap before it proves it.
     new_probe: Option<Event>,
     repeats: VecDeque<Repeat>,
+    /// How many of them no ACK covers yet.
+    uncovered: usize,
     /// Event that the last ACK revealed.
     pub(crate) event: Option<Event>,
 }
@@ -89,9 +96,21 @@ impl Recovery {
         self.state != State::Open
     }
 
+    /// Whether what is in flight is repeated since a timeout.
+    pub(crate) fn is_after_timeout(&self) -> bool {
+        self.state == State::Loss
+    }
+
     /// A new ACK up to here.
-    pub(crate) fn acked(&mut self, una: u64) {
+    pub(crate) fn acked(&mut self, una: u64, at_ns: u64) {
         self.is_probed = false;
+        if self.uncovered > 0 {
+            for repeat in self.repeats.iter_mut().filter(|repeat| repeat.end <= una) {
+                repeat.acked_ns.get_or_insert(at_ns);
+            }
+            let open = |repeat: &&Repeat| repeat.acked_ns.is_none();
+            self.uncovered = self.repeats.iter().filter(open).count();
+        }
         if una >= self.point {
             self.state = State::Open;
         }
@@ -101,6 +120,7 @@ impl Recovery {
         if self.repeats.len() >= MOST_REPEATS {
             self.repeats.pop_front();
         }
+        self.uncovered += 1;
         self.repeats.push_back(repeat);
     }
 
@@ -136,6 +156,8 @@ impl Recovery {
                 && repeat.tsval.is_some_and(is_before)
         };
         if let Some(at) = self.repeats.iter().position(is_it) {
+            // This ACK is the original's own.
+            self.repeats[at].acked_ns.get_or_insert(now.at_ns);
             self.was_spurious(at, now, out);
         }
     }
@@ -169,7 +191,10 @@ impl Recovery {
             earlier: Some(repeat.number),
             seq: repeat.start,
             bytes: repeat.end - repeat.start,
-            lasted_ns: 0,
+            lasted_ns: match (repeat.sent_ns, repeat.acked_ns) {
+                (Some(sent_ns), Some(acked_ns)) => acked_ns.saturating_sub(sent_ns),
+                _ => 0,
+            },
             inflight_bytes: 0,
             duplicate_acks: 0,
             is_tail: false,
@@ -198,10 +223,6 @@ impl Data {
         if let Some(first) = first {
             if first.times == 0 {
                 return self.fills_gap(at, start, end, &first, now);
-            }
-            if is_copy(&first, now) {
-                self.out.duplicates_captured += 1;
-                return;
             }
         }
         let earlier = Earlier {
@@ -353,8 +374,18 @@ impl Data {
         let is_reported =
             self.duplicate_acks > 0 || self.sacked.end().is_some_and(|last| last > start);
         let is_silent = silence_ns >= self.timer_ns(start, earlier, is_below, now);
-        let can_probe = self.recovery.can_probe(now.has_sack, self.sacked.bytes());
-        let kind = if is_below {
+        let most_probe_ns =
+            self.full_rtt_ns(now).saturating_mul(MOST_PROBE_RTTS).saturating_add(MOST_PROBE_NS);
+        // Hosts that probe have SACK, and where the handshake is not seen timestamps show that they are not older than both.
+        let may_have_sack = now.has_sack.unwrap_or(now.tcp.timestamps.is_some());
+        let can_probe = self.recovery.can_probe(now.has_sack, self.sacked.bytes())
+            && may_have_sack
+            && silence_ns <= most_probe_ns;
+        // Without any ACK nothing says which segment is the first.
+        let is_first = earlier.is_first || self.out.acks == 0;
+        let kind = if silence_ns > MOST_RTO_NS {
+            EventKind::UnclearRetransmission
+        } else if is_below {
             // Already acknowledged here: the ACK was in flight to the sender, or lost.
             match (is_silent, self.recovery.state) {
                 (true, _) if can_probe && earlier.is_last => EventKind::TailLossProbe,
@@ -365,7 +396,7 @@ impl Data {
             }
         } else if is_silent && earlier.is_last && can_probe {
             EventKind::TailLossProbe
-        } else if is_silent && earlier.is_first {
+        } else if is_silent && is_first {
             EventKind::Rto
         } else if self.recovery.state == State::Loss {
             EventKind::RetransmissionAfterRto
@@ -396,6 +427,9 @@ impl Data {
     /// Silence behind which nothing but a timer lets a sender send, ns.
     fn silent_ns(&self, now: &Now<'_>) -> u64 {
         let behind_ns = now.to_sender_ns.unwrap_or(0);
+        if self.srtt_ns.is_none() && now.to_receiver_ns.is_none() {
+            return KNOWN_LOST_RTO_NS;
+        }
         let full_ns = self.full_rtt_ns(now);
         // Where RTTs are long, a timeout is still one of them and the floor; and clocks are coarse.
         let by_rtt_ns = (full_ns / 4).saturating_mul(TIMER_QUARTERS);
@@ -528,12 +562,4 @@ impl Data {
             rows.repeats(now.row, kind, earlier.number, earlier.row);
         }
     }
-}
-
-/// Whether a packet is a copy of the same packet, by IP identification and time, and not a retransmission.
-fn is_copy(first: &Sent, now: &Now<'_>) -> bool {
-    let is_same_id = now.tcp.ip_id.is_some_and(|id| id != 0) && first.ip_id == now.tcp.ip_id;
-    is_same_id
-        && first.tsval == now.tcp.timestamps.map(|stamps| stamps.0)
-        && now.at_ns.saturating_sub(first.last_at_ns) < COPY_NS
 }

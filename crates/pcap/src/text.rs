@@ -66,6 +66,9 @@ fn of_file(file: &FileSummary) -> String {
     for (count, what) in reasons.iter().filter(|reason| reason.0 > 0) {
         let _ = writeln!(out, "  {count} packets {what}");
     }
+    for (layers, count) in &file.inside {
+        let _ = writeln!(out, "  {count} packets of TCP in {layers}: knee reads the inner packets");
+    }
     if let Some(broken) = &unread.broken {
         let _ = writeln!(out, "  the rest is unreadable: {broken}");
     }
@@ -103,14 +106,18 @@ fn table(analysis: &Analysis, top: usize) -> String {
             from.to_string(),
             to.to_string(),
             bytes(main.bytes),
-            duration(flow.end_ns.saturating_sub(flow.begin_ns)),
+            duration(if main.duration_ns > 0 {
+                main.duration_ns
+            } else {
+                flow.end_ns.saturating_sub(flow.begin_ns)
+            }),
             main.goodput_bps.map_or("-".to_owned(), rate),
             or_dash(main.rtt.min()),
             or_dash(main.rtt.quantile(0.5)),
             or_dash(main.rtt.quantile(0.99)),
             some(main.retransmitted.segments),
             some(main.retransmitted.rto),
-            some(main.out_of_order),
+            some(main.out_of_order + main.reordered_behind),
             marked(main),
             family(main),
         ]);
@@ -136,9 +143,10 @@ fn table(analysis: &Analysis, top: usize) -> String {
     };
     let _ = writeln!(
         out,
-        "\nin all{points}: {} in {} segments; retransmitted {} (fast {}, timeouts {}, after timeouts {}, probes {}, unclear \
-         {}), spurious {}; out of order {}; marked {}",
+        "\nin all{points}: {}, and {} in the other direction, in {} segments; retransmitted {} (fast {}, timeouts {}, after \
+         timeouts {}, probes {}, unclear {}), spurious {}; out of order {}; marked {}",
         bytes(totals.bytes),
+        bytes(totals.bytes_back),
         totals.segments,
         of.segments,
         of.fast,
@@ -148,7 +156,7 @@ fn table(analysis: &Analysis, top: usize) -> String {
         of.unclear,
         of.spurious,
         totals.out_of_order,
-        totals.ce
+        totals.marked
     );
     out
 }
@@ -340,6 +348,16 @@ fn of_direction(of: &Direction) -> String {
                 "{} in timeouts, the longest {}",
                 duration(of.rto_stall_ns),
                 duration(of.longest_rto_stall_ns)
+            ),
+        );
+    }
+    if of.reordered_behind > 0 {
+        line(
+            "reordered behind",
+            format!(
+                "{} segments, by at most {}: gaps that closed without a retransmission",
+                of.reordered_behind,
+                duration(of.reordered_behind_longest_ns)
             ),
         );
     }

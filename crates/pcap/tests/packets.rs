@@ -320,7 +320,7 @@ fn accurate_ecn_counts_packets() {
     let flow = &analysis.flows[0];
     assert_eq!(flow.handshake.ecn, EcnAgreed::Accurate);
     let of = &flow.a_to_b;
-    assert_eq!((of.receiver.kind, of.ecn.ace, of.ecn.ece), (ReceiverKind::Accurate, 10, 0));
+    assert_eq!((of.receiver.kind, of.ecn.ace, of.ecn.ece), (ReceiverKind::Accurate, 10, 10));
 }
 
 #[test]

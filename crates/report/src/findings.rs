@@ -58,6 +58,15 @@ fn files(capture: &Capture) -> String {
             escaped(name),
             parts.join(" · ")
         );
+        for (layers, count) in file["inside"].as_object().into_iter().flatten() {
+            let said =
+                format!("{} packets of TCP in {layers}", digits(count.as_f64().unwrap_or(0.0)));
+            let _ = write!(
+                out,
+                "<p class=\"meta\">{}: the inner packets are read.</p>",
+                escaped(&said)
+            );
+        }
         let unread = &file["unread"];
         let reasons = [
             ("unknown_link", "with an unknown link layer"),

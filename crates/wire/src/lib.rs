@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Segment`] | a TCP segment, numbers relative to the initial ones |
 //! | [`mod@read`] | pcap and pcapng files, packet by packet |
+//! | `overlay` | the packets inside of tunnels, mirrors and labels: [`Layers`] |
 //! | [`mod@write`] | pcapng files, as they come |
 //! | [`packet`] | the bytes of a TCP packet, decoded and encoded |
 //! | [`compact`] | its headers decoded without any memory, for speed |
@@ -15,6 +16,7 @@ pub mod compact;
 mod error;
 pub mod frame;
 pub mod host;
+mod overlay;
 pub mod packet;
 pub mod read;
 mod segment;
@@ -22,6 +24,7 @@ pub mod write;
 
 pub use compact::Compact;
 pub use error::Error;
-pub use read::{Captured, Ending, link, read};
+pub use overlay::Layers;
+pub use read::{Captured, Ending, Inner, link, read};
 pub use segment::Segment;
 pub use write::{Direction, Interface, Record, Writer};

@@ -1,6 +1,7 @@
 //! Files of captured packets, pcap and pcapng, read in one go with little memory.
 
 use crate::Error;
+use crate::overlay::{Layers, Next, innermost};
 use pcap_parser::pcapng::Block;
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 use std::io::{self, Read};
@@ -19,6 +20,12 @@ pub mod link {
     pub const NULL: u32 = 0;
     /// `LINKTYPE_ETHERNET`.
     pub const ETHERNET: u32 = 1;
+    /// PPP, with or without address and control.
+    pub const PPP: u32 = 9;
+    /// PPP on serial lines, with address and control.
+    pub const PPP_SERIAL: u32 = 50;
+    /// PPPoE without Ethernet.
+    pub const PPP_ETHER: u32 = 51;
     /// IP without a link-layer header, as some systems have numbered it.
     pub const RAW_OLD: [u32; 2] = [12, 14];
     /// IP without a link-layer header.
@@ -279,47 +286,55 @@ fn cut(data: &[u8], len: usize) -> &[u8] {
     data.get(..len).unwrap_or(data)
 }
 
+/// An IP packet as it was captured, and what it was wrapped in.
+#[derive(Clone, Copy, Debug)]
+pub struct Inner<'a> {
+    /// Bytes from its header on.
+    pub ip: &'a [u8],
+    /// Its length on the wire, bytes, with whatever follows it.
+    pub original_len: u32,
+    /// Tunnels, mirrors and labels around it.
+    pub layers: Layers,
+}
+
 impl<'a> Captured<'a> {
-    /// The IP packet with its length on the wire; nothing if it holds none, or its link layer is not known.
+    /// The IP packet that holds no other: the one inside of tunnels, mirrors and labels. Nothing if there is none, or its link layer is
+    /// not known.
+    pub fn inner(&self) -> Option<Inner<'a>> {
+        let (at, next) = self.first()?;
+        let (at, layers) = innermost(self.data, at, next)?;
+        let original_len = self.original_len.checked_sub(u32::try_from(at).ok()?)?;
+        Some(Inner { ip: self.data.get(at..)?, original_len, layers })
+    }
+
+    /// The same packet and its length on the wire.
     pub fn ip(&self) -> Option<(&'a [u8], u32)> {
-        let header_bytes = self.link_header_bytes()?;
-        let ip = self.data.get(header_bytes..)?;
-        Some((ip, self.original_len.checked_sub(header_bytes as u32)?))
+        self.inner().map(|inner| (inner.ip, inner.original_len))
     }
 
     /// Whether what is in packets of this link layer can be found.
     pub fn is_link_known(&self) -> bool {
-        use link::{ETHERNET, IPV4, IPV6, LINUX_SLL, LINUX_SLL2, LOOP, NULL, RAW, RAW_OLD};
-        matches!(self.link, NULL | ETHERNET | RAW | LOOP | LINUX_SLL | IPV4 | IPV6 | LINUX_SLL2)
-            || RAW_OLD.contains(&self.link)
+        use link::{ETHERNET, IPV4, IPV6, LINUX_SLL, LINUX_SLL2, LOOP, NULL, PPP, PPP_ETHER, RAW};
+        matches!(
+            self.link,
+            NULL | ETHERNET | PPP | PPP_ETHER | RAW | LOOP | LINUX_SLL | IPV4 | IPV6 | LINUX_SLL2
+        ) || link::RAW_OLD.contains(&self.link)
+            || link::PPP_SERIAL == self.link
     }
 
-    fn link_header_bytes(&self) -> Option<usize> {
-        let (kind_at, header_bytes) = match self.link {
-            link::ETHERNET => (12, 14),
-            link::LINUX_SLL => (14, 16),
-            link::LINUX_SLL2 => (0, 20),
-            link::NULL | link::LOOP => return Some(4),
-            _ if self.is_link_known() => return Some(0),
-            _ => return None,
-        };
-        self.behind_vlans(kind_at, header_bytes)
-    }
-
-    /// Where IP begins behind the EtherType at `kind_at` and the VLAN tags that may follow the header.
-    fn behind_vlans(&self, kind_at: usize, header_bytes: usize) -> Option<usize> {
-        const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-        const MOST_TAGS: usize = 4;
-        let kind_of =
+    /// What is first behind the capture's own header, and where.
+    fn first(&self) -> Option<(usize, Next)> {
+        let kind_at =
             |at: usize| Some(u16::from_be_bytes([*self.data.get(at)?, *self.data.get(at + 1)?]));
-        let (mut kind, mut begins) = (kind_of(kind_at)?, header_bytes);
-        for _ in 0..MOST_TAGS {
-            if !TAGS.contains(&kind) {
-                break;
-            }
-            kind = kind_of(begins + 2)?;
-            begins += 4;
-        }
-        matches!(kind, 0x0800 | 0x86dd).then_some(begins)
+        Some(match self.link {
+            link::ETHERNET => (0, Next::Ethernet),
+            link::LINUX_SLL => (16, Next::Kind(kind_at(14)?)),
+            link::LINUX_SLL2 => (20, Next::Kind(kind_at(0)?)),
+            link::NULL | link::LOOP => (4, Next::Ip),
+            link::PPP | link::PPP_SERIAL => (0, Next::Ppp),
+            link::PPP_ETHER => (0, Next::PppOe),
+            _ if self.is_link_known() => (0, Next::Ip),
+            _ => return None,
+        })
     }
 }

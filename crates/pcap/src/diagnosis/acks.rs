@@ -1,8 +1,7 @@
 //! ACKs that come late, not at all, or for too much or too little at once.
 
-use std::collections::BTreeSet;
-
-use super::{HOST_NS, Kind, SHOWN, View, median, per_cent, share, sum, time};
+use super::late::{Arrival, Known, timers};
+use super::{HOST_NS, Kind, SHOWN, View, median, per_cent, severity, share, sum, time, times};
 use crate::model::{Event, EventKind, Finding, Round, Severity};
 
 pub(super) const DELAYED: Kind = Kind {
@@ -28,6 +27,14 @@ const BEYOND_TIMER: Kind = Kind {
                     minimum is lower than usual.",
     try_this: "Raise the sender's minimum RTO above the receiver's delayed ACK (ip route change ... rto_min; at least 40 ms in \
                Linux), or set quickack on the receiver's route.",
+    ..LEFT_OUT
+};
+
+/// As [`LEFT_OUT`], where a lost ACK looks the same.
+const LOST_OR_LEFT_OUT: Kind = Kind {
+    usually_means: "The ACK of the last packet may have been lost on the way back. Or the receiver left it out, as DCTCP receivers of \
+                    Linux 4.0 to 4.17 do at a change of CE.",
+    try_this: "Capture at the receiver to tell which of the two it is, and keep SACK and tail loss probes on.",
     ..LEFT_OUT
 };
 
@@ -82,67 +89,32 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
         .collect();
     let typical = median(waits.iter().map(|event| event.lasted_ns))?;
     let in_all = sum(waits.iter().map(|event| event.lasted_ns));
+    let of_time = share(in_all, view.lasted_ns());
     let short = waits.iter().filter(|event| event.inflight_bytes < view.mss()).count();
     let at_least = view.at_least(&[EventKind::DelayedAck]);
     let summary = format!(
-        "The sender waited {at_least}{} times for a delayed ACK, about {} each: {at_least}{} or {} of the flow's time ({short} \
+        "The sender waited {at_least}{} for a delayed ACK, about {} each: {at_least}{} or {} of the flow's time ({short} \
          of the waits follow less than a full segment).",
-        waits.len(),
+        times(waits.len()),
         time(typical),
         time(in_all),
-        per_cent(share(in_all, view.flow.end_ns - view.flow.begin_ns)),
+        per_cent(of_time),
     );
     let evidence = waits.iter().take(SHOWN).map(|event| {
         let data = event.earlier.map_or_else(String::new, |earlier| format!(" of {earlier}"));
         view.evidence(event.number, format!("the ACK{data}, delayed by {}", time(event.lasted_ns)))
     });
-    Some(view.finding(&DELAYED, summary, evidence.collect(), 0.9))
+    let kind = Kind { severity: severity(of_time), ..DELAYED };
+    Some(view.finding(&kind, summary, evidence.collect(), 0.9))
 }
 
-/// How it is known that a segment that a timer retransmitted had arrived the first time, if it is.
-pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
-    // Where its own number is the proof's, the ACK had come before it.
-    let says_so =
-        |proof: &Event| proof.earlier == Some(event.number) && proof.number != event.number;
-    if view.events(EventKind::Spurious).any(says_so) {
-        return Some("and the receiver reports a duplicate (DSACK)");
-    }
-    // A receiver with SACK would have said so, and one without it mostly says again what it said before: else the packet was lost
-    // behind the point, unless that is the receiver's own device.
-    let cannot_say = view.flow.handshake.has_sack != Some(true);
-    // While one segment alone is in flight, only its arrival makes the receiver repeat an ACK: else those behind it may have done so.
-    let is_alone = event.inflight_bytes <= view.mss();
-    let was_answered = (is_alone && event.duplicate_acks > 0) || view.is_receivers_device;
-    if view.is_near_receiver && event.earlier.is_some() && cannot_say && was_answered {
-        return Some("which arrived here and was not acknowledged");
-    }
-    // With SACKs one segment may be missing and others beyond it cause that.
-    let repeats = is_alone && event.duplicate_acks > 0;
-    (repeats && view.flow.handshake.has_sack == Some(false))
-        .then_some("after an ACK that its arrival caused but that does not cover it")
-}
-
-/// Segments that a timer retransmitted although they had arrived: connection, whether `a` sent them, first byte.
-pub(super) fn arrivals(views: &[View<'_>]) -> BTreeSet<(u32, bool, u64)> {
-    let of = |view: &View<'_>| -> Vec<_> {
-        let had = view.data.events.iter().filter(|event| {
-            matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe)
-                && arrived(view, event).is_some()
-        });
-        had.map(|event| (view.flow.connection, view.is_of_a(), event.seq)).collect()
-    };
-    views.iter().flat_map(of).collect()
-}
-
-/// Packets that arrived, were answered and not covered, so that a timer sent them again.
-pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
-    let by_timer = |event: &&Event| matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe);
-    let found: Vec<(&Event, &str)> = view
-        .data
-        .events
-        .iter()
-        .filter(by_timer)
-        .filter_map(|event| arrived(view, event).map(|why| (event, why)))
+/// Packets that arrived and were not acknowledged, so that a timer sent them again.
+pub(super) fn left_out(view: &View<'_>, known: &Known) -> Option<Finding> {
+    let found: Vec<(&Event, &str)> = timers(view)
+        .filter_map(|event| match known.of(view, event)? {
+            Arrival::NotAcked(why) => Some((event, why)),
+            Arrival::AckedLate(_) => None,
+        })
         .collect();
     let typical = median(found.iter().map(|(event, _)| event.lasted_ns))?;
     let timeouts = found.iter().filter(|(event, _)| event.kind == EventKind::Rto).count();
@@ -152,12 +124,21 @@ pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
         is_alone && event.duplicate_acks == 0 && event.lasted_ns <= DELAYED_MOST_NS
     };
     let delayed = found.iter().filter(|(event, _)| is_delayed(event)).count();
-    let (kind, why) = match 2 * delayed > found.len() {
-        true => (BEYOND_TIMER, "the receiver delayed its ACK for longer than the sender's timer"),
-        false => (LEFT_OUT, "the receiver did not acknowledge it"),
+    // Where the receiver's answers are seen, or one came that its arrival caused, no ACK was lost.
+    let is_seen = |event: &Event| view.is_near_receiver || event.duplicate_acks > 0;
+    let seen = found.iter().filter(|(event, _)| is_seen(event)).count();
+    let (kind, why) = if 2 * delayed > found.len() {
+        (BEYOND_TIMER, "the receiver delayed its ACK for longer than the sender's timer")
+    } else if 2 * seen > found.len() {
+        (LEFT_OUT, "the receiver did not acknowledge it")
+    } else {
+        (LOST_OR_LEFT_OUT, "no ACK of it came: it may have been lost on the way back, or left out")
     };
     // A probe is no more than a packet too many.
-    let severity = if timeouts == 0 { Severity::Costs } else { kind.severity };
+    let severity = match timeouts {
+        0 => Severity::Note,
+        _ => severity(share(sum(found.iter().map(|(event, _)| event.lasted_ns)), view.lasted_ns())),
+    };
     let kind = Kind { severity, ..kind };
     let at_least = view.at_least(&[EventKind::Rto, EventKind::TailLossProbe]);
     let summary = format!(

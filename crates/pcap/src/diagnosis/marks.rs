@@ -24,6 +24,20 @@ pub(super) const STARVED: Kind = Kind {
     severity: Severity::Severe,
 };
 
+pub(super) const ALL_MARKED: Kind = Kind {
+    name: "marks-everything",
+    usually_means: "A middlebox or a queueing discipline sets CE on every packet, whether a queue waits or not. It may also be that others \
+                    hold a queue that is too short to be seen in these RTTs above a very small K.",
+    try_this: "Capture at hops on the path to find where CE begins, and mend that device. Until then switch ECN off for this path \
+               (net.ipv4.tcp_ecn = 2 or 0, or ip route ... features without ecn).",
+    severity: Severity::Severe,
+};
+
+/// Share of all data of a flow that is marked where something marks everything.
+const EVERYTHING: f64 = 0.95;
+/// What nothing queues adds to most RTTs, as a share of the smallest.
+const NOTHING_QUEUES: f64 = 0.1;
+
 /// Share of marked data that counts as all: delayed ACKs at the ends of runs cover some unmarked data.
 const ALL: f64 = 0.9;
 /// Round trips on end behind which a window is at its least: cuts by a tenth would leave an eighth.
@@ -36,6 +50,42 @@ const LARGE_WINDOW: u64 = 10;
 const DOUBLED: u64 = 2;
 /// Segments that are ECN-capable and should not be: some are retransmissions or probes of another stack.
 const USUAL_SEGMENTS: u64 = 100;
+
+/// All data is marked, and nothing queues.
+pub(super) fn all_marked(view: &View<'_>) -> Option<Finding> {
+    let (data, ecn) = (view.data, &view.data.ecn);
+    let is_all = share(ecn.ece_bytes, ecn.acked_bytes) >= EVERYTHING;
+    // ECE that is held says nothing of marks, unless they are seen themselves.
+    let is_latched = data.receiver.held_without_cwr > 0 && ecn::endless(view).is_some();
+    let segments = ecn.ce + ecn.ect0 + ecn.ect1;
+    let sees_marks = view.is_near_receiver && ecn.ce > 0;
+    if sees_marks && share(ecn.ce, segments) < EVERYTHING {
+        return None;
+    }
+    if !view.is_near_sender || !is_all || is_latched || segments < USUAL_SEGMENTS {
+        return None;
+    }
+    let base = view.base_rtt_ns()?;
+    let typical = data.rtt.quantile(0.5)?;
+    if typical.saturating_sub(base) as f64 > NOTHING_QUEUES * base as f64 {
+        return None;
+    }
+    let summary = format!(
+        "{} of the data is reported as marked, from the first round trip on, although nothing queues: RTTs are {} in the median, the \
+         smallest is {}. The flow gets {}.",
+        per_cent(share(ecn.ece_bytes, ecn.acked_bytes)),
+        time(typical),
+        time(base),
+        rate(data.goodput_bps.unwrap_or(0.0)),
+    );
+    let rounds = data.rounds.iter().filter(|round| round.ece_bytes > 0).take(SHOWN);
+    let evidence = rounds.map(|round| {
+        let said =
+            format!("a round trip with {} of {} bytes marked", round.ece_bytes, round.acked_bytes);
+        view.evidence(round.first_number, said)
+    });
+    Some(view.finding(&ALL_MARKED, summary, evidence.collect(), 0.85))
+}
 
 /// The longest run of round trips in which all data is marked, without those in which windows come down.
 fn marked_rounds<'a>(view: &View<'a>) -> Option<Vec<&'a Round>> {

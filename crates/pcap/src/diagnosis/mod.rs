@@ -7,12 +7,16 @@ mod acks;
 mod bursts;
 mod ecn;
 mod incast;
+mod late;
 mod limits;
+mod longer;
 mod marks;
 mod path;
 mod policer;
+mod reordering;
 mod rtt;
 mod shares;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod threshold;
@@ -58,10 +62,16 @@ pub struct Kind {
 }
 
 /// All kinds of findings.
-pub const KINDS: [&Kind; 22] = [
+pub const KINDS: [&Kind; 28] = [
     &rtt::BIMODAL,
     &acks::DELAYED,
     &acks::LEFT_OUT,
+    &late::SPURIOUS,
+    &silence::UNREACHABLE,
+    &silence::ONE_SIDED,
+    &reordering::REORDERED,
+    &marks::ALL_MARKED,
+    &longer::STALE,
     &timeouts::FLOOR,
     &timeouts::TAIL,
     &incast::COLLAPSE,
@@ -88,11 +98,10 @@ pub const KINDS: [&Kind; 22] = [
 pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     let views: Vec<View<'_>> = chosen(analysis).collect();
-    let arrived = acks::arrivals(&views);
     let mut of_flows: Vec<Finding> = views.iter().flat_map(of_data).collect();
-    of_flows.extend(views.iter().filter_map(|view| timeouts::tail(view, &arrived)));
-    of_flows.extend(timeouts::floor(&views));
+    of_flows.extend(by_timers(&views));
     of_flows.extend(policer::policers(&views));
+    drop_consequences(&mut of_flows);
     let mut joined = BTreeSet::new();
     let together = incast::collapse(analysis).into_iter().chain(shares::by_input(analysis));
     for finding in of_flows.into_iter().chain(together).chain(ecn::bleached_between(analysis)) {
@@ -139,20 +148,41 @@ fn chosen(analysis: &Analysis) -> impl Iterator<Item = View<'_>> {
 /// Findings of one flow by itself.
 pub fn of_flow(flow: &Flow) -> Vec<Finding> {
     let views = View::both(flow);
-    let arrived = acks::arrivals(&views);
-    let tails = views.iter().filter_map(|view| timeouts::tail(view, &arrived));
-    let floor = timeouts::floor(&views);
     let policers = policer::policers(&views);
-    views.iter().flat_map(of_data).chain(floor).chain(tails).chain(policers).collect()
+    let mut found: Vec<Finding> =
+        views.iter().flat_map(of_data).chain(by_timers(&views)).chain(policers).collect();
+    drop_consequences(&mut found);
+    found
+}
+
+/// Where a policer drops, timeouts and lost tails are what it causes, and their remedies do not help.
+fn drop_consequences(found: &mut Vec<Finding>) {
+    let of_policers = found.iter().filter(|finding| finding.kind == policer::POLICER.name);
+    let policed: BTreeSet<u32> = of_policers.flat_map(|finding| finding.flows.clone()).collect();
+    let consequences = [timeouts::FLOOR.name, timeouts::TAIL.name];
+    found.retain(|finding| {
+        !consequences.contains(&finding.kind)
+            || !finding.flows.iter().all(|id| policed.contains(id))
+    });
+}
+
+/// What timers tell: which of several views knows best is decided for all of them together.
+fn by_timers(views: &[View<'_>]) -> Vec<Finding> {
+    let known = late::Known::new(views);
+    let left_out = views.iter().filter_map(|view| acks::left_out(view, &known));
+    let mut found: Vec<Finding> = left_out.chain(timeouts::floor(views, &known)).collect();
+    found.extend(views.iter().filter_map(|view| timeouts::tail(view, &known)));
+    found.extend(late::spurious(views, &known));
+    found
 }
 
 fn of_data(view: &View<'_>) -> Vec<Finding> {
     let found = [
         rtt::bimodal(view),
         acks::delayed(view),
-        acks::left_out(view),
         marks::starved(view),
         marks::ignored(view),
+        marks::all_marked(view),
         ecn::endless(view),
         ecn::overstated(view),
         ecn::unmarked(view),
@@ -162,7 +192,11 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
         limits::receiver(view),
         limits::application(view),
         bursts::bursts(view),
-        path::change(view),
+        longer::change(view).or_else(|| path::change(view)),
+        longer::stale(view),
+        reordering::reordered(view),
+        silence::unreachable(view),
+        silence::one_sided(view),
         acks::stretch(view),
         acks::broken_merging(view),
     ];
@@ -285,6 +319,11 @@ impl<'a> View<'a> {
         again.segments.saturating_sub(again.spurious).max(self.data.lost_before_point)
     }
 
+    /// Time of the flow, ns.
+    fn lasted_ns(&self) -> u64 {
+        self.flow.end_ns.saturating_sub(self.flow.begin_ns)
+    }
+
     fn evidence(&self, number: u64, says: String) -> Evidence {
         Evidence { flow: self.flow.id, number, says }
     }
@@ -322,6 +361,17 @@ impl Kind {
     }
 }
 
+/// How much a finding costs by its share of the flow's time or bytes.
+fn severity(share: f64) -> Severity {
+    const MUCH: f64 = 0.1;
+    const SOME: f64 = 0.01;
+    match share {
+        share if share >= MUCH => Severity::Severe,
+        share if share >= SOME => Severity::Costs,
+        _ => Severity::Note,
+    }
+}
+
 /// A time as people write it.
 fn time(ns: u64) -> String {
     match ns {
@@ -331,6 +381,11 @@ fn time(ns: u64) -> String {
         100_000_000..10_000_000_000 => format!("{} ms", ns / 1_000_000),
         _ => format!("{:.1} s", ns as f64 / 1e9),
     }
+}
+
+/// How often, in words.
+fn times(count: usize) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 /// A rate as people write it.

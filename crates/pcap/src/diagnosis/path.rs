@@ -12,6 +12,11 @@ pub(super) const CHANGE: Kind = Kind {
     severity: Severity::Note,
 };
 
+/// The same for a path that becomes longer.
+pub(super) const LONGER_MEANS: &str = "The flow moved to a longer path: a link failed, a route changed, or traffic was moved to another \
+                                       site or provider.";
+pub(super) const LONGER_TRY: &str = "Look for route changes at that time (BGP, IGP, SD-WAN), and trace the path. A queue is not at fault.";
+
 /// Round trips on either side that are compared.
 const ROUNDS: usize = 3;
 /// Least change of the RTT, as a share: queues change by packets, and smaller changes of the path do not matter.

@@ -43,6 +43,26 @@ const LEAST_BURST: u64 = 8;
 const FILLS: f64 = 10.0;
 /// Packets that pass a full buffer wait for all of it, those behind a bucket not at all: a quarter is for jitter.
 const NO_QUEUE: f64 = 0.25;
+/// More packets than this wait where there is a queue: a policer that holds a packet or two has none.
+const QUEUED: f64 = 4.0;
+/// And where it makes the losses, at least this part of the round trips without losses have less.
+const LONGEST: f64 = 0.7;
+/// Fits with this part of the best one's score are as good.
+const AS_GOOD: f64 = 0.95;
+/// Rates that differ by less than this are one; by more than the second, none can be told.
+const EXACT: f64 = 1.06;
+const TELLS: f64 = 3.0;
+/// Windows of time: round trips of each, at most as many, and at least as many; and the share of them with losses.
+const ROUND_TRIPS: u64 = 2;
+const MOST_WINDOWS: u64 = 256;
+const WINDOWS: usize = 30;
+const LOSSY: f64 = 0.3;
+/// Losses of a sender that is beyond the rate most of the time.
+const MANY_LOSSES: u64 = 100;
+/// Share of the segments that only a policer, or a path in ruins, loses.
+const MUCH: f64 = 0.05;
+/// Part of what is sent in addition that is lost: all of it at a policer, and of random losses their share.
+const BEYOND: f64 = 0.5;
 /// Pairs of hosts that are looked at, and flows by themselves: those with most losses.
 const MOST_LOOKED: usize = 32;
 /// Packets that may pass behind a loss beside what the rate allows: a bucket that lacks little for one refuses it.
@@ -64,6 +84,20 @@ struct Fit {
     /// The level below which a quarter of the losses are, and the highest at which something passed.
     low: f64,
     highest: f64,
+}
+
+/// The best fit, and the lowest and the highest rate of those that are about as good, bytes per ns.
+struct Fits {
+    best: Fit,
+    rates: [f64; 2],
+}
+
+/// What was sent in a time, and what of it was lost, bytes.
+#[derive(Clone, Copy)]
+struct Window {
+    sent: f64,
+    lost: f64,
+    lasted_ns: f64,
 }
 
 impl Sent {
@@ -141,22 +175,68 @@ impl Sent {
         sums.sum::<f64>() / rtt_ns.saturating_mul(self.losses.len() as u64).max(1) as f64
     }
 
-    fn best(&self, rtt_ns: u64, segment: u64) -> Option<Fit> {
+    fn best(&self, rtt_ns: u64, segment: u64) -> Option<Fits> {
         let (first, last) = (self.losses.first()?.begin_ns, self.losses.last()?.end_ns);
         let between = |impulse: &&(u64, f64)| (first..last).contains(&impulse.0);
         let bytes: f64 = self.passed.iter().filter(between).map(|impulse| impulse.1).sum();
         let mut fits = Vec::new();
         let mean = bytes / (last - first).max(1) as f64;
         let least = self.behind_losses(rtt_ns, segment);
+        let score = |fit: &Fit| fit.above + fit.low / fit.highest.max(1.0);
         let (mut from, mut best) = (least.max(FROM * mean), None);
         for (step, count) in STEPS {
             let tried = (0..=count).filter_map(|at| self.fit(from * step.powi(at)));
             fits.extend(tried);
-            let score = |fit: &Fit| fit.above + fit.low / fit.highest.max(1.0);
             best = fits.iter().copied().max_by(|x, y| score(x).total_cmp(&score(y)));
             from = (best?.bytes_per_ns / STEPS[1].0.powi(STEPS[1].1 / 2)).max(least);
         }
-        best
+        let best = best?;
+        let as_good = fits.iter().filter(|fit| score(fit) >= AS_GOOD * score(&best));
+        let rates = as_good.map(|fit| fit.bytes_per_ns);
+        let rates =
+            rates.fold([best.bytes_per_ns; 2], |[low, high], one| [low.min(one), high.max(one)]);
+        Some(Fits { best, rates })
+    }
+
+    /// How long a window of time is that holds some round trips, and several spans, ns.
+    fn lasted_ns(&self, rtt_ns: u64) -> f64 {
+        let begin = self.passed.first().map_or(0, |impulse| impulse.0);
+        let end = self.passed.last().map_or(0, |impulse| impulse.0);
+        let least = end.saturating_sub(begin) / MOST_WINDOWS;
+        rtt_ns.saturating_mul(ROUND_TRIPS).max(least).max(1) as f64
+    }
+
+    /// What was sent and lost in windows of time, one behind the other.
+    fn windows(&self, rtt_ns: u64) -> Vec<Window> {
+        let lasted_ns = self.lasted_ns(rtt_ns);
+        let begin = self.passed.first().map_or(0, |impulse| impulse.0);
+        let at = |time_ns: u64| (time_ns.saturating_sub(begin) as f64 / lasted_ns) as usize;
+        let mut windows =
+            vec![Window { sent: 0.0, lost: 0.0, lasted_ns }; MOST_WINDOWS as usize + 1];
+        for (time_ns, bytes) in &self.passed {
+            if let Some(window) = windows.get_mut(at(*time_ns)) {
+                window.sent += bytes;
+            }
+        }
+        for lost in &self.losses {
+            if let Some(window) = windows.get_mut(at(lost.begin_ns)) {
+                window.sent += wire_bytes(lost);
+                window.lost += wire_bytes(lost);
+            }
+        }
+        windows.retain(|window| window.sent > 0.0);
+        // The last one may end in its middle.
+        windows.pop();
+        windows
+    }
+
+    /// The highest rate that passed in such a window, bytes per ns.
+    fn most(&self, rtt_ns: u64) -> Option<f64> {
+        let rates = self
+            .windows(rtt_ns)
+            .into_iter()
+            .map(|window| (window.sent - window.lost) / window.lasted_ns);
+        rates.max_by(f64::total_cmp)
     }
 }
 
@@ -199,9 +279,11 @@ pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Whether the sender waits for timers most of the time: then they determine the rate.
+/// Whether the sender waits for timers most of the time: then they determine the rate, unless much is lost.
 fn is_stalled(view: &View<'_>) -> bool {
-    view.data.rto_stall_ns > view.data.duration_ns / 2
+    let lost = lost_segments(view.data.losses.iter());
+    let is_much = lost as f64 >= MUCH * view.data.segments as f64;
+    view.data.rto_stall_ns > view.data.duration_ns / 2 && !is_much
 }
 
 /// Whether the point is before the policer: all lost packets passed it.
@@ -228,6 +310,23 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     }
     let segment = views.iter().map(View::mss).max()? + HEADER_BYTES;
     let fit = sent.best(base, segment)?;
+    let (waited_ns, rank) = queue_at_losses(views)?;
+    let packets = waited_ns.saturating_sub(HOST_NS) as f64 * fit.best.bytes_per_ns / segment as f64;
+    // A full queue, or one that an AQM holds short, is longest when it drops. What waits without a relation to losses is jitter.
+    if packets > QUEUED && rank > LONGEST {
+        return None;
+    }
+    by_level(views, &sent, &fit, [base, segment, waited_ns, segments])
+        .or_else(|| by_rate(views, &sent, packets, [base, segment, waited_ns, segments]))
+}
+
+/// Losses at the bucket's end.
+fn by_level(
+    views: &[View<'_>],
+    sent: &Sent,
+    Fits { best: fit, rates }: &Fits,
+    [base, segment, waited_ns, segments]: [u64; 4],
+) -> Option<Finding> {
     let is_level = fit.above >= ABOVE || fit.low >= SHARP * fit.highest;
     let passed: f64 = sent.passed.iter().map(|impulse| impulse.1).sum();
     let is_burst = (LEAST_BURST * segment) as f64 <= fit.highest;
@@ -236,7 +335,6 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     }
     // What a buffer of that depth would have made the packets wait that were not dropped.
     let buffer_ns = fit.highest / fit.bytes_per_ns;
-    let waited_ns = waited(views)?;
     if waited_ns as f64 > NO_QUEUE * buffer_ns {
         return None;
     }
@@ -246,16 +344,73 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     if waited_ns > base.max((held_ns as u64).saturating_add(HOST_NS)) {
         return None;
     }
-    let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
-    let summary = format!(
-        "{segments} segments{of} were lost, nearly all with {:.0} kB sent beyond {} (with headers), the rate that gets through. No \
-         queue drops so: RTTs were {} above the smallest, and a queue of that size adds {}.",
+    // A sender that is just below the rate before each loss has passed what the bucket lets through.
+    let rates = [
+        rates[0],
+        rates[1].max(sent.most(base).unwrap_or(0.0) - fit.highest / sent.lasted_ns(base)),
+    ];
+    let says = format!(
+        "nearly all with {:.0} kB sent beyond {}. No queue drops so: RTTs were {} above the smallest, and a queue of that size adds {}",
         fit.highest / 1000.0,
-        rate(fit.bytes_per_ns * 8e9),
+        between(rates),
         time(waited_ns),
         time(buffer_ns as u64),
     );
-    let again = [EventKind::FastRetransmission, EventKind::RetransmissionAfterRto];
+    Some(finding(views, segments, &says, fit.above.max(fit.low / fit.highest)))
+}
+
+/// Losses of all that is sent beyond one rate, of a sender that is beyond it most of the time: the bucket is always empty.
+fn by_rate(
+    views: &[View<'_>],
+    sent: &Sent,
+    packets: f64,
+    [base, _, waited_ns, segments]: [u64; 4],
+) -> Option<Finding> {
+    if packets > QUEUED || segments < MANY_LOSSES {
+        return None;
+    }
+    let windows = sent.windows(base);
+    let count = windows.len() as f64;
+    let lossy: Vec<&Window> = windows.iter().filter(|window| window.lost > 0.0).collect();
+    if windows.len() < WINDOWS || (lossy.len() as f64) < LOSSY * count {
+        return None;
+    }
+    let mean = |of: &dyn Fn(&Window) -> f64| windows.iter().map(of).sum::<f64>() / count;
+    let (all, lost) = (mean(&|window| window.sent), mean(&|window| window.lost));
+    let with = mean(&|window| (window.sent - all) * (window.lost - lost));
+    let spread = mean(&|window| (window.sent - all).powi(2));
+    // Random losses are a share of what is sent, and of what is sent in addition too.
+    if spread <= 0.0 || with / spread < BEYOND {
+        return None;
+    }
+    let mut rates: Vec<f64> =
+        lossy.iter().map(|window| (window.sent - window.lost) / window.lasted_ns).collect();
+    rates.sort_by(f64::total_cmp);
+    let at = |share: f64| rates[((rates.len() - 1) as f64 * share) as usize];
+    let says = format!(
+        "{} of what was sent in addition, beyond {}, at any time. No queue drops so: RTTs were {} above the smallest",
+        super::per_cent((with / spread).min(1.0)),
+        between([at(0.25), at(0.75)]),
+        time(waited_ns),
+    );
+    Some(finding(views, segments, &says, 0.7))
+}
+
+/// A rate as far as it can be told: a range, since a small bucket and bursts fit many.
+fn between([low, high]: [f64; 2]) -> String {
+    let [from, to] = [low, high].map(|bytes_per_ns| rate(bytes_per_ns * 8e9));
+    let what = "(with headers)";
+    match high / low.max(f64::MIN_POSITIVE) {
+        ratio if ratio <= EXACT => format!("about {} {what}", rate(f64::midpoint(low, high) * 8e9)),
+        ratio if ratio <= TELLS => format!("a rate between {from} and {to} {what}"),
+        _ => format!("a rate that cannot be told from this capture ({from} to {to} fit)"),
+    }
+}
+
+fn finding(views: &[View<'_>], segments: u64, says: &str, confidence: f64) -> Finding {
+    let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
+    let summary = format!("{segments} segments{of} were lost, {says}.");
+    let again = [EventKind::FastRetransmission, EventKind::RetransmissionAfterRto, EventKind::Rto];
     let evidence = views.iter().flat_map(|view| {
         let events = view.data.events.iter().filter(|event| again.contains(&event.kind));
         events.take((SHOWN / views.len()).max(1)).map(|event| {
@@ -265,21 +420,34 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
         })
     });
     let flows = views.iter().map(|view| view.flow.id).collect();
-    Some(POLICER.finding(flows, summary, evidence.collect(), fit.above.max(fit.low / fit.highest)))
+    POLICER.finding(flows, summary, evidence.collect(), confidence)
 }
 
-/// Median excess over the smallest RTT in the round trips of losses, ns.
-fn waited(views: &[View<'_>]) -> Option<u64> {
-    let of_losses = views.iter().flat_map(|view| {
+/// How long packets wait in the round trips of losses, ns in the median, and which part of the other round trips have less.
+fn queue_at_losses(views: &[View<'_>]) -> Option<(u64, f64)> {
+    let (mut at_losses, mut others) = (Vec::new(), Vec::new());
+    for view in views {
         let rounds = &view.data.rounds;
-        // Where the point is not at the sender, its RTTs are of a part of the path.
         let of_all = view.base_rtt_ns().filter(|_| view.is_near_sender);
         let base = of_all.or(view.data.rtt.min()).unwrap_or_default();
-        view.data.losses.iter().filter_map(move |lost| {
+        let mut is_lossy = vec![false; rounds.len()];
+        for lost in &view.data.losses {
             let behind = rounds.partition_point(|round| round.begin_ns <= lost.begin_ns);
-            let longest = rounds[behind.checked_sub(1)?].rtt_max_ns?;
-            Some(longest.saturating_sub(base))
-        })
-    });
-    median(of_losses)
+            if let Some(at) = behind.checked_sub(1) {
+                is_lossy[at] = true;
+            }
+        }
+        // What is sent in one round trip is acknowledged in the next.
+        for (at, round) in rounds.iter().enumerate() {
+            let next = rounds.get(at + 1).and_then(|next| next.rtt_max_ns);
+            let Some(longest) = round.rtt_max_ns.max(next) else { continue };
+            let waited = longest.saturating_sub(base);
+            if is_lossy[at] { at_losses.push(waited) } else { others.push(waited) }
+        }
+    }
+    others.sort_unstable();
+    let below = |waited: &u64| others.partition_point(|other| other < waited) as f64;
+    let rank =
+        at_losses.iter().map(below).sum::<f64>() / (at_losses.len() * others.len()).max(1) as f64;
+    Some((median(at_losses)?, if others.is_empty() { 1.0 } else { rank }))
 }

@@ -126,7 +126,9 @@ pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
     if !view.is_near_sender || bimodal(view).is_some() {
         return None;
     }
+    // Since the path is longer, that is the RTT without a queue.
     let base = view.base_rtt_ns()?;
+    let base = super::longer::longer(view).map_or(base, |longer| longer.after_ns.max(base));
     let rounds: Vec<&Round> = view.rounds().collect();
     let last = rounds.get(rounds.len().checked_sub(LAST_ROUNDS)?..)?;
     let least = last.iter().filter_map(|round| round.rtt_min_ns).min()?;

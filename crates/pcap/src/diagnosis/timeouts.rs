@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kind, SHOWN, View, median, per_cent, share, sum, time};
+use super::late::Known;
+use super::{
+    HOST_NS, Kind, SHOWN, View, median, per_cent, severity, share, silence, sum, time, times,
+};
 use crate::data::MOST_EVENTS;
 use crate::model::{Event, EventKind, Finding, Severity};
 
@@ -39,10 +42,15 @@ struct Waits<'a> {
     is_full: bool,
 }
 
-fn waits<'a>(view: &'a View<'a>) -> Option<Waits<'a>> {
+fn waits<'a>(view: &'a View<'a>, known: &Known) -> Option<Waits<'a>> {
     let base = view.base_rtt_ns()?;
     let is_long = |event: &&Event| event.lasted_ns >= base.saturating_mul(ROUND_TRIPS_WAITED);
-    let events: Vec<&Event> = view.events(EventKind::Rto).filter(is_long).collect();
+    let backed_off = silence::backed_off(view);
+    // No floor is at fault where ACKs were late, nor where the other end did not answer.
+    let is_of_loss =
+        |event: &&Event| !known.is_late(view, event) && !backed_off.contains(&event.seq);
+    let events: Vec<&Event> =
+        view.events(EventKind::Rto).filter(is_long).filter(is_of_loss).collect();
     let shortest_ns = events.iter().map(|event| event.lasted_ns).min()?;
     let is_full = !view.at_least(&[EventKind::Rto]).is_empty();
     let (count, in_all_ns) = if is_full {
@@ -50,16 +58,16 @@ fn waits<'a>(view: &'a View<'a>) -> Option<Waits<'a>> {
     } else {
         (events.len() as u64, sum(events.iter().map(|event| event.lasted_ns)))
     };
-    let round_trips = shortest_ns / base.max(1);
+    let round_trips = shortest_ns / base.max(HOST_NS);
     Some(Waits { view, events, shortest_ns, round_trips, count, in_all_ns, is_full })
 }
 
 /// Timeouts that took far longer than the path, of all flows together.
-pub(super) fn floor(views: &[View<'_>]) -> Option<Finding> {
+pub(super) fn floor(views: &[View<'_>], known: &Known) -> Option<Finding> {
     // Of several points that see a sender the first.
     let mut seen = BTreeSet::new();
     let is_first = |view: &&View<'_>| seen.insert((view.flow.connection, view.is_of_a()));
-    let found: Vec<Waits<'_>> = views.iter().filter_map(waits).collect();
+    let found: Vec<Waits<'_>> = views.iter().filter_map(|view| waits(view, known)).collect();
     let firsts: BTreeSet<(u32, bool, u32)> = found
         .iter()
         .map(|waits| waits.view)
@@ -80,7 +88,9 @@ pub(super) fn floor(views: &[View<'_>]) -> Option<Finding> {
         let flow = waits.view.flow;
         share(waits.in_all_ns, flow.end_ns.saturating_sub(flow.begin_ns))
     });
-    let most = per_cent(most.fold(0.0, f64::max));
+    let most = most.fold(0.0, f64::max);
+    let kind = Kind { severity: severity(most), ..FLOOR };
+    let most = per_cent(most);
     let (of, paths, times) = match found.len() {
         1 => (String::new(), "this path", format!("or {most} of the flow's time")),
         flows => (
@@ -109,13 +119,14 @@ pub(super) fn floor(views: &[View<'_>]) -> Option<Finding> {
         })
     });
     let flows = found.iter().map(|waits| waits.view.flow.id).collect();
-    Some(FLOOR.finding(flows, summary, evidence.collect(), 0.95))
+    Some(kind.finding(flows, summary, evidence.collect(), 0.95))
 }
 
 /// Losses at the end of what was sent.
-pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Option<Finding> {
+pub(super) fn tail(view: &View<'_>, known: &Known) -> Option<Finding> {
+    let backed_off = silence::backed_off(view);
     let is_needless =
-        |event: &Event| arrived.contains(&(view.flow.connection, view.is_of_a(), event.seq));
+        |event: &Event| known.of(view, event).is_some() || backed_off.contains(&event.seq);
     let mut tails: Vec<&Event> = view
         .events(EventKind::TailLoss)
         .chain(view.events(EventKind::TailLossProbe))
@@ -129,9 +140,9 @@ pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Opt
     let kinds = [EventKind::TailLoss, EventKind::TailLossProbe, EventKind::NewDataProbe];
     let at_least = view.at_least(&kinds);
     let summary = format!(
-        "The tail was lost {at_least}{} times, with nothing sent after it: probes found {by_probe}, timeouts the others; after \
+        "The tail was lost {at_least}{}, with nothing sent after it: probes found {by_probe}, timeouts the others; after \
          {} in the median.",
-        tails.len(),
+        times(tails.len()),
         time(typical),
     );
     let evidence = tails.iter().take(SHOWN).map(|event| {
@@ -147,5 +158,8 @@ pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Opt
         };
         view.evidence(event.number, said)
     });
-    Some(view.finding(&TAIL, summary, evidence.collect(), 0.9))
+    let waited = sum(tails.iter().map(|event| event.lasted_ns));
+    let kind =
+        Kind { severity: severity(share(waited, view.lasted_ns())).min(TAIL.severity), ..TAIL };
+    Some(view.finding(&kind, summary, evidence.collect(), 0.9))
 }

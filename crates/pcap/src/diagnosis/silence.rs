@@ -1,0 +1,113 @@
+//! An end that does not answer, and an end whose packets were not captured.
+
+use std::collections::BTreeSet;
+
+use super::{Kind, SHOWN, View, severity, share, time, times};
+use crate::model::{Event, EventKind, Finding, Severity};
+
+pub(super) const UNREACHABLE: Kind = Kind {
+    name: "peer-unreachable",
+    usually_means: "The other host or the path to it was gone: a link or a route failed, a firewall dropped the state, or the host \
+                    stopped. The timer doubles with each retransmission (exponential backoff).",
+    try_this: "Look for link and route changes at that time, and for firewalls that forget idle connections. \
+               net.ipv4.tcp_retries2 and TCP_USER_TIMEOUT bound how long a sender tries.",
+    severity: Severity::Severe,
+};
+
+pub(super) const ONE_SIDED: Kind = Kind {
+    name: "one-sided-capture",
+    usually_means: "The capture filter, the mirror or the route takes one direction only (asymmetric routing, a mirror of received \
+                    packets).",
+    try_this: "Capture both directions at one place. RTTs, retransmissions and what is in flight cannot be told from one alone.",
+    severity: Severity::Note,
+};
+
+/// Retransmissions of the same data by timers, each after a longer silence: two in a row may be a bad tail.
+const BACKOFFS: usize = 3;
+/// Each silence is this much longer than the one before it; twice as long is exact, and clocks are coarse.
+const LONGER: f64 = 1.5;
+/// SYNs without an answer.
+const SYNS: u32 = 2;
+/// Fewer packets of one end may be a scan, or a connection at the capture's edge.
+const PACKETS: u64 = 8;
+
+/// Timeouts in a row for the same data.
+fn backoffs<'a>(view: &View<'a>) -> Vec<Vec<&'a Event>> {
+    let timeouts: Vec<&Event> = view.events(EventKind::Rto).collect();
+    let is_next = |x: &&Event, y: &&Event| {
+        x.seq == y.seq && y.lasted_ns as f64 >= LONGER * x.lasted_ns as f64
+    };
+    let runs = timeouts.chunk_by(is_next).filter(|run| run.len() >= BACKOFFS);
+    runs.map(<[&Event]>::to_vec).collect()
+}
+
+/// First bytes of what was sent again in such a row; a probe for the same data begins it.
+pub(super) fn backed_off(view: &View<'_>) -> BTreeSet<u64> {
+    backoffs(view).iter().flatten().map(|event| event.seq).collect()
+}
+
+/// Data or a SYN that was sent again and again without an answer.
+pub(super) fn unreachable(view: &View<'_>) -> Option<Finding> {
+    let runs = backoffs(view);
+    let Some(longest) = runs.iter().max_by_key(|run| run.len()) else {
+        return unanswered_syn(view);
+    };
+    let (first, last) = (longest.first()?, longest.last()?);
+    let begin_ns = first.at_ns.saturating_sub(first.lasted_ns);
+    let gone_ns = last.at_ns.saturating_sub(begin_ns);
+    let is_heard = view.back.last_packet_ns.is_some_and(|heard_ns| heard_ns > last.at_ns);
+    let ends = if is_heard { "then it answered again" } else { "and the capture has no answer" };
+    let more = match runs.len() {
+        1 => String::new(),
+        several => format!(" This happened {}.", times(several)),
+    };
+    let summary = format!(
+        "{} did not answer for {}: the same data was retransmitted {} times, each time after a longer silence, {ends}.{more}",
+        view.ends().1,
+        time(gone_ns),
+        longest.len(),
+    );
+    let evidence = longest.iter().take(SHOWN).map(|event| {
+        view.evidence(event.number, format!("retransmitted after {}", time(event.lasted_ns)))
+    });
+    let kind = match is_heard {
+        true => Kind { severity: severity(share(gone_ns, view.lasted_ns())), ..UNREACHABLE },
+        false => UNREACHABLE,
+    };
+    Some(view.finding(&kind, summary, evidence.collect(), 0.9))
+}
+
+fn unanswered_syn(view: &View<'_>) -> Option<Finding> {
+    let handshake = &view.flow.handshake;
+    let syn = handshake.syn.filter(|_| view.is_of_a() && handshake.syn_ack.is_none())?;
+    if handshake.repeats < SYNS || view.back.packets > 0 {
+        return None;
+    }
+    let summary = format!(
+        "{} did not answer: {} SYNs within {} have no answer in the capture.",
+        view.ends().1,
+        handshake.repeats + 1,
+        time(view.lasted_ns()),
+    );
+    let evidence = vec![view.evidence(syn, "a SYN without an answer".to_owned())];
+    Some(view.finding(&UNREACHABLE, summary, evidence, 0.9))
+}
+
+/// Packets of one end alone.
+pub(super) fn one_sided(view: &View<'_>) -> Option<Finding> {
+    let (sent, heard) = (view.data.packets, view.back.packets);
+    if heard > 0 || sent < PACKETS || unreachable(view).is_some() {
+        return None;
+    }
+    let (from, to) = view.ends();
+    let what = match view.data.data_packets {
+        0 => "ACKs, without the data that they acknowledge",
+        _ => "its data, without the ACKs of it",
+    };
+    let summary = format!(
+        "Of the packets between {from} and {to} only those of {from} are captured: {sent}, {what}."
+    );
+    let first =
+        view.evidence(view.flow.first_number, format!("the first of {sent} packets of {from}"));
+    Some(view.finding(&ONE_SIDED, summary, vec![first], 0.95))
+}

@@ -1,0 +1,247 @@
+//! Causes that look alike, made by hand: each is found by its own name, and not by its neighbour's.
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod common;
+
+use common::{MS, MSS, Trace};
+use knee_pcap::diagnosis::findings;
+use knee_pcap::{Analysis, EventKind, Finding, Severity};
+use knee_queue::Ecn;
+use knee_wire::Segment;
+
+fn found(trace: &Trace) -> Vec<Finding> {
+    findings(&trace.analysed())
+}
+
+fn names(trace: &Trace) -> Vec<&'static str> {
+    found(trace).iter().map(|finding| finding.kind).collect()
+}
+
+/// Round trips of 20 ms with ten segments each, up to 200 ms: segments 0 to 89.
+fn begun() -> Trace {
+    let mut trace = Trace::new([9, 77]);
+    trace.handshake(0, 20 * MS, [0, 0]);
+    for round in 1..10 {
+        trace.data(20 * round * MS, 10 * (round - 1)..10 * round);
+        trace.ack(20 * (round + 1) * MS, 10 * round);
+    }
+    trace
+}
+
+#[test]
+fn a_timeout_whose_ack_was_late_is_no_loss() {
+    // The ACKs of ten segments come after 600 ms, with the time of the originals; or they never come, and the repetition is answered.
+    let with = |is_late: bool| {
+        let mut trace = begun();
+        trace.data(200 * MS, 90..100);
+        trace.segment(440 * MS, 90);
+        match is_late {
+            true => trace.ack(800 * MS, 100).timestamps = Some((800, 200)),
+            false => trace.ack(460 * MS, 91).timestamps = Some((460, 440)),
+        }
+        trace
+    };
+    assert_eq!(names(&with(true)), ["spurious-timeout"]);
+    let lost = names(&with(false));
+    assert!(lost.contains(&"rto-floor") && !lost.contains(&"spurious-timeout"), "{lost:?}");
+}
+
+#[test]
+fn a_dsack_behind_the_ack_of_the_original_tells_of_a_late_ack() {
+    // Without echoes that tell: the ACK of all comes late, and the repetition is reported a round trip behind it.
+    let mut trace = begun();
+    trace.data(200 * MS, 90..100);
+    trace.segment(440 * MS, 90);
+    trace.ack(450 * MS, 100).timestamps = None;
+    trace.sack(461 * MS, 100, &[(90, 91)]);
+    trace.packets.iter_mut().for_each(|packet| packet.1.timestamps = None);
+    assert_eq!(names(&trace), ["spurious-timeout"]);
+}
+
+#[test]
+fn the_window_of_a_reset_means_nothing() {
+    let mut trace = begun();
+    trace.add(201 * MS, 1, Segment::RST | Segment::ACK, 1, 0, 1 + 90 * u64::from(MSS)).window = 0;
+    let analysis = trace.analysed();
+    assert_eq!(analysis.flows[0].a_to_b.zero_windows, 0);
+    assert_eq!(names(&trace), [""; 0]);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_neither_a_bad_tail_nor_a_floor() {
+    let mut trace = begun();
+    trace.segment(200 * MS, 90);
+    for at_ms in [430, 900, 1800, 3600, 7200] {
+        trace.segment(at_ms * MS, 90);
+    }
+    assert_eq!(names(&trace), ["peer-unreachable"]);
+    // Nothing but the repetitions is there.
+    let mut alone = Trace::new([9, 77]);
+    for at_ms in [0, 206, 806, 2006, 4406, 9211] {
+        alone.segment(at_ms * MS, 0).timestamps = None;
+    }
+    assert_eq!(names(&alone), ["peer-unreachable"]);
+    let again = alone.analysed().flows[0].a_to_b.retransmitted;
+    assert_eq!((again.rto, again.tlp, again.unclear), (5, 0, 0));
+}
+
+#[test]
+fn a_repetition_after_minutes_is_no_probe() {
+    let mut trace = begun();
+    trace.segment(200 * MS, 90);
+    trace.segment(290_000 * MS, 90);
+    trace.ack(290_020 * MS, 91);
+    let again = trace.analysed().flows[0].a_to_b.retransmitted;
+    assert_eq!((again.tlp, again.rto, again.unclear), (0, 0, 1));
+}
+
+/// Segments 90 and on, each tenth of which comes to the receiver behind the four after it.
+fn overtaken(retransmits: bool) -> Trace {
+    let mut trace = begun();
+    for round in 0..30 {
+        let (at_ns, first) = ((200 + 20 * round) * MS, 90 + 10 * round);
+        trace.data(at_ns, first..first + 10);
+        for behind in 1..5 {
+            trace.sack(
+                at_ns + 20 * MS + 10_000 * behind,
+                first,
+                &[(first + 1, first + 1 + behind)],
+            );
+        }
+        if retransmits {
+            trace.segment(at_ns + 20 * MS + 50_000, first);
+        }
+        trace.ack(at_ns + 20 * MS + 60_000 + if retransmits { 20 * MS } else { 0 }, first + 10);
+    }
+    trace
+}
+
+#[test]
+fn gaps_that_close_by_themselves_are_reordering() {
+    let trace = overtaken(false);
+    let of = trace.analysed().flows[0].a_to_b.clone();
+    assert_eq!((of.reordered_behind, of.retransmitted.segments), (30, 0));
+    assert!(of.events.iter().any(|event| event.kind == EventKind::ReorderedBehind));
+    // The ACK that closes a gap is for many segments.
+    assert_eq!(names(&trace), ["reordering", "stretch-acks"]);
+    // Those that were sent again were lost, as far as the sender knows.
+    assert!(!names(&overtaken(true)).contains(&"reordering"));
+}
+
+#[test]
+fn one_direction_alone_is_said_to_be_one() {
+    let only = |from: usize| {
+        let mut trace = begun();
+        let source = trace.packets[from].1.source;
+        trace.packets.retain(|packet| packet.1.source == source);
+        trace
+    };
+    assert_eq!(names(&only(0)), ["one-sided-capture"]);
+    let of_acks = found(&only(1));
+    let one = of_acks.iter().find(|finding| finding.kind == "one-sided-capture").unwrap();
+    assert!(one.summary.contains("ACKs, without the data"), "{}", one.summary);
+}
+
+#[test]
+fn copies_of_the_capture_count_once() {
+    let plain = begun();
+    let mut copied = Trace::new(plain.origins);
+    for (at_ns, packet) in &plain.packets {
+        (0..4).for_each(|_| copied.packets.push((*at_ns, packet.clone())));
+    }
+    let sums = |analysis: &Analysis| {
+        let of = &analysis.flows[0].a_to_b;
+        let again = of.retransmitted.segments;
+        (of.segments, of.bytes_sent, again, of.duplicate_acks, analysis.whole.totals.bytes)
+    };
+    let (once, often) = (plain.analysed(), copied.analysed());
+    assert_eq!(sums(&often), sums(&once));
+    assert_eq!(often.flows[0].a_to_b.duplicates_captured, 3 * 92);
+}
+
+#[test]
+fn totals_are_the_sum_of_the_rows() {
+    let mut trace = begun();
+    trace.add(205 * MS, 1, Segment::ACK, 1, 500, 1 + 90 * u64::from(MSS));
+    trace.add(206 * MS, 0, Segment::ACK, 1 + 90 * u64::from(MSS), 0, 501);
+    // A repetition is in the segments, and not in the bytes.
+    trace.segment(207 * MS, 89);
+    let analysis = trace.analysed();
+    let rows: u64 = analysis.flows.iter().map(|flow| flow.main().bytes).sum();
+    let all: u64 = analysis.flows.iter().map(|flow| flow.a_to_b.bytes + flow.b_to_a.bytes).sum();
+    let totals = analysis.whole.totals;
+    assert_eq!((totals.bytes, totals.bytes + totals.bytes_back), (rows, all));
+    assert_eq!((totals.bytes, totals.bytes_back), (90 * u64::from(MSS), 500));
+    assert_eq!(totals.segments, 92);
+}
+
+#[test]
+fn goodput_is_over_a_round_trip_at_least() {
+    // At the receiver: 656 bytes, acknowledged after 19 us, on a path of 160 ms.
+    let mut trace = Trace::new([9, 77]);
+    trace.handshake(0, 37_000, [0, 0]);
+    trace.packets[2].0 = 160 * MS;
+    trace.add(160 * MS + 300_000, 0, Segment::ACK, 1, 656, 1);
+    trace.add(160 * MS + 319_000, 1, Segment::ACK, 1, 0, 657);
+    let of = &trace.analysed().flows[0].a_to_b;
+    assert!((32_000.0..33_000.0).contains(&of.goodput_bps.unwrap()), "{:?}", of.goodput_bps);
+}
+
+/// AccECN's flags for a counter of packets.
+fn ace(count: u64) -> u16 {
+    let bit = |at: u64, flag: u16| if (5 + count) >> at & 1 == 1 { flag } else { 0 };
+    bit(2, Segment::AE) | bit(1, Segment::CWR) | bit(0, Segment::ECE)
+}
+
+/// Rounds of ten segments of which so many are marked, and ACKs of two each; every tenth ACK but one is overtaken by the next.
+fn accurate(marked_of_ten: u64, is_reordered: bool) -> Trace {
+    let asks = Segment::AE | Segment::CWR | Segment::ECE;
+    let mut trace = Trace::new([9, 77]);
+    trace.handshake(0, 20 * MS, [asks, Segment::CWR]);
+    let mut count = 0;
+    for round in 0..40 {
+        let (at_ns, first) = ((20 + 20 * round) * MS, 10 * round);
+        for behind in 0..10 {
+            trace.segment(at_ns + 2000 * behind, first + behind).ecn = Ecn::Ect1;
+        }
+        for pair in 1..=5 {
+            count += u64::from(2 * pair <= marked_of_ten) * 2;
+            let late_ns = if is_reordered && pair == 2 { 25_000 } else { 0 };
+            let ack = trace.ack(at_ns + 20 * MS + 10_000 * pair + late_ns, first + 2 * pair);
+            ack.flags |= ace(count);
+        }
+    }
+    trace
+}
+
+#[test]
+fn marks_of_accurate_ecn_are_marks_everywhere() {
+    for is_reordered in [false, true] {
+        let analysis = accurate(4, is_reordered).analysed();
+        let of = &analysis.flows[0].a_to_b;
+        assert_eq!(of.ecn.ace, 4 * 40, "{is_reordered}");
+        let share = of.ecn.ece_bytes as f64 / of.ecn.acked_bytes as f64;
+        assert!((share - 0.4).abs() < 0.05, "{share}");
+        assert!(of.rounds.iter().any(|round| round.ece_bytes > 0));
+        assert_eq!(analysis.whole.totals.marked, 4 * 40);
+    }
+    let all = names(&accurate(10, false));
+    assert!(all.contains(&"marks-everything") && !all.contains(&"application-limited"), "{all:?}");
+}
+
+#[test]
+fn a_wait_or_two_of_a_long_flow_is_a_note() {
+    let mut trace = begun();
+    trace.segment(200 * MS, 90);
+    trace.ack(260 * MS, 91);
+    trace.data(260 * MS, 91..93);
+    for round in 0..400 {
+        let at_ns = (280 + 20 * round) * MS;
+        trace.ack(at_ns, 93 + 2 * round);
+        trace.data(at_ns, 93 + 2 * round..95 + 2 * round);
+    }
+    let all = found(&trace);
+    let delayed = all.iter().find(|finding| finding.kind == "delayed-ack").unwrap();
+    assert_eq!(delayed.severity, Severity::Note, "{}", delayed.summary);
+    assert!(delayed.summary.contains("waited once"), "{}", delayed.summary);
+}
