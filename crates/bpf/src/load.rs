@@ -221,6 +221,19 @@ impl Loaded {
         Prepared::load(embedded, name, params, None, false)?.register()
     }
 
+    /// Registers as [`Loaded::register`] does, and lets every user of the host choose it, whatever its flags are. A network
+    /// namespace of its own takes only such an algorithm as its default.
+    ///
+    /// # Errors
+    /// The errors of [`Loaded::register`].
+    pub fn register_for_any_user(
+        embedded: &Embedded,
+        name: &str,
+        params: &Params,
+    ) -> Result<Loaded, Error> {
+        Prepared::load(embedded, name, params, None, true)?.register()
+    }
+
     /// Registers as [`Loaded::register`] does, and marks each connection for which the kernel calls
     /// `init`; [`Loaded::init_called`] reads the mark.
     ///

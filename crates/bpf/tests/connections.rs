@@ -88,7 +88,7 @@ fn info(socket: &TcpStream) -> TcpInfo {
 
 fn register(algorithm: &str, name: &str) -> Loaded {
     let params = Algorithm::by_name(algorithm).unwrap().default_params();
-    Loaded::register(Embedded::by_name(algorithm).unwrap(), name, &params).unwrap()
+    Loaded::register_for_any_user(Embedded::by_name(algorithm).unwrap(), name, &params).unwrap()
 }
 
 fn patient(stream: TcpStream) -> TcpStream {
@@ -337,7 +337,7 @@ fn alpha_follows_the_marks_of_the_path_by_the_recurrence() {
     let mut params = dctcp.default_params();
     dctcp.set_param(&mut params, "shift_g", "3").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    let loaded = Loaded::register(embedded, own_name("alpha"), &params).unwrap();
+    let loaded = Loaded::register_for_any_user(embedded, own_name("alpha"), &params).unwrap();
     let reader = Connections::open().unwrap();
     let mut inside = Inside::new();
     let marks = Path { mark_period: 4, mark_burst: 1, ..Path::default() };

@@ -44,7 +44,7 @@ const REFUSED: Outcome = Outcome { ect_on_syn: true, ..NONE };
 fn load(name: &str) -> Loaded {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    Loaded::register(embedded, name, &dctcp.default_params()).unwrap()
+    Loaded::register_for_any_user(embedded, name, &dctcp.default_params()).unwrap()
 }
 
 /// What passes the server's device: packets from the IP header on, as far as they are looked at.

@@ -27,7 +27,7 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
         let name = own_name(algorithm.name()).to_owned();
         let params = algorithm.default_params();
         let loaded =
-            Loaded::register(embedded, &name, &params).unwrap_or_else(|error| panic!("{error}"));
+            Loaded::register_for_any_user(embedded, &name, &params).unwrap_or_else(|error| panic!("{error}"));
         assert!(names().contains(&name), "{}", available());
         let registered = knee_bpf::registered().unwrap();
         let ours = registered.iter().find(|one| one.name == name).expect("it is registered");
@@ -38,7 +38,7 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
         for (program, instructions) in loaded.verified_instructions().unwrap() {
             println!("  {instructions:7} {program}");
         }
-        let again = Loaded::register(embedded, &name, &params).err().unwrap();
+        let again = Loaded::register_for_any_user(embedded, &name, &params).err().unwrap();
         assert_eq!(
             again.to_string(),
             format!("an algorithm named \"{name}\" is registered already")
@@ -60,7 +60,7 @@ fn the_kernel_takes_the_template_of_new_algorithms() {
     }
     let template = Algorithm::for_tests("newcc");
     let embedded = Embedded::for_tests("newcc").unwrap();
-    let loaded = Loaded::register(embedded, own_name("newcc"), &template.default_params());
+    let loaded = Loaded::register_for_any_user(embedded, own_name("newcc"), &template.default_params());
     let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
     assert!(names().contains(&own_name("newcc").to_owned()), "{}", available());
     drop(loaded);
@@ -82,7 +82,7 @@ fn a_name_the_kernel_could_not_hold_is_refused_before_the_load() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let Ok(embedded) = Embedded::by_name("dctcp") else { return };
     for name in ["", "sixteen_letters_", "two words"] {
-        let refused = Loaded::register(embedded, name, &dctcp.default_params());
+        let refused = Loaded::register_for_any_user(embedded, name, &dctcp.default_params());
         assert!(matches!(refused.err().unwrap(), Error::BadName { .. }), "{name}");
     }
 }
@@ -92,7 +92,7 @@ fn parameters_of_another_algorithm_are_refused_before_the_load() {
     let reno = Algorithm::by_name("reno").unwrap();
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let Ok(embedded) = Embedded::by_name("dctcp") else { return };
-    let refused = Loaded::register(embedded, "knee_x", &reno.default_params()).err().unwrap();
+    let refused = Loaded::register_for_any_user(embedded, "knee_x", &reno.default_params()).err().unwrap();
     let expected = format!("dctcp has {} parameters, 0 were given", dctcp.params().len());
     assert_eq!(refused.to_string(), expected);
 }

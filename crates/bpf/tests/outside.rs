@@ -402,7 +402,7 @@ fn an_object_with_changed_bytes_ends_no_process_and_takes_no_memory() {
                 loads += 1;
                 let params = made.algorithm().default_params();
                 let name = knee_testbed::own_name("changed");
-                if let Err(why) = knee_bpf::Loaded::register(&made, name, &params) {
+                if let Err(why) = knee_bpf::Loaded::register_for_any_user(&made, name, &params) {
                     note(why.to_string());
                 }
             }
@@ -439,7 +439,7 @@ fn an_object_that_would_end_libbpf_by_a_signal_is_refused_in_a_sentence() {
         let made = Embedded::of_object(Path::new("x.bpf.o"), &changed);
         let loaded = made.and_then(|made| {
             let params = made.algorithm().default_params();
-            knee_bpf::Loaded::register(&made, knee_testbed::own_name("zero"), &params)
+            knee_bpf::Loaded::register_for_any_user(&made, knee_testbed::own_name("zero"), &params)
         });
         let why = loaded.err().map_or_else(String::new, |why| why.to_string());
         refused |= why.contains("libbpf would end by signal 8");

@@ -24,7 +24,7 @@ use libbpf_rs::MapCore as _;
 fn load(algorithm: &str, name: &str) -> Loaded {
     let params = Algorithm::by_name(algorithm).unwrap().default_params();
     let embedded = Embedded::by_name(algorithm).unwrap();
-    Loaded::register(embedded, name, &params).unwrap()
+    Loaded::register_for_any_user(embedded, name, &params).unwrap()
 }
 
 /// Both ends of a connection.
@@ -421,7 +421,7 @@ fn the_kernel_takes_the_policy_away_when_its_process_is_killed() {
 fn load_told(name: &str) -> Loaded {
     let params = Algorithm::for_tests("told").default_params();
     let embedded = Embedded::for_tests("told").unwrap();
-    Loaded::register(embedded, name, &params).unwrap()
+    Loaded::register_for_any_user(embedded, name, &params).unwrap()
 }
 
 /// Where `told` shows the base RTT.

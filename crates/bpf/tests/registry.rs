@@ -21,7 +21,7 @@ const ROUNDS: usize = 10;
 fn load(name: &str) -> Loaded {
     wait_until_free(name);
     let params = Algorithm::by_name("reno").unwrap().default_params();
-    Loaded::register(Embedded::by_name("reno").unwrap(), name, &params).unwrap()
+    Loaded::register_for_any_user(Embedded::by_name("reno").unwrap(), name, &params).unwrap()
 }
 
 /// Tells the others to end, however the test does.

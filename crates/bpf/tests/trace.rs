@@ -33,7 +33,7 @@ const RING_BYTES: u32 = 1 << 16;
 
 fn load(algorithm: &str, name: &str) -> Loaded {
     let params = Algorithm::by_name(algorithm).unwrap().default_params();
-    Loaded::register(Embedded::by_name(algorithm).unwrap(), name, &params).unwrap()
+    Loaded::register_for_any_user(Embedded::by_name(algorithm).unwrap(), name, &params).unwrap()
 }
 
 /// A namespace with a loopback, whose connections use this algorithm at both ends.
@@ -137,7 +137,7 @@ fn the_header_says_what_is_registered() {
     let mut params = dctcp.default_params();
     dctcp.set_param(&mut params, "shift_g", "6").unwrap();
     let _loaded =
-        Loaded::register(Embedded::by_name("dctcp").unwrap(), own_name("header"), &params).unwrap();
+        Loaded::register_for_any_user(Embedded::by_name("dctcp").unwrap(), own_name("header"), &params).unwrap();
     let tracer = Tracer::attach(own_name("header"), &TraceFilter::default()).unwrap();
     let (algorithm, found) = tracer.header().algorithm().unwrap();
     assert_eq!((algorithm.name(), &found), ("dctcp", &params));

@@ -64,7 +64,7 @@ fn cong_control_gets_its_arguments_and_paces() {
     let paced = Algorithm::for_tests("paced");
     let params = paced.default_params();
     let embedded = Embedded::for_tests("paced").unwrap();
-    let _loaded = Loaded::register(embedded, own_name("paced"), &params).unwrap();
+    let _loaded = Loaded::register_for_any_user(embedded, own_name("paced"), &params).unwrap();
     let mut tracer = Tracer::attach(own_name("paced"), &TraceFilter::default()).unwrap();
     let pair = Pair::new(own_name("paced"), Path::default(), Path::default());
     let records = record(&mut tracer, || drop(requests(&pair)));
@@ -97,7 +97,7 @@ fn assert_taken(algorithm: &Algorithm, needs: &str, taken: bool) {
     let embedded = Embedded::for_tests(name).unwrap();
     let release = &KernelApi::running().release;
     let params = algorithm.default_params();
-    let refused = Loaded::register(embedded, own_name(name), &params).err();
+    let refused = Loaded::register_for_any_user(embedded, own_name(name), &params).err();
     assert_eq!(
         refused.map(|error| error.to_string()),
         (!taken).then(|| {
@@ -128,7 +128,7 @@ fn the_flag_of_cong_control_is_there_or_the_algorithm_is_refused() {
     if api.cong_control_args == 2 {
         return;
     }
-    let _loaded = Loaded::register(embedded, own_name("flag"), &params).unwrap();
+    let _loaded = Loaded::register_for_any_user(embedded, own_name("flag"), &params).unwrap();
     let mut tracer = Tracer::attach(own_name("flag"), &TraceFilter::default()).unwrap();
     let pair = Pair::new(own_name("flag"), Path::default(), Path::default());
     let records = record(&mut tracer, || drop(requests(&pair)));
@@ -147,7 +147,7 @@ fn a_large_state_is_kept_with_its_socket() {
     }
     let params = Algorithm::for_tests("large").default_params();
     let embedded = Embedded::for_tests("large").unwrap();
-    let loaded = Loaded::register(embedded, own_name("large"), &params).unwrap();
+    let loaded = Loaded::register_for_any_user(embedded, own_name("large"), &params).unwrap();
     let pair = Pair::new(own_name("large"), Path::default(), Path::default());
     let streams = [requests(&pair), requests(&pair)];
     let storage = loaded.object().maps().find(|map| map.name() == "cc_storage_large").unwrap();

@@ -171,7 +171,7 @@ fn what_a_process_has_left_as_a_default_is_found() {
     let name = own_name("held");
     let reno = Embedded::by_name("reno").unwrap();
     let params = reno.algorithm().default_params();
-    let loaded = Loaded::register(reno, name, &params).unwrap();
+    let loaded = Loaded::register_for_any_user(reno, name, &params).unwrap();
     set_default(&host.namespace, name);
     drop(loaded);
     wait_until_free(name);

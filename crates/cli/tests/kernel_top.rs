@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn dctcp(name: &str) -> Loaded {
     let params = Algorithm::by_name("dctcp").unwrap().default_params();
-    Loaded::register(Embedded::by_name("dctcp").unwrap(), name, &params).unwrap()
+    Loaded::register_for_any_user(Embedded::by_name("dctcp").unwrap(), name, &params).unwrap()
 }
 
 /// The two ends of a connection that carried something.
@@ -320,7 +320,7 @@ fn top_names_the_mode_of_bbr_and_shows_its_bandwidth() {
     let name = own_name("bbr");
     let bbr = Algorithm::by_name("bbr").unwrap();
     let embedded = Embedded::by_name("bbr").unwrap();
-    let _loaded = Loaded::register(embedded, name, &bbr.default_params()).unwrap();
+    let _loaded = Loaded::register_for_any_user(embedded, name, &bbr.default_params()).unwrap();
     let pair = Pair::new(name, Path::default(), Path::default());
     let listener = listen(&pair);
     let _both = connect(&pair, &listener);
@@ -346,7 +346,7 @@ fn top_shows_what_lies_in_socket_storage() {
     let name = own_name("bbr3");
     let bbr3 = Algorithm::by_name("bbr3").unwrap();
     let embedded = Embedded::by_name("bbr3").unwrap();
-    let _loaded = Loaded::register(embedded, name, &bbr3.default_params()).unwrap();
+    let _loaded = Loaded::register_for_any_user(embedded, name, &bbr3.default_params()).unwrap();
     let pair = Pair::new(name, Path::default(), Path::default());
     let listener = listen(&pair);
     let _busy = [(); 2].map(|()| connect(&pair, &listener));

@@ -41,7 +41,7 @@ impl Traced {
         let name = host.name('t');
         let dctcp = Algorithm::by_name("dctcp").unwrap();
         let loaded =
-            Loaded::register(Embedded::by_name("dctcp").unwrap(), &name, &dctcp.default_params());
+            Loaded::register_for_any_user(Embedded::by_name("dctcp").unwrap(), &name, &dctcp.default_params());
         let done = Arc::new(AtomicBool::new(false));
         let (under, stop) = (name.clone(), Arc::clone(&done));
         let listener = host.namespace.run(move || {

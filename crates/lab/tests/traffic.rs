@@ -240,7 +240,7 @@ fn samples_come_at_their_times_with_what_the_algorithm_holds() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let name = format!("kt{}", std::process::id());
     let embedded = Embedded::by_name("dctcp").unwrap();
-    let loaded = Loaded::register(embedded, &name, &dctcp.default_params()).unwrap();
+    let loaded = Loaded::register_for_any_user(embedded, &name, &dctcp.default_params()).unwrap();
     namespace.run(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap());
     let ours = FlowPlan {
         algorithm: name.clone(),
@@ -291,7 +291,7 @@ fn a_socket_that_is_left_is_looked_into_no_more() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let name = format!("kl{}", std::process::id());
     let embedded = Embedded::by_name("dctcp").unwrap();
-    let loaded = Loaded::register(embedded, &name, &dctcp.default_params()).unwrap();
+    let loaded = Loaded::register_for_any_user(embedded, &name, &dctcp.default_params()).unwrap();
     let algorithms = Algorithms::new(vec![&loaded], HashMap::new());
     let mut environment = InNamespaces::new(vec![&namespace], algorithms);
     let sockets = environment.open(0, &[SocketKind::Tcp { ipv6: false }; 2]).unwrap();
