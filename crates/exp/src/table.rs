@@ -57,7 +57,9 @@ pub(crate) fn around(
         out.push_str(&wrapped(&format!("expected: {expect}"), "  "));
     }
     let remarks = remarks::of_back_end(experiment, swept.back_end, &swept.about);
-    remarks.iter().for_each(|remark| out.push_str(&wrapped(&remark.words(), "  ")));
+    // What a run is too short for was said before it began, and a note below says what it cut off.
+    let of_figures = remarks.iter().filter(|remark| remark.topic != remarks::Topic::Timeouts);
+    of_figures.for_each(|remark| out.push_str(&wrapped(&remark.words(), "  ")));
     out.push_str(tables);
     out.push_str(&footnotes(experiment, swept, most_notes));
     out.push_str(&claims(experiment, swept));
