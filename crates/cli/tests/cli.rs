@@ -400,7 +400,9 @@ fn a_run_becomes_a_report_and_figures() {
     let csv = String::from_utf8(read("csv")).unwrap();
     assert_eq!(csv.lines().count(), 2, "{csv}");
     assert!(
-        csv.starts_with("case,subject,metric,mean_s,ci95_s,runs,cut_off,at_least_s\ndctcp,both,completion,"),
+        csv.starts_with(
+            "case,subject,metric,mean_s,ci95_s,runs,cut_off,at_least_s\ndctcp,both,completion,"
+        ),
         "{csv}"
     );
     let nothing = scratch.knee(&["report", "nowhere"]);

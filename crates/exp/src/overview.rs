@@ -2,6 +2,7 @@
 
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
+use crate::published::Stat;
 use crate::sweep_result::{Subject, Summaries, SweepResult};
 use crate::table::{self, Align, Grid, Scale, Varied};
 
@@ -51,7 +52,8 @@ fn means(experiment: &Experiment, swept: &SweepResult) -> String {
         cells.push(experiment.case_name(&summaries.configuration).to_owned());
         cells.extend(columns.iter().map(|column| {
             let subject = named(summaries, &column.subject);
-            column.scale.show(subject.and_then(|subject| subject.metric(column.metric)?.mean))
+            let summary = subject.and_then(|subject| subject.metric(column.metric));
+            column.scale.show_possible(summary.and_then(|summary| Stat::Mean.possible(summary)))
         }));
         if any_limited {
             cells.push(table::verdict(summaries));
@@ -86,7 +88,8 @@ fn columns(experiment: &Experiment, swept: &SweepResult) -> (Vec<Column>, usize)
         for metric in table::shown(experiment, swept, &name, kind) {
             let means = || {
                 let subjects = swept.tables.iter().filter_map(|row| named(row, &name));
-                subjects.filter_map(|subject| subject.metric(metric)?.mean)
+                let summaries = subjects.filter_map(|subject| subject.metric(metric));
+                summaries.filter_map(|summary| Some(Stat::Mean.possible(summary)?.low))
             };
             if means().next().is_none() {
                 continue;

@@ -36,7 +36,7 @@ impl Remark {
 pub fn remarks(experiment: &Experiment) -> Vec<Remark> {
     let Remarks { rows, checked } = &experiment.remarks;
     let mut all: Vec<Remark> = Vec::new();
-    for topic in [Topic::Offloads, Topic::Ecn, Topic::Sizes, Topic::Timeouts] {
+    for topic in [Topic::Offloads, Topic::Ecn, Topic::Sizes, Topic::Measured, Topic::Timeouts] {
         let mut of_topic: Vec<(&str, &[usize])> = rows
             .iter()
             .filter(|((of, _), _)| *of == topic)

@@ -409,9 +409,6 @@ fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> Strin
     if let Some(more @ 1..) = notes.len().checked_sub(most) {
         let _ = writeln!(out, "and {more} more such rows: --tables all lists them");
     }
-    let first = experiment.configurations.first();
-    let scenario = first.and_then(|first| experiment.scenario(first).ok());
-    out.extend(scenario.map(|scenario| format!("{}\n", scenario.measured_part())));
     if swept.interrupted {
         let _ = writeln!(
             out,

@@ -318,7 +318,11 @@ fn short_records() -> Vec<(&'static str, String)> {
         ("goodput", sampled("goodput")),
         ("queues", sampled("queues")),
         ("exchanges", pair(&format!("{RPC}[run]\nduration = \"100 ms\""))),
-        ("pings", pair("kind = \"ping\"\ninterval = \"1 us\"\n[run]\nduration = \"500 ms\"")),
+        (
+            "pings",
+            pair("kind = \"ping\"\ninterval = \"1 us\"\n[run]\nduration = \"500 ms\"")
+                .replace("cc = [\"dctcp\"]\n", ""),
+        ),
         (
             "packets",
             pair(&format!("flows = 10\n{BULK}\"1 s\"\n[hosts]\nrcvbuf_max = \"1 GiB\""))

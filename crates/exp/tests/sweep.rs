@@ -109,6 +109,7 @@ fn the_directory_holds_what_was_measured_and_nothing_else() {
     assert_eq!(
         names,
         [
+            "distributions.csv",
             "flows.csv",
             "manifest.json",
             "measures.csv",

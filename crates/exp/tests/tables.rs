@@ -113,7 +113,7 @@ fn a_study_of_64_rows_has_a_line_for_each() {
     assert_eq!(swept.tables.len(), 64);
     let shown = overview::render(&experiment, &swept);
     let lines: Vec<&str> = shown.lines().collect();
-    assert!(lines.len() <= 64 + 10, "{} lines:\n{shown}", lines.len());
+    assert!(lines.len() <= 64 + 14, "{} lines:\n{shown}", lines.len());
     let head = lines.iter().find(|line| line.trim_start().starts_with("return.delay")).unwrap();
     for column in
         ["queue.k", "case", "bulk: goodput of a flow, Mbps", "switch-r: utilisation", "drops"]

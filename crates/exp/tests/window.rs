@@ -156,7 +156,7 @@ fn flows_that_come_and_go_are_together_no_faster_than_their_link() {
 fn changed(from: &str, to: &str, more: &str) -> BTreeMap<String, String> {
     assert!(FILE.contains(from), "{from}");
     let run = "[run]\nduration = \"2 s\"\nmeasure_from = \"1 s\"\n";
-    let text = FILE.replace(from, to).replace("[sample]", "[sample]\nlinks = \"50 ms\"");
+    let text = FILE.replace(from, to).replace("[sample]", "[sample]\nlinks = \"250 ms\"");
     let text = format!("{text}{more}\n{run}");
     let scratch = Scratch::new();
     let experiment = parsed("x.toml", &text, &Overrides::default());
@@ -176,7 +176,8 @@ fn assert_full(files: &BTreeMap<String, String>, from: usize) {
         assert!((0.95..=1.001).contains(&share), "{metric} {share}");
     }
     let periods = utilisations(files);
-    assert!(periods.iter().all(|share| *share <= 1.01), "{periods:?}");
+    // At 1 Mbps a period has 20.6 packets, which may be 20 or 21 in a row.
+    assert!(periods.iter().all(|share| *share <= 1.05), "{periods:?}");
     assert!(periods[from..].iter().all(|share| *share > 0.9), "{periods:?}");
 }
 
@@ -188,7 +189,7 @@ fn a_full_link_whose_rate_changes_is_full() {
         let files = changed("20 kB", "60 kB", &change);
         let share = mean(&files, "switch-r", "window_utilisation").unwrap();
         assert!((0.9..=1.001).contains(&share), "{name}: {share}");
-        assert_full(&files, 20);
+        assert_full(&files, 4);
     }
 }
 
@@ -197,8 +198,13 @@ fn a_link_that_is_down_can_send_nothing_then() {
     let change = "[[network.change]]\nlinks = \"switch-r\"\nat = \"200 ms\"\nuntil = \"1100 ms\"\ndown = true";
     let files = changed("20 kB", "60 kB", change);
     let share = mean(&files, "switch-r", "utilisation").unwrap();
-    // 1.1 s of 2 s; some of it goes by until the senders notice that it is back.
-    assert!((0.7..=1.001).contains(&share), "{share}");
+    let row = files["queues.csv"].lines().find(|row| row.contains(",switch-r,")).unwrap();
+    let header: Vec<&str> = files["queues.csv"].lines().next().unwrap().split(',').collect();
+    let at = header.iter().position(|column| *column == "sent_bytes").unwrap();
+    let sent_bits = 8.0 * row.split(',').nth(at).unwrap().parse::<f64>().unwrap();
+    // It could send in 1.1 s of 2 s, at 10 Mbps.
+    let expected = sent_bits / 1.1e7;
+    assert!((share / expected - 1.0).abs() < 0.03, "{share} {expected}");
 }
 
 #[test]

@@ -197,7 +197,7 @@ pub struct About {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remark {
-    /// `offloads`, `ecn`, `sizes` or `timeouts`.
+    /// `offloads`, `ecn`, `sizes`, `measured` or `timeouts`.
     pub about: String,
     pub says: String,
     /// The rows that it applies to, in words; empty: all.

@@ -1,4 +1,5 @@
-//! What the figures of a scenario are for: offloads of hosts, ECN, drawn sizes, and runs too short for a timeout.
+//! What the figures of a scenario are for: offloads of hosts, ECN, drawn sizes, the measured part of a run, and runs too short
+//! for a timeout.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub enum Topic {
     Ecn,
     /// Distributions of sizes.
     Sizes,
+    /// The part of a run that figures are means over.
+    Measured,
     /// Runs that end before a retransmission timeout could.
     Timeouts,
 }
@@ -35,6 +38,7 @@ impl Topic {
             Topic::Offloads => "offloads",
             Topic::Ecn => "ecn",
             Topic::Sizes => "sizes",
+            Topic::Measured => "measured",
             Topic::Timeouts => "timeouts",
         }
     }
@@ -80,6 +84,7 @@ impl Scenario {
                 all.push((Topic::Sizes, says));
             }
         }
+        all.push((Topic::Measured, self.measured_part()));
         all.extend(self.short().into_iter().map(|says| (Topic::Timeouts, says)));
         all
     }
