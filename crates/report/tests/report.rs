@@ -176,7 +176,7 @@ fn figures_are_written_in_three_formats() {
     let csv = fs::read_to_string(out.join(format!("{chart}.csv"))).expect("is there");
     assert!(
         csv.starts_with(
-            "case,size,subject,metric,mean_s,ci95_s,runs\ncubic,10 kB,short,completion,0.001,"
+            "case,size,subject,metric,mean_s,ci95_s,runs,cut_off,at_least_s\ncubic,10 kB,short,completion,0.001,"
         ),
         "{csv}"
     );

@@ -45,8 +45,8 @@ mod port {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Layers {
     kinds: u16,
-    /// Session of the mirror (ERSPAN): each session is a place of its own.
-    session: u16,
+    /// Number of the mirror (ERSPAN): each is a place of its own.
+    mirror: u16,
 }
 
 /// Kinds of layers, the outermost first where several are usual.
@@ -93,8 +93,8 @@ impl fmt::Display for Layers {
         for (at, (kind, name)) in names.enumerate() {
             f.write_str(if at == 0 { "" } else { ", " })?;
             f.write_str(name)?;
-            if *kind == Layers::ERSPAN && self.session != 0 {
-                write!(f, " session {}", self.session)?;
+            if *kind == Layers::ERSPAN && self.mirror != 0 {
+                write!(f, " {}", self.mirror)?;
             }
         }
         Ok(())
@@ -286,7 +286,7 @@ impl Walk<'_> {
         if kind == ether::ERSPAN && !has_sequence {
             return Some(Next::Ethernet);
         }
-        self.layers.session = self.u16(2)? & 0x3ff;
+        self.layers.mirror = self.u16(2)? & 0x3ff;
         if kind == ether::ERSPAN {
             return self.behind(8, Next::Ethernet);
         }
@@ -373,7 +373,7 @@ mod tests {
         let second = vec![0x10, 1, 0, 7, 0, 0, 0, 0];
         is(
             &[ip(47), vec![0x10, 0, 0x88, 0xbe, 0, 0, 0, 1], second, ethernet(0x0800)],
-            "ERSPAN session 7",
+            "ERSPAN 7",
         );
         for (last, more) in [(0, 0), (1, 8)] {
             let third = vec![0x20, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, last];
@@ -384,7 +384,7 @@ mod tests {
                 vec![0; more],
                 ethernet(0x0800),
             ];
-            is(&headers, "ERSPAN session 9");
+            is(&headers, "ERSPAN 9");
         }
         for to in [4789, 8472] {
             is(&[ip(17), udp(to), vec![8, 0, 0, 0, 0, 0, 1, 0], ethernet(0x0800)], "VXLAN");
