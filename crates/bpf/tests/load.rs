@@ -26,8 +26,8 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
     for (algorithm, embedded) in outside::with_all() {
         let name = own_name(algorithm.name()).to_owned();
         let params = algorithm.default_params();
-        let loaded =
-            Loaded::register_for_any_user(embedded, &name, &params).unwrap_or_else(|error| panic!("{error}"));
+        let loaded = Loaded::register_for_any_user(embedded, &name, &params)
+            .unwrap_or_else(|error| panic!("{error}"));
         assert!(names().contains(&name), "{}", available());
         let registered = knee_bpf::registered().unwrap();
         let ours = registered.iter().find(|one| one.name == name).expect("it is registered");
@@ -60,7 +60,8 @@ fn the_kernel_takes_the_template_of_new_algorithms() {
     }
     let template = Algorithm::for_tests("newcc");
     let embedded = Embedded::for_tests("newcc").unwrap();
-    let loaded = Loaded::register_for_any_user(embedded, own_name("newcc"), &template.default_params());
+    let loaded =
+        Loaded::register_for_any_user(embedded, own_name("newcc"), &template.default_params());
     let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
     assert!(names().contains(&own_name("newcc").to_owned()), "{}", available());
     drop(loaded);
@@ -92,7 +93,8 @@ fn parameters_of_another_algorithm_are_refused_before_the_load() {
     let reno = Algorithm::by_name("reno").unwrap();
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let Ok(embedded) = Embedded::by_name("dctcp") else { return };
-    let refused = Loaded::register_for_any_user(embedded, "knee_x", &reno.default_params()).err().unwrap();
+    let refused =
+        Loaded::register_for_any_user(embedded, "knee_x", &reno.default_params()).err().unwrap();
     let expected = format!("dctcp has {} parameters, 0 were given", dctcp.params().len());
     assert_eq!(refused.to_string(), expected);
 }

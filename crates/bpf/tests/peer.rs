@@ -32,7 +32,8 @@ fn with_auto(name: &str) -> (&'static Algorithm, Params) {
 
 fn load(algorithm: &Algorithm, name: &str, params: &Params) -> Loaded {
     wait_until_free(name);
-    Loaded::register_for_any_user(Embedded::by_name(algorithm.name()).unwrap(), name, params).unwrap()
+    Loaded::register_for_any_user(Embedded::by_name(algorithm.name()).unwrap(), name, params)
+        .unwrap()
 }
 
 /// Runs of marks, some ending in the midst of a window.

@@ -17,7 +17,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 fn refusal() -> Option<String> {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    let loaded = Loaded::register_for_any_user(embedded, own_name("refused"), &dctcp.default_params());
+    let loaded =
+        Loaded::register_for_any_user(embedded, own_name("refused"), &dctcp.default_params());
     loaded.err().map(|error| error.to_string())
 }
 

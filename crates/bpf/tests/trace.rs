@@ -136,8 +136,12 @@ fn the_header_says_what_is_registered() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let mut params = dctcp.default_params();
     dctcp.set_param(&mut params, "shift_g", "6").unwrap();
-    let _loaded =
-        Loaded::register_for_any_user(Embedded::by_name("dctcp").unwrap(), own_name("header"), &params).unwrap();
+    let _loaded = Loaded::register_for_any_user(
+        Embedded::by_name("dctcp").unwrap(),
+        own_name("header"),
+        &params,
+    )
+    .unwrap();
     let tracer = Tracer::attach(own_name("header"), &TraceFilter::default()).unwrap();
     let (algorithm, found) = tracer.header().algorithm().unwrap();
     assert_eq!((algorithm.name(), &found), ("dctcp", &params));

@@ -35,8 +35,11 @@ fn no_program_has_grown_much_for_the_verifier() {
     let mut counted = format!("kernel = \"{major}.{minor}\"\n");
     let mut grown = Vec::new();
     for (algorithm, embedded) in outside::with_all() {
-        let loaded =
-            Loaded::register_for_any_user(embedded, own_name(algorithm.name()), &algorithm.default_params());
+        let loaded = Loaded::register_for_any_user(
+            embedded,
+            own_name(algorithm.name()),
+            &algorithm.default_params(),
+        );
         writeln!(counted, "\n[{}]", algorithm.name()).unwrap();
         for (program, instructions) in loaded.unwrap().verified_instructions().unwrap() {
             writeln!(counted, "{program} = {instructions}").unwrap();

@@ -61,7 +61,8 @@ fn every_algorithm_carries_10_mb_there_and_back() {
     let path = Path { mark_period: 50, mark_burst: 5, drop_period: 997, ..Path::default() };
     for (algorithm, embedded) in outside::with_all() {
         let name = own_name(algorithm.name()).to_owned();
-        let _loaded = Loaded::register_for_any_user(embedded, &name, &algorithm.default_params()).unwrap();
+        let _loaded =
+            Loaded::register_for_any_user(embedded, &name, &algorithm.default_params()).unwrap();
         let pair = Pair::new(&name, path, path);
         let (client, server) = connect(&pair, |_| ());
         carry(&client, &server, 10_000_000);

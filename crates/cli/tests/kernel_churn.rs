@@ -77,7 +77,9 @@ fn top_and_status_hold_while_algorithms_come_and_go() {
                 while !done.load(Ordering::Relaxed) {
                     wait_until_free(&name);
                     let embedded = Embedded::by_name("reno").unwrap();
-                    let loaded = Loaded::register_for_any_user(embedded, &name, &reno.default_params()).unwrap();
+                    let loaded =
+                        Loaded::register_for_any_user(embedded, &name, &reno.default_params())
+                            .unwrap();
                     let client = host.namespace.run(move || TcpStream::connect(at).unwrap());
                     let server = listener.accept().unwrap().0;
                     choose(&server, &name);

@@ -40,8 +40,11 @@ impl Traced {
         sysctl(&host.namespace, "tcp_ecn", "1");
         let name = host.name('t');
         let dctcp = Algorithm::by_name("dctcp").unwrap();
-        let loaded =
-            Loaded::register_for_any_user(Embedded::by_name("dctcp").unwrap(), &name, &dctcp.default_params());
+        let loaded = Loaded::register_for_any_user(
+            Embedded::by_name("dctcp").unwrap(),
+            &name,
+            &dctcp.default_params(),
+        );
         let done = Arc::new(AtomicBool::new(false));
         let (under, stop) = (name.clone(), Arc::clone(&done));
         let listener = host.namespace.run(move || {
