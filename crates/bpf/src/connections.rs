@@ -319,7 +319,8 @@ impl Connections {
     /// # Errors
     /// [`Error::Read`]; entering a namespace takes CAP_SYS_ADMIN.
     pub fn read_in(&self, namespace: &FoundNamespace) -> Result<Vec<Connection>, Error> {
-        namespace.run(|| self.read()).map_err(cannot_read)?
+        let read = || if may_have_connections() { self.read() } else { Ok(Vec::new()) };
+        namespace.run(read).map_err(cannot_read)?
     }
 
     /// Reads the connections of all namespaces that can be found.
@@ -333,6 +334,22 @@ impl Connections {
         }
         Ok(all)
     }
+}
+
+/// Whether the calling thread's namespace may have TCP sockets that are connected or listen. A read
+/// walks the kernel's table of the sockets of all namespaces, and any user can make many namespaces.
+fn may_have_connections() -> bool {
+    let number = |text: &str, protocol: &str| {
+        let words = text.lines().find_map(|line| line.strip_prefix(protocol))?;
+        words.trim_start().strip_prefix("inuse ")?.split(' ').next()?.parse::<u64>().ok()
+    };
+    ["", "6"].into_iter().any(|version| {
+        match std::fs::read_to_string(format!("/proc/thread-self/net/sockstat{version}")) {
+            Ok(text) => number(&text, &format!("TCP{version}:")) != Some(0),
+            // A kernel without IPv6 has no such file.
+            Err(error) => version.is_empty() || error.kind() != io::ErrorKind::NotFound,
+        }
+    })
 }
 
 /// A reader of chosen sockets of this process, in any namespace. It does not walk the kernel's

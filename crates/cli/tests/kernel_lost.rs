@@ -11,7 +11,7 @@ use knee_bpf::{Embedded, Loaded};
 use knee_netns::Namespace;
 use knee_testbed::net::{choose, chosen};
 use knee_testbed::sandbox::{Sandbox, available};
-use knee_testbed::{own_name, wait_until_free};
+use knee_testbed::{own_name, wait_until, wait_until_free};
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
@@ -254,4 +254,7 @@ fn users_without_rights_choose_only_what_linux_lets_them_or_what_root_has_opened
     host.knee(&format!("load dctcp --default --i-know --as {name}")).done();
     assert_eq!(default_of(&host.namespace), name);
     assert!(!fs::read_to_string(ALLOWED).unwrap().contains(&name));
+    host.knee(&format!("unload {name}")).done();
+    // Linux keeps a reference to what it refuses to a namespace, and with it the algorithm until the next boot.
+    wait_until("the kernel forgets it", || !host.knee("status").out.contains(&name));
 }

@@ -34,8 +34,8 @@ pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, 
 pub(super) fn by_gcc(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
     let (program, _) = find_compiler()?;
     let mut command = contract_command(&program, headers);
-    // Without files in between, for which there is no room.
-    command.args(["-O2", "-pipe", "-c", "-fdump-tree-gimple-lineno=/dev/stdout"]);
+    // Without an assembler: it needs a file, for which there is no room, or the pipe that the intermediate form takes.
+    command.args(["-O2", "-S", "-fdump-tree-gimple-lineno=/dev/stdout"]);
     command.arg(format!("-Wframe-larger-than={STACK_BYTES}"));
     command.arg(path).args(["-o", "/dev/null"]);
     let room = room(path, headers);

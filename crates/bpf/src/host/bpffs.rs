@@ -167,15 +167,15 @@ fn is_same_as_of_first(run_dir: &Path) -> bool {
 /// Checks that the path is no link and that only its owner can change it. A missing directory
 /// passes, as root makes it.
 pub(super) fn check_dir(path: &Path) -> Result<(), Error> {
+    match fs::symlink_metadata(path) {
+        Ok(about) if about.is_dir() => check_owner(path, &about, OTHERS_WRITE)?,
+        Ok(_) => return Err(Error::Untrusted { path: path.to_owned(), owner: None }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(Error::File { path: path.to_owned(), source }),
+    }
     // Who can change a directory on the way could put another in its place.
     knee_files::trust::check(path)
-        .map_err(|why| Error::File { path: path.to_owned(), source: why.into() })?;
-    match fs::symlink_metadata(path) {
-        Ok(about) if about.is_dir() => check_owner(path, &about, OTHERS_WRITE),
-        Ok(_) => Err(Error::Untrusted { path: path.to_owned(), owner: None }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(Error::File { path: path.to_owned(), source }),
-    }
+        .map_err(|why| Error::File { path: path.to_owned(), source: why.into() })
 }
 
 fn check_owner(path: &Path, about: &fs::Metadata, forbidden: u32) -> Result<(), Error> {

@@ -56,11 +56,18 @@ pub(super) fn set_default(
         Err(Error::File { source, .. }) if is_full(&source) => {}
         outcome => outcome?,
     }
-    let outcome = match set() {
-        Err(Error::File { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            write_allowed(&format!("{before} {algorithm}")).and_then(|()| set())
-        }
-        outcome => outcome,
+    let allow = || write_allowed(&format!("{before} {algorithm}"));
+    let outcome = match available_algorithms()?.iter().any(|known| known == algorithm) {
+        // The list comes first: the kernel keeps a reference to each algorithm that it refuses to a
+        // namespace, until the next boot (tcp_set_default_congestion_control of Linux 6.18).
+        true => allow().and_then(|()| set()),
+        // The kernel may load a module for it.
+        false => match set() {
+            Err(Error::File { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+                allow().and_then(|()| set())
+            }
+            outcome => outcome,
+        },
     };
     restore_allowed(journal, run_dir)?;
     outcome
