@@ -44,6 +44,8 @@ pub(crate) struct Sent {
     pub(crate) last_number: u64,
     /// Number of transmissions, 0 for a gap.
     pub(crate) times: u8,
+    /// Whether it came behind later ones: late, or lost before the point and sent again.
+    pub(crate) has_filled_gap: bool,
     pub(crate) is_sacked: bool,
     pub(crate) is_ce: bool,
     /// Timestamp value and IP identification of the first packet; for a gap, of the packet that left it.
@@ -368,6 +370,7 @@ impl Data {
             last_at_ns: now.at_ns,
             last_number: now.number,
             times: 1,
+            has_filled_gap: false,
             is_sacked: false,
             is_ce: now.tcp.ecn == Ecn::Ce,
             tsval: now.tcp.timestamps.map(|stamps| stamps.0),
@@ -494,12 +497,13 @@ impl Data {
         }
     }
 
-    /// An ACK covers what the receiver had reported as missing: what was not sent again meanwhile has come late.
+    /// An ACK covers what the receiver had reported as missing: what was not sent again meanwhile has come late. What was missing here, too,
+    /// waited before the point or was lost there, and is counted as that.
     fn close_gap(&mut self, ack: u64, gap_end: Option<u64>, now: &Now<'_>) {
         let (Some(gap_end), Some(since_ns)) = (gap_end, self.gap_since_ns) else { return };
         let in_gap = |sent: &&Sent| sent.start < gap_end.min(ack);
-        let late =
-            self.sent.iter().take_while(in_gap).filter(|sent| sent.times == 1 && !sent.is_sacked);
+        let is_late = |sent: &&Sent| sent.times == 1 && !sent.is_sacked && !sent.has_filled_gap;
+        let late = self.sent.iter().take_while(in_gap).filter(is_late);
         let (mut bytes, mut first) = (0, None);
         for sent in late {
             bytes += sent.end.min(gap_end).min(ack).saturating_sub(sent.start.max(self.una));

@@ -312,6 +312,7 @@ impl Data {
             last_number: now.number,
             // This point saw it once, so that its RTT from here counts.
             times: 1,
+            has_filled_gap: true,
             is_ce: now.tcp.ecn == knee_queue::Ecn::Ce,
             tsval: now.tcp.timestamps.map(|stamps| stamps.0),
             ip_id: now.tcp.ip_id,

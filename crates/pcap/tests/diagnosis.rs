@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use common::{MS, Trace};
 use experiments::{Made, Temp, analysed, copy, simulate};
 use knee_pcap::diagnosis::{KINDS, findings};
-use knee_pcap::{AnalysisOptions, Csv, Flow, Input, Severity, analyse};
+use knee_pcap::{Analysis, AnalysisOptions, Csv, Flow, Input, Severity, Show, analyse, text};
 use knee_queue::Ecn;
 
 /// A capture and what it shows.
@@ -353,7 +353,13 @@ const CASES: &[Case] = &[
         also: &["stretch-acks"],
         make: of!("bursts", "s1"),
     },
-    Case { name: "path-change", must: &["path-change"], also: &[], make: of!("path-change", "s1") },
+    // At each change what went the long way comes behind what goes the short one.
+    Case {
+        name: "path-change",
+        must: &["path-change"],
+        also: &["reordering"],
+        make: of!("path-change", "s1"),
+    },
     Case {
         name: "two-buffers",
         must: &["shares-by-input"],
@@ -521,6 +527,46 @@ fn flows_csv_says_which_view_of_a_connection_is_the_best() {
         seen.insert(flow.is_primary);
     }
     assert_eq!(seen.len(), 2, "{text}");
+}
+
+/// Headers of VXLAN (RFC 7348) in front of a frame: Ethernet, IPv4, UDP to port 4789, and network 7.
+fn vxlan(frame_len: u32) -> Vec<u8> {
+    let behind_ip = (frame_len + 16) as u16;
+    let mut headers = [&[2; 12][..], &[0x08, 0, 0x45, 0]].concat();
+    headers.extend((behind_ip + 20).to_be_bytes());
+    headers.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+    headers.extend(50_000_u16.to_be_bytes());
+    headers.extend(4789_u16.to_be_bytes());
+    headers.extend(behind_ip.to_be_bytes());
+    headers.extend([0, 0, 8, 0, 0, 0, 0, 0, 7, 0]);
+    headers
+}
+
+#[test]
+fn a_flow_in_a_tunnel_is_the_flow_without_it() {
+    let made = simulate("rto-floor", &[]);
+    let temp = Temp::new("tunnel");
+    let to = temp.path("vxlan.pcapng");
+    copy(&made.file("s1"), &to, |packet| {
+        let headers = vxlan(packet.original_len);
+        packet.original_len += headers.len() as u32;
+        packet.bytes.splice(..0, headers);
+        true
+    });
+    let (plain, inner) = (analysed(&[made.file("s1")]), analysed(&[to]));
+    let found = |analysis: &Analysis| {
+        let flows = analysis.flows.iter();
+        let flows: Vec<_> = flows
+            .map(|flow| (flow.a, flow.b, flow.main().bytes, flow.main().retransmitted.segments))
+            .collect();
+        let kinds: Vec<&str> = findings(analysis).iter().map(|finding| finding.kind).collect();
+        (flows, kinds)
+    };
+    assert_eq!(found(&inner), found(&plain));
+    assert!(found(&inner).1.contains(&"rto-floor"));
+    let said = text(&inner, Show::default());
+    assert!(said.contains("packets of TCP in VXLAN: knee reads the inner packets"), "{said}");
+    assert!(!text(&plain, Show::default()).contains("VXLAN"));
 }
 
 #[test]

@@ -30,6 +30,10 @@ const LESS_FLIGHT: f64 = 0.85;
 /// The sender is held back if it has this part of the rate from before, with no more in flight than this many times.
 const RATE_LEFT: f64 = 0.6;
 const SAME_FLIGHT: f64 = 1.15;
+/// BBR may have two BDPs of the old path in flight, and a few bursts. With more than that it is not held by its RTT.
+const BBR_BDPS: f64 = 2.25;
+/// To measure its smallest RTT anew it has so many segments in flight for a while (PROBE_RTT).
+const PROBE_SEGMENTS: u64 = 4;
 
 /// A change to a longer path.
 pub(super) struct Longer<'a> {
@@ -127,31 +131,63 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
     Some(view.finding(&kind, summary, evidence.collect(), 0.85))
 }
 
-/// The path became longer, and the sender has no more in flight than before.
+/// Round trips behind a change in which the sender has no more in flight than suits the old path.
+struct Held<'a> {
+    last: &'a [&'a Round],
+    bps: f64,
+    inflight: u64,
+}
+
+/// The sender is held in all these round trips, with at most so much in flight in the last of them.
+fn held<'a>(
+    view: &View<'_>,
+    behind: &'a [&'a Round],
+    before_bps: f64,
+    most: f64,
+) -> Option<Held<'a>> {
+    let last = &behind[behind.len().checked_sub(KEPT)?..];
+    let bps = median(last.iter().map(|round| round.rate_bps))?;
+    let inflight = median(last.iter().map(|round| round.inflight_bytes))?;
+    // Losses, marks and the receiver's window are reasons of their own.
+    let is_free = |round: &&Round| {
+        let has_room = round.room_bytes.is_none_or(|room| room >= view.mss());
+        round.retransmitted == 0 && round.ece_bytes == 0 && has_room
+    };
+    let is_held = inflight as f64 <= most && bps <= RATE_LEFT * before_bps;
+    (is_held && behind.iter().all(is_free)).then_some(Held { last, bps, inflight })
+}
+
+/// The path became longer, and the sender has no more in flight than suits the old one: to the end, or until it measures the RTT anew.
 pub(super) fn stale(view: &View<'_>) -> Option<Finding> {
     let longer = longer(view)?;
-    let (bps, inflight) = longer.last()?;
-    let is_held = inflight as f64 <= SAME_FLIGHT * longer.before_inflight as f64;
-    // Losses and marks are reasons of their own.
-    let is_free = |round: &&Round| round.retransmitted == 0 && round.ece_bytes == 0;
-    if !is_held || bps > RATE_LEFT * longer.before_bps || !longer.behind.iter().all(is_free) {
-        return None;
-    }
-    let room = longer.behind.iter().filter_map(|round| round.room_bytes).min();
-    if room.is_some_and(|room| room < view.mss()) {
-        return None;
-    }
+    let (behind, before_bps) = (&longer.behind, longer.before_bps);
+    let to_the_end = held(view, behind, before_bps, SAME_FLIGHT * longer.before_inflight as f64);
+    // A loss-based sender keeps its window for some time, too, but does not let all of it drain.
+    let until_probe = || {
+        let drains = |round: &Round| round.inflight_bytes <= PROBE_SEGMENTS * view.mss();
+        let at = behind.iter().position(|round| drains(round))?;
+        let most = BBR_BDPS * before_bps * longer.before_ns as f64 / 8e9;
+        let held = held(view, &behind[..at], before_bps, most)?;
+        let (at_end, _) = longer.last()?;
+        let lasted = time(behind[at].begin_ns.saturating_sub(behind[0].begin_ns));
+        let says = format!(
+            " After {lasted} it measured the RTT anew, and it has {} at the end.",
+            rate(at_end)
+        );
+        // Something else holds a sender that does not gain by the probe.
+        (held.bps <= RATE_LEFT * at_end).then_some((held, says))
+    };
+    let (held, ended) = to_the_end.map(|held| (held, String::new())).or_else(until_probe)?;
     let summary = format!(
-        "Since the path became longer ({} instead of {}) the flow gets {} instead of {}: it keeps {:.0} kB in flight, no more than on \
-         the shorter path, without a loss or a mark.",
+        "When the path became longer ({} instead of {}) the flow got {} instead of {}: it kept {:.0} kB in flight, no more than suits \
+         the shorter path, without a loss or a mark.{ended}",
         time(longer.after_ns),
         time(longer.before_ns),
-        rate(bps),
-        rate(longer.before_bps),
-        inflight as f64 / 1000.0,
+        rate(held.bps),
+        rate(before_bps),
+        held.inflight as f64 / 1000.0,
     );
-    let last = longer.behind.iter().rev().take(SHOWN);
-    let evidence = last.map(|round| {
+    let evidence = held.last.iter().rev().take(SHOWN).map(|round| {
         let said = format!("{} bytes in flight, {}", round.inflight_bytes, rate(round.rate_bps));
         view.evidence(round.first_number, said)
     });

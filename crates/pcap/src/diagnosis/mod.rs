@@ -155,11 +155,12 @@ pub fn of_flow(flow: &Flow) -> Vec<Finding> {
     found
 }
 
-/// Where a policer drops, timeouts and lost tails are what it causes, and their remedies do not help.
+/// Where a policer drops, timeouts and lost tails are what it causes, and their remedies do not help. ACKs for much at once are those of
+/// receivers whose gaps are filled.
 fn drop_consequences(found: &mut Vec<Finding>) {
     let of_policers = found.iter().filter(|finding| finding.kind == policer::POLICER.name);
     let policed: BTreeSet<u32> = of_policers.flat_map(|finding| finding.flows.clone()).collect();
-    let consequences = [timeouts::FLOOR.name, timeouts::TAIL.name];
+    let consequences = [timeouts::FLOOR.name, timeouts::TAIL.name, acks::STRETCH.name];
     found.retain(|finding| {
         !consequences.contains(&finding.kind)
             || !finding.flows.iter().all(|id| policed.contains(id))

@@ -59,8 +59,9 @@ const WINDOWS: usize = 30;
 const LOSSY: f64 = 0.3;
 /// Losses of a sender that is beyond the rate most of the time.
 const MANY_LOSSES: u64 = 100;
-/// Share of the segments that only a policer, or a path in ruins, loses.
+/// Share of the segments that only a policer, or a path in ruins, loses; and the share that only the latter does.
 const MUCH: f64 = 0.05;
+const MOST: f64 = 1.0 / 3.0;
 /// Part of what is sent in addition that is lost: all of it at a policer, and of random losses their share.
 const BEYOND: f64 = 0.5;
 /// Pairs of hosts that are looked at, and flows by themselves: those with most losses.
@@ -279,11 +280,11 @@ pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Whether the sender waits for timers most of the time: then they determine the rate, unless much is lost.
+/// Whether the sender waits for timers most of the time: then they determine the rate. A bucket that is full again after each wait still
+/// drops much of what a sender starts with, and no more than a part of it: where most is lost, a queue of a few packets drops bursts.
 fn is_stalled(view: &View<'_>) -> bool {
-    let lost = lost_segments(view.data.losses.iter());
-    let is_much = lost as f64 >= MUCH * view.data.segments as f64;
-    view.data.rto_stall_ns > view.data.duration_ns / 2 && !is_much
+    let lost = lost_segments(view.data.losses.iter()) as f64 / view.data.segments.max(1) as f64;
+    view.data.rto_stall_ns > view.data.duration_ns / 2 && !(MUCH..MOST).contains(&lost)
 }
 
 /// Whether the point is before the policer: all lost packets passed it.

@@ -254,11 +254,19 @@ struct One<'a> {
     way: &'a Direction,
     outcome: &'a FlowOutcome,
     truth: &'a [Way; 2],
+    /// Whether both ends send data: counters are then of both together.
+    is_exchange: bool,
 }
 
 impl One<'_> {
     fn known(&self, name: fn(&FlowCounters) -> Option<u64>) -> u64 {
         name(&self.outcome.counters).unwrap()
+    }
+
+    /// A count of the record less what the truth has of the end that is not looked at, if the record is of both.
+    fn of_one_end(&self, name: fn(&FlowCounters) -> Option<u64>, of_other_end: u64) -> u64 {
+        let other = if self.is_exchange { of_other_end } else { 0 };
+        self.known(name) - other
     }
 
     /// Whether it is a transfer that has come to its end.
@@ -273,7 +281,8 @@ fn ones<'a>(analysis: &'a Analysis, made: &'a Made) -> Vec<One<'a>> {
     let one = |flow: &'a Flow| {
         let index = usize::from(flow.a.port()) - 40_000;
         let (outcome, truth) = (&made.outcome.flows[index], &made.truth[index]);
-        One { index, flow, way: &flow.a_to_b, outcome, truth }
+        let is_exchange = made.run.flows[index].traffic.is_rpc();
+        One { index, flow, way: &flow.a_to_b, outcome, truth, is_exchange }
     };
     let ones: Vec<One<'_>> = analysis.flows.iter().filter(is_host).map(one).collect();
     assert_eq!(ones.len(), made.outcome.flows.len());
@@ -298,12 +307,15 @@ fn at_sender(case: &Case, made: &Made, table: &mut Table) {
     of.count(
         "segments sent",
         "0",
-        each(|one| same(one.way.segments, one.known(|c| c.data_segs_sent))),
+        each(|one| same(one.way.segments, one.of_one_end(|c| c.data_segs_sent, one.truth[1].sent))),
     );
     of.count(
         "retransmitted",
         "0",
-        each(|one| same(one.way.retransmitted.segments, one.known(|c| c.retransmitted_segs))),
+        each(|one| {
+            let again = one.of_one_end(|c| c.retransmitted_segs, one.truth[1].again);
+            same(one.way.retransmitted.segments, again)
+        }),
     );
     of.count(
         "timeouts",
@@ -328,7 +340,8 @@ fn at_sender(case: &Case, made: &Made, table: &mut Table) {
         "less by segments that are not full",
         each(|one| {
             let packets = one.way.ecn.ece_bytes / u64::from(one.way.mss.unwrap());
-            within(packets, one.known(|c| c.delivered_ce), one.truth[0].short, 0)
+            let marked = one.of_one_end(|c| c.delivered_ce, one.truth[1].ce);
+            within(packets, marked, one.truth[0].short, 0)
         }),
     );
     of.count(
@@ -400,7 +413,11 @@ fn at_receiver(case: &Case, made: &Made, table: &mut Table) {
     let all = ones(&analysis, made);
     let each = |pair: fn(&One<'_>) -> Pair| all.iter().map(pair).collect::<Vec<_>>();
     of.count("segments arrived", "0", each(|one| same(one.way.segments, one.truth[0].arrived)));
-    of.count("with CE", "0", each(|one| same(one.way.ecn.ce, one.known(|c| c.ce_segs_received))));
+    of.count(
+        "with CE",
+        "0",
+        each(|one| same(one.way.ecn.ce, one.of_one_end(|c| c.ce_segs_received, one.truth[1].ce))),
+    );
     let either = "retransmitted and there sooner than asked for; in the first 26 ms";
     of.count(
         "spurious",
@@ -437,7 +454,7 @@ fn at_receiver(case: &Case, made: &Made, table: &mut Table) {
         "0",
         each(|one| {
             let alone = one.way.acks - one.flow.b_to_a.data_packets;
-            same(alone, one.known(|c| c.acks_sent))
+            same(alone, one.of_one_end(|c| c.acks_sent, one.truth[0].pure_acks))
         }),
     );
 }

@@ -48,6 +48,8 @@ pub(crate) struct Way {
     pub(crate) last_ns: u64,
     /// ACKs with ECE that reached the sender of the data.
     pub(crate) ece: u64,
+    /// ACKs without data that the sender of this way's data sent, for the other way.
+    pub(crate) pure_acks: u64,
     had: Ranges,
     /// Since when later bytes than these are there.
     gaps: Vec<(u32, u32, u64)>,
@@ -146,6 +148,8 @@ fn note(ways: &mut [[Way; 2]], sighting: &Sighting) {
         other.ece += u64::from(segment.has(Segment::ECE) && !segment.has(Segment::SYN));
     }
     let way = &mut ways[*flow][from];
+    let is_pure_ack = segment.has(Segment::ACK) && !segment.has(Segment::SYN) && segment.len == 0;
+    way.pure_acks += u64::from(sighting.is_out && is_pure_ack);
     if segment.len > 0 {
         match sighting.is_out {
             true => way.leaves(at_ns, segment),
