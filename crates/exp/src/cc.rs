@@ -60,7 +60,9 @@ impl NoAlgorithm {
     /// Converts this to an error. `at` makes it from the sentence.
     pub(crate) fn of(&self, at: impl FnOnce(String) -> Error) -> Error {
         let (first, lines) = self.0.split_once('\n').unwrap_or((&self.0, ""));
-        Error { lines: lines.into(), ..at(first.to_owned()) }
+        let mut error = at(first.to_owned());
+        error.more.lines = lines.into();
+        error
     }
 }
 

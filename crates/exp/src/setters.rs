@@ -103,7 +103,7 @@ impl Experiment {
         }
         let words: Vec<String> =
             due.into_iter().map(|one| self.words(one, row, &error.key)).collect();
-        error.set_by = words.join("; ").into();
+        error.more.set_by = words.join("; ");
         Error::Input(error)
     }
 

@@ -16,10 +16,17 @@ pub struct Error {
     pub value: String,
     /// The expected value, in words.
     pub message: String,
+    /// What few errors have, apart so that results stay small.
+    pub more: Box<More>,
+}
+
+/// What few errors have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct More {
     /// What set or replaced the key, if it was not where `origin` is alone: a case, a varied value, `--set`; usually empty.
-    pub set_by: Box<str>,
+    pub set_by: String,
     /// Output of a compiler or another tool; usually empty.
-    pub lines: Box<str>,
+    pub lines: String,
 }
 
 /// Where a value was written.
@@ -48,8 +55,7 @@ impl Error {
             key: key.into(),
             value: String::new(),
             message: message.into(),
-            set_by: Box::default(),
-            lines: Box::default(),
+            more: Box::default(),
         }
     }
 
@@ -71,13 +77,13 @@ impl fmt::Display for Error {
             (key, "") => format!("{key}: "),
             (key, value) => format!("{key} = {value}: "),
         };
-        let set_by = match &*self.set_by {
+        let set_by = match self.more.set_by.as_str() {
             "" => String::new(),
             set_by => format!(" ({set_by})"),
         };
         let sentence = format!("{}:{at} {what}{}{set_by}", self.file.display(), self.message);
         write_as_text(f, &sentence, &[])?;
-        match &*self.lines {
+        match self.more.lines.as_str() {
             "" => Ok(()),
             lines => write_as_text(f, &format!("\n{lines}"), &['\n', '\t']),
         }

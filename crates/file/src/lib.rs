@@ -51,7 +51,7 @@ pub mod schema;
 mod tree;
 pub mod units;
 
-pub use error::{Error, Origin};
+pub use error::{Error, More, Origin};
 pub use reader::{Reader, Resolved, one_of, shown, unmarked};
 pub use tree::{
     Called, NO_WILDCARD, Names, Node, Table, Value, did_you_mean, parse, parse_override,

@@ -371,10 +371,7 @@ mod tests {
         is(&[ip(47), vec![0x20, 0, 0x65, 0x58, 0, 0, 0, 1], ethernet(0x0800)], "GRE");
         is(&[ip(47), vec![0, 0, 0x88, 0xbe], ethernet(0x0800)], "ERSPAN");
         let second = vec![0x10, 1, 0, 7, 0, 0, 0, 0];
-        is(
-            &[ip(47), vec![0x10, 0, 0x88, 0xbe, 0, 0, 0, 1], second, ethernet(0x0800)],
-            "ERSPAN 7",
-        );
+        is(&[ip(47), vec![0x10, 0, 0x88, 0xbe, 0, 0, 0, 1], second, ethernet(0x0800)], "ERSPAN 7");
         for (last, more) in [(0, 0), (1, 8)] {
             let third = vec![0x20, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, last];
             let headers = [
