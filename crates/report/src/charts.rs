@@ -407,7 +407,7 @@ impl Drawn<'_> {
                 let Some(row) = row_of(case) else {
                     // A case that has the subject, but no value of the metric, says so.
                     let is_there = |row: &&Row| row.case == *case && self.is_at(row, at);
-                    return self.of_subject.iter().any(|row| is_there(row)).then(|| Dot {
+                    return self.of_subject.iter().any(is_there).then(|| Dot {
                         name: case,
                         style: *style,
                         point: Err("no values".to_owned()),

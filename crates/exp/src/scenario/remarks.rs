@@ -13,6 +13,9 @@ use super::Scenario;
 use crate::names::few;
 use crate::traffic::TrafficSpec;
 
+/// Hosts by their minimum retransmission timeout.
+type SlowHosts = BTreeMap<Duration, Vec<NodeId>>;
+
 /// First retransmission timeout of a SYN.
 const SYN_TIMEOUT: Duration = Duration::from_ms(1000);
 
@@ -94,8 +97,7 @@ impl Scenario {
         let network = self.network.network();
         let end = self.scale.moment(self.end);
         // Entries and their hosts with a long minimum, by the time of the last start.
-        let mut late: BTreeMap<Time, (Vec<&str>, BTreeMap<Duration, Vec<NodeId>>)> =
-            BTreeMap::new();
+        let mut late: BTreeMap<Time, (Vec<&str>, SlowHosts)> = BTreeMap::new();
         for entry in &self.traffic {
             let Some(last) = entry.last_start() else { continue };
             let last = self.scale.moment(Time::ZERO + last);
