@@ -170,7 +170,7 @@ mod tests {
         let why = find(Path::new("incats"), ALL).unwrap_err().to_string();
         assert!(why.contains("did you mean \"incast\"?"), "{why}");
         let why = find(Path::new("incast-of-many"), ALL).unwrap_err().to_string();
-        assert!(why.contains("the names are incast, incast-19"), "{why}");
+        assert!(why.contains("names like it are incast, incast-19"), "{why}");
         let why = find(Path::new("a\u{1b}"), ALL).unwrap_err().to_string();
         assert!(why.contains("knee scenarios") && !why.contains('\u{1b}'), "{why}");
     }
