@@ -100,8 +100,16 @@ fn a_classic_peer_is_found_by_whoever_answers_it() {
         let (client, server) = connect(&pair, &listener);
         assert!(ecn_of(&server).negotiated);
         assert_eq!((chosen(&client).as_str(), chosen(&server).as_str()), ("reno", name));
-        send(&server, &client);
-        assert!(is_latched(&pair, true, &server));
+        // On a machine with other load one ACK may cover a whole window, which tells nothing of the peer: then more is sent.
+        let mut is_found = false;
+        for _ in 0..5 {
+            send(&server, &client);
+            is_found = is_latched(&pair, true, &server);
+            if is_found {
+                break;
+            }
+        }
+        assert!(is_found);
     });
     let report = replay(dctcp, &params, &records);
     println!("{report}");
