@@ -485,7 +485,7 @@ fn place_layers(
         let is_next = |name: &&str| {
             near.get(name).is_some_and(|near| near.iter().any(|other| row.contains(other)))
         };
-        let next = left.iter().copied().filter(|name| is_next(name)).collect();
+        let next = left.iter().copied().filter(is_next).collect();
         rows.push(std::mem::replace(&mut row, next));
     }
     let widest = rows.iter().map(Vec::len).max().unwrap_or(1);
