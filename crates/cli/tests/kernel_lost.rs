@@ -190,7 +190,7 @@ fn what_a_process_has_left_as_a_default_is_found() {
         (Some(1), &serde_json::json!([]))
     );
     drop(closed);
-    knee_testbed::wait_until("nothing keeps it", || {
+    wait_until("nothing keeps it", || {
         unregistered(&host.knee("status --json").out, name).is_none()
     });
 }

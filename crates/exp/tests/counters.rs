@@ -1,4 +1,5 @@
 //! Whose counters a connection has: no counter is 0 while its queue or its sibling says otherwise.
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::path::Path;
 

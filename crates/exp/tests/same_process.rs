@@ -1,4 +1,5 @@
 //! What one experiment leaves for the next in one process: nothing.
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fs;
 use std::path::Path;
