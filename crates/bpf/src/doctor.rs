@@ -2,19 +2,15 @@
 //! The checks are cheap and change nothing: they load no module, and no program but the one that
 //! reads connections. They try queue disciplines in a network namespace of their own.
 
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use knee_netns::{Namespace, system_program};
 
+use crate::hardening::{JIT, JIT_REMEDY, LOCKDOWN_REMEDY, lockdown_mode, read};
 use crate::host::{Held, Host, USUAL, is_in_private_mounts};
 use crate::{Embedded, Error, KernelApi, Rights};
-
-const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
-const JIT_REMEDY: &str = "sysctl -w net.core.bpf_jit_enable=1";
-const LOCKDOWN_REMEDY: &str = "boot with lockdown=integrity, or without it";
 
 /// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,22 +186,6 @@ fn lockdown() -> Finding {
         ": BPF cannot read the kernel's memory, so no status, top and migrate"
     };
     Finding::check("lockdown", ok, mode + so, LOCKDOWN_REMEDY)
-}
-
-/// The kernel's lockdown mode, which restricts even root; `None` without lockdown.
-fn lockdown_mode() -> Option<String> {
-    let text = read("/sys/kernel/security/lockdown")?;
-    let (_, rest) = text.split_once('[')?;
-    Some(rest.split_once(']')?.0.to_owned())
-}
-
-/// The setting of this host that explains why the kernel refused a program, and the remedy.
-pub(crate) fn explanation() -> Option<(&'static str, &'static str)> {
-    if read(JIT).as_deref() == Some("0") {
-        return Some(("the kernel's BPF compiler is off", JIT_REMEDY));
-    }
-    (lockdown_mode().as_deref() == Some("confidentiality"))
-        .then_some(("the kernel is locked down (confidentiality)", LOCKDOWN_REMEDY))
 }
 
 /// Reports the BPF file system, in which permanent loads are pinned. It is optional: knee mounts
@@ -436,10 +416,6 @@ fn module_names() -> Vec<String> {
 
 fn tcp_sysctl(name: &str) -> Option<String> {
     read(&format!("/proc/sys/net/ipv4/{name}"))
-}
-
-fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub mod doctor;
 mod embedded;
 mod error;
 mod filter;
+mod hardening;
 pub mod host;
 mod inside;
 mod label;

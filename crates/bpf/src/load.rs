@@ -17,7 +17,7 @@ use libbpf_rs::{
 };
 
 use crate::table::{self, Operation};
-use crate::{Embedded, Error, KernelApi, Rights, apart, doctor, shared_maps};
+use crate::{Embedded, Error, KernelApi, Rights, apart, hardening, shared_maps};
 
 /// The section, and so the map, that holds only the parameters (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";
@@ -431,7 +431,7 @@ fn refused(embedded: &Embedded, api: &KernelApi, source: libbpf_rs::Error, log: 
         Error::Lacks { algorithm, what, since, release: api.release.clone() }
     } else if !Rights::now().load() {
         Error::NotPermitted { what: "loading an algorithm", needs: "CAP_BPF and CAP_PERFMON" }
-    } else if let Some((why, remedy)) = doctor::explanation() {
+    } else if let Some((why, remedy)) = hardening::explanation() {
         Error::Closed { algorithm, why, remedy }
     } else {
         Error::Load { algorithm, source, log }

@@ -543,7 +543,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         && !reader.has(&HOST.sndbuf_max)
         && base.sndbuf_max_bytes.is_none()
     {
-        let why = "has no effect without sndbuf_max: the sender never waits for memory";
+        let why = "needs sndbuf_max: without it the sender never waits for memory";
         return Err(reader.error(&HOST.sndbuf_initial, why));
     }
     let jiffies = reader.get(&HOST.jiffies_at_start)?;

@@ -90,7 +90,7 @@ fn settings_of_hosts_that_act_on_nothing_are_refused() {
     let with = |hosts: &str| {
         said(&file(&format!("{all}\nhosts = {{ {hosts} }}"), FREE), &Overrides::default())
     };
-    assert!(with("sndbuf_initial = \"64 KiB\"").contains("no effect without sndbuf_max"));
+    assert!(with("sndbuf_initial = \"64 KiB\"").contains("needs sndbuf_max"));
     assert_eq!(with("sndbuf_initial = \"64 KiB\", sndbuf_max = \"1 MiB\""), "");
     assert!(
         with("linux = \"6.12\", max_tcp_header = \"256 B\"").contains("no effect since Linux 6.6")

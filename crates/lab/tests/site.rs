@@ -290,28 +290,35 @@ fn shaped(rate: Rate, burst_bytes: u32, limit: Limit) -> Plan {
     plan
 }
 
-/// Floods full frames from the first host for `seconds`; bytes per second that left it in the last three quarters of that.
+/// Floods full frames from the first host for `seconds`; bytes per second that left it in the last three quarters of that, at the
+/// least.
 fn flooded(site: &Site, plan: &Plan, seconds: f64) -> f64 {
     let to = SocketAddr::new(plan.hosts[1].address, PORT);
-    let socket = site.host(0).run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    // Buffers of so many sockets last for some 200 ms at 100 Mbps, if a busy machine lets the sender wait.
+    let bound = || site.host(0).run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    let sockets: Vec<UdpSocket> = (0..20).map(|_| bound()).collect();
     let end = Instant::now() + Wall::from_secs_f64(seconds);
     let sender = thread::spawn(move || {
         while Instant::now() < end {
-            // It waits for room in the socket's buffer.
-            for _ in 0..16 {
-                socket.send_to(&[0; FULL_DATAGRAM_BYTES], to).unwrap();
+            for socket in &sockets {
+                // It waits for room in the socket's buffer.
+                for _ in 0..16 {
+                    socket.send_to(&[0; FULL_DATAGRAM_BYTES], to).unwrap();
+                }
             }
         }
     });
     let sent_bytes = || {
         let queues = site.host(0).run(|| Netlink::open().unwrap().queue_stats().unwrap());
-        let shaper = queues.iter().find(|queue| queue.kind == "tbf").unwrap();
-        (shaper.sent_bytes, Instant::now())
+        queues.iter().find(|queue| queue.kind == "tbf").unwrap().sent_bytes
     };
     thread::sleep(Wall::from_secs_f64(seconds / 4.0));
-    let (before, since) = sent_bytes();
-    thread::sleep(end - Instant::now());
-    let (after, until) = sent_bytes();
+    // The bytes are read after the first time and before the last, whenever that may be.
+    let since = Instant::now();
+    let before = sent_bytes();
+    thread::sleep(end.saturating_duration_since(Instant::now()));
+    let after = sent_bytes();
+    let until = Instant::now();
     sender.join().unwrap();
     (after - before) as f64 / (until - since).as_secs_f64()
 }
@@ -330,8 +337,8 @@ fn a_shaper_holds_its_rate() {
         rate_mbps
     };
     let site = build(&plan, Offloads::Off);
-    // A busy machine lets the sender wait for longer than any bucket is deep.
-    assert!((0..5).any(|_| through(&site) > 99.0));
+    // A busy machine lets the kernel's timers wait for longer than any bucket is deep.
+    assert!((0..20).any(|_| through(&site) > 99.0));
     // This one has no time to lose.
     let config = SiteConfig { shaper_slack: Duration::ZERO, ..SiteConfig::new(Offloads::Off) };
     let site = Site::build(&plan, &config).unwrap();
