@@ -165,6 +165,7 @@ impl Sketched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     #[test]
     fn buckets_follow_each_other_without_gap() {
@@ -187,19 +188,19 @@ mod tests {
 
     #[test]
     fn percentiles_that_values_cut_off_could_change_have_bounds() {
-        let of = |values: std::ops::RangeInclusive<u64>| {
+        let of = |values: Range<u64>| {
             let mut sketch = Sketch::default();
             values.for_each(|value| sketch.add(value));
             sketch
         };
-        let some = Sketched { finished: of(1..=60), cut_off: of(41..=44) };
+        let some = Sketched { finished: of(1..61), cut_off: of(41..45) };
         // Ranks 32 and 61 of 64: four of 41 to 44 are behind the 32nd, wherever they end.
         assert_eq!(some.percentile(0.5), Some((32.0, Some(32.0))));
         assert_eq!(some.percentile(0.95), Some((57.0, None)));
         // Rank 52: 48 with the four before it, 52 with them behind it.
         assert_eq!(some.percentile(0.8), Some((48.0, Some(52.0))));
         assert_eq!(some.percentile(0.999), None);
-        let whole = Sketched { finished: of(1..=60), cut_off: Sketch::default() };
+        let whole = Sketched { finished: of(1..61), cut_off: Sketch::default() };
         assert_eq!(whole.percentile(0.5), Some((30.0, Some(30.0))));
         assert_eq!(some.buckets().map(|(_, count, cut_off)| count + cut_off).sum::<u64>(), 64);
     }
