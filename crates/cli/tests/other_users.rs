@@ -308,6 +308,45 @@ fn an_error_shows_nothing_of_files_outside_of_the_experiments_directory() {
 }
 
 #[test]
+fn a_compiler_quotes_no_file_outside_of_the_experiments_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("own")).unwrap();
+    let secret = "aGVsbG8gd29ybGQ";
+    let source = format!("{secret} is;\nint x = tcp_register_congestion_control;\n");
+    fs::write(at("secret.c"), &source).unwrap();
+    fs::write(at("own/copy.c"), &source).unwrap();
+    fs::write(at("own/by.c"), "#include \"secret.c\"\n/* tcp_register_congestion_control() */\n")
+        .unwrap();
+    symlink(at("secret.c"), at("own/link.c")).unwrap();
+    let cases = [
+        ("../secret.c", "", false),
+        ("./link.c", "", false),
+        ("./by.c", "[module]\ninclude = [\"..\"]\n", false),
+        ("./copy.c", "", true),
+    ];
+    for (name, module, is_shown) in cases {
+        let cc = format!("cc = [\"{name}\"]\n");
+        let other = format!("cc = \"{name}\"\n");
+        for (top, own) in [(&cc[..], ""), ("", &other[..])] {
+            let text = format!(
+                "question = \"Who?\"\n{top}[network]\ntopology = \"many-to-one\"\nsenders = 1\naccess = {{ rate = \"1 Gbps\" }}\n\
+                 bottleneck = {{ rate = \"1 Gbps\", queue = {{ kind = \"droptail\", limit = \"200 pkts\" }} }}\n\
+                 [[traffic]]\nname = \"t\"\nkind = \"bulk\"\nfrom = \"s1\"\nto = \"r\"\n{own}[run]\nduration = \"1 ms\"\n{module}"
+            );
+            fs::write(at("own/x.toml"), text).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+            command.args(["run", "own/x.toml", "-o"]).arg(at("out")).current_dir(dir.path());
+            let output = command.output().unwrap();
+            let said = err(&output);
+            assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+            assert_eq!(said.contains(secret), is_shown, "{name}: {said}");
+            assert_eq!(said.contains("is not shown"), !is_shown, "{name}: {said}");
+        }
+    }
+}
+
+#[test]
 fn root_installs_only_where_root_alone_can_write() {
     let Some(scratch) = Scratch::new() else { return };
     let at = |name: &str| scratch.0.path().join(name);

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use knee_algo::Algorithm;
-use knee_algo::module::Modules;
+use knee_algo::module::{Modules, files_of};
 use knee_file::keys::{Below, Key, Shape, Table, Text};
 use knee_file::{Error, Node, Reader, Value, one_of};
 use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, KERNELS_OWN};
+
+use crate::inputs;
 
 /// What a case gives its traffic entries.
 #[derive(Clone, Copy)]
@@ -38,8 +40,8 @@ pub(crate) fn read_cc(
         };
     };
     let folder = reader.file().parent().unwrap_or(Path::new(""));
-    let mut cc = cc_named(name, folder, modules)
-        .map_err(|why| why.of(|first| reader.error(name_key, first)))?;
+    let mut cc =
+        cc_named(name, folder, modules).map_err(|why| why.at(reader, name_key, name, modules))?;
     if let Some(params) = reader.child(params_key)? {
         if cc.is_kernels_own {
             let why = "does not apply to the kernel's own algorithm: leave it out, or use knee's";
@@ -62,6 +64,29 @@ impl NoAlgorithm {
         let (first, lines) = self.0.split_once('\n').unwrap_or((&self.0, ""));
         let mut error = at(first.to_owned());
         error.more.lines = lines.into();
+        error
+    }
+
+    /// Converts this to an error of a key that names the algorithm in the experiment's file. A compiler quotes what it reads: its
+    /// output stays out if that can lie outside of the experiment's directory, as in [`inputs::without_content`].
+    pub(crate) fn at(
+        &self,
+        reader: &Reader<'_>,
+        key: &impl AsRef<str>,
+        name: &str,
+        modules: &Modules,
+    ) -> Error {
+        let mut error = self.of(|first| reader.error(key, first));
+        let file = reader.file();
+        let sources = files_of(name, file.parent().unwrap_or(Path::new("")));
+        let mut all = sources.iter().chain(&modules.options().include);
+        if !error.more.lines.is_empty() && !all.all(|path| inputs::is_beside(file, path)) {
+            error.more.lines = format!(
+                "  what the compiler says of it is not shown, because files outside of the experiment's directory take part: knee \
+                 check {name} shows it"
+            )
+            .into();
+        }
         error
     }
 }

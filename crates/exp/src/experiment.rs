@@ -788,7 +788,7 @@ fn read_cases(root: &Reader<'_>, files: &Modules) -> Result<Vec<Case>, knee_file
         for name in names {
             let folder = root.file().parent().unwrap_or(Path::new(""));
             let mut case = case_of_algorithm(name, folder, files).unwrap_or_else(|why| {
-                let wrong = why.of(|first| root.error(&TOP.cc, first));
+                let wrong = why.at(root, &TOP.cc, name, files);
                 Case { wrong: Some(Box::new(wrong)), ..Case::without_cc(name) }
             });
             case.cc_from = place_of(root, &TOP.cc);

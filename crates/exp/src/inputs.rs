@@ -54,17 +54,22 @@ pub(crate) fn read_text(
     }
 }
 
+/// Whether a path leads to the experiment's directory or below it. Where a link leads counts.
+pub(crate) fn is_beside(experiment: &Path, path: &Path) -> bool {
+    let folder = experiment.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let (Ok(folder), Ok(path)) =
+        (folder.unwrap_or(Path::new(".")).canonicalize(), path.canonicalize())
+    else {
+        return false;
+    };
+    path.starts_with(folder)
+}
+
 /// Removes what an error quotes of a file that lies outside of the experiment's directory: who writes the experiment may name any
 /// file that its reader can read, and an error can end in a log or a report.
 pub(crate) fn without_content(experiment: &Path, error: crate::Error) -> crate::Error {
     let crate::Error::Input(why) = error else { return error };
-    let folder = experiment.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
-    let is_beside = || {
-        let (folder, file) = (folder.as_ref().ok()?, why.file.canonicalize().ok()?);
-        Some(file.starts_with(folder))
-    };
-    if why.file == experiment || is_beside() == Some(true) {
+    if why.file == experiment || is_beside(experiment, &why.file) {
         return why.into();
     }
     let message = "is not what the experiment takes it for; nothing of it is shown, because it lies outside of the experiment's \

@@ -210,7 +210,7 @@ pub fn is_of_several_files(name: &str) -> bool {
 
 /// Returns the files that a name denotes: `a.c+b.c` are two files of one module. The second is in
 /// the folder of the first, unless its own name has a folder.
-fn files_of(name: &str, folder: &Path) -> Vec<PathBuf> {
+pub fn files_of(name: &str, folder: &Path) -> Vec<PathBuf> {
     let mut names: Vec<String> = name.split(AND).map(|part| format!("{part}.c")).collect();
     if let Some(last) = names.last_mut() {
         last.truncate(last.len() - ".c".len());
@@ -268,6 +268,11 @@ impl Modules {
     /// Creates an empty set, whose files are compiled with these options.
     pub fn new(options: Options) -> Modules {
         Modules { options, ..Modules::default() }
+    }
+
+    /// Returns what its files are compiled with.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Refuses all files but those that were loaded. Loading alone runs code of the file, and a user who only reads an

@@ -94,6 +94,5 @@ CC_ALGORITHM(newcc) = {
 	.ssthresh = CC_FN(newcc_ssthresh),
 	.cong_avoid = CC_FN(newcc_cong_avoid),
 	.undo_cwnd = CC_FN(newcc_undo_cwnd),
-	.flags = TCP_CONG_NON_RESTRICTED,
 	.name = "newcc",
 };
