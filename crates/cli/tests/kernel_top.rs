@@ -2,9 +2,12 @@
 #![cfg(feature = "kernel")]
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -14,7 +17,7 @@ use std::time::{Duration, Instant};
 use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded};
 use knee_testbed::net::{self, Pair, Path, SERVER, choose, chosen, listen};
-use knee_testbed::own_name;
+use knee_testbed::{own_name, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};

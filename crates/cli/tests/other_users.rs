@@ -316,8 +316,8 @@ fn a_compiler_quotes_no_file_outside_of_the_experiments_directory() {
     let source = format!("{secret} is;\nint x = tcp_register_congestion_control;\n");
     fs::write(at("secret.c"), &source).unwrap();
     fs::write(at("own/copy.c"), &source).unwrap();
-    fs::write(at("own/by.c"), "#include \"secret.c\"\n/* tcp_register_congestion_control() */\n")
-        .unwrap();
+    let by = "#include \"secret.c\"\nint f(void) { return tcp_register_congestion_control(0); }\n";
+    fs::write(at("own/by.c"), by).unwrap();
     symlink(at("secret.c"), at("own/link.c")).unwrap();
     let cases = [
         ("../secret.c", "", false),

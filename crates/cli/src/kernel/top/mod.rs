@@ -9,13 +9,16 @@ mod screen;
 mod tests;
 
 use std::io::IsTerminal as _;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::json::Object;
 use self::rows::{Column, Row, Sampler};
 use super::select::{FilterArgs, NetnsArgs};
-use crate::{Failure, print, stop_on_signals};
+use crate::{Failure, is_ignored, print, stop_on_signals};
 
 /// Interval between checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -77,6 +80,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Prints a line of JSON per reading, until a signal arrives or nobody reads any more.
 fn stream(mut sampler: Sampler, args: &Args, all: bool) -> Result<(), Failure> {
+    // A write waits for as long as its reader likes: a signal ends this there, too.
+    let is_writing = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
+        signal_hook::flag::register_conditional_default(signal, is_writing.clone())
+            .map_err(|why| Failure::Says(format!("cannot handle signals: {why}")))?;
+    }
     let stop = stop_on_signals()?;
     let interval = Duration::from_secs(args.interval.into());
     let mut due = Instant::now();
@@ -88,7 +97,10 @@ fn stream(mut sampler: Sampler, args: &Args, all: bool) -> Result<(), Failure> {
         }
         let mut rows = sampler.sample(&args.netns, all)?;
         rows.sort_by(|a, b| Column::Delivery.order(a, b));
-        print(&line(&rows))?;
+        let line = line(&rows);
+        is_writing.store(true, Ordering::Relaxed);
+        print(&line)?;
+        is_writing.store(false, Ordering::Relaxed);
         // A late reading is skipped, not made up for.
         due = now + interval;
     }
