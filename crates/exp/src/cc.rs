@@ -84,8 +84,7 @@ impl NoAlgorithm {
             error.more.lines = format!(
                 "  what the compiler says of it is not shown, because files outside of the experiment's directory take part: knee \
                  check {name} shows it"
-            )
-            .into();
+            );
         }
         error
     }

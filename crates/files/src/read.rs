@@ -5,7 +5,12 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open, stat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open, openat, stat, statat,
+};
+use rustix::process::geteuid;
+
+use crate::trust;
 
 /// Why a file is not read. As text it continues "FILE: ".
 #[derive(Debug)]
@@ -88,7 +93,7 @@ impl fmt::Display for Bytes {
 }
 
 /// Opens a regular file, or a pipe that this process was given (`/dev/stdin`, `/dev/fd/N` as of a shell's `<(...)`). Nothing else is
-/// waited for, a pipe of the file system least of all.
+/// waited for, a pipe of the file system least of all. Root's knee follows no link of another user.
 ///
 /// # Errors
 /// [`Unreadable`], if it is something else or cannot be opened.
@@ -99,9 +104,17 @@ pub fn open_file(path: &Path, what: &'static str) -> Result<File, Unreadable> {
         kind => Err(Unreadable::Kind { is: called(kind), what }),
     };
     // Opening alone is an order to some devices, so these are not opened at all; what decides is what has been opened.
-    check(stat(path).map_err(io::Error::from)?.st_mode)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
+    let file = if geteuid().is_root() && !is_given(path) {
+        let (dir, name) = trust::place_of(path)?;
+        let found = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+        check(found.st_mode)?;
+        openat(&dir, &name, flags | OFlags::NOFOLLOW, Mode::empty())
+    } else {
+        check(stat(path).map_err(io::Error::from)?.st_mode)?;
+        open(path, flags, Mode::empty())
+    };
+    let file = file.map_err(io::Error::from)?;
     check(fstat(&file).map_err(io::Error::from)?.st_mode)?;
     // From here on a reader waits for what comes.
     let flags = fcntl_getfl(&file).map_err(io::Error::from)?;

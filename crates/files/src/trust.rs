@@ -7,14 +7,16 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, getxattr, mkdirat, openat, readlinkat,
+    statat,
 };
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
 /// Links on the way to a directory.
@@ -150,9 +152,7 @@ fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untru
         let who = "was replaced by another file".to_owned();
         return Err(Untrusted::Of { path: path.to_owned(), who });
     }
-    let mode = Mode::from_raw_mode(found.st_mode);
-    let by_group = mode.contains(Mode::WGRP) && !owners.groups.contains(&found.st_gid);
-    match by_group || mode.contains(Mode::WOTH) {
+    match by_others(file, &found, owners) {
         true => {
             let who = "can be written by others".to_owned();
             Err(Untrusted::Of { path: path.to_owned(), who })
@@ -168,6 +168,34 @@ fn check_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
         true => Err(Untrusted::Of { path: end.shown, who: "is everybody's".to_owned() }),
         false => Ok(()),
     }
+}
+
+/// Where root's knee reads a file: its directory and its name in it. It follows no link of other users: an error can quote what is
+/// read.
+///
+/// # Errors
+/// What the system says, or whose link it is.
+pub(crate) fn place_of(path: &Path) -> io::Result<(OwnedFd, OsString)> {
+    let end = walk_with(path, &Owners::of_this_process(), |_, _, _| Ok(false)).map_err(|why| {
+        match why {
+            Untrusted::Io(why) => why,
+            Untrusted::Of { .. } => io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "as root, knee follows no links of other users ({why}): name the file itself"
+                ),
+            ),
+        }
+    })?;
+    let mut rest = end.rest.into_iter();
+    let name = rest.next().unwrap_or_else(|| ".".into());
+    if rest.next().is_none() {
+        return Ok((end.folder, name));
+    }
+    Err(match statat(&end.folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => io::ErrorKind::NotADirectory.into(),
+        Err(why) => why.into(),
+    })
 }
 
 /// Opens a directory to write into it. When root runs this, the path is that of [`check`]; a sticky directory such as /tmp is taken,
@@ -198,21 +226,21 @@ pub(crate) fn make_dirs(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         if name == ".." {
             return Err(io::ErrorKind::NotFound.into());
         }
-        match mkdirat(&folder, &name, mode_of_dir(mode)) {
-            Err(why) if why != rustix::io::Errno::EXIST => return Err(why.into()),
+        match mkdirat(&folder, &name, mode_of_new(mode)) {
+            Err(why) if why != Errno::EXIST => return Err(why.into()),
             // Another process may have made it; whoever did, it is looked at.
             _ => {}
         }
         let next = openat(&folder, &name, HELD | OFlags::NOFOLLOW, Mode::empty())?;
         shown.push(&name);
-        writable(&fstat(&next)?, &owners, &shown)?;
+        writable(&next, &fstat(&next)?, &owners, &shown)?;
         folder = next;
     }
     Ok(openat(&folder, ".", HELD, Mode::empty())?)
 }
 
-/// Mode of a new directory: root's can be written by nobody else, whatever the umask.
-pub(crate) fn mode_of_dir(mode: u32) -> Mode {
+/// Mode of a new directory or file: root's can be written by nobody else, whatever the umask.
+pub(crate) fn mode_of_new(mode: u32) -> Mode {
     let mode = Mode::from_raw_mode(mode);
     if geteuid().is_root() { mode - (Mode::WGRP | Mode::WOTH) } else { mode }
 }
@@ -220,7 +248,7 @@ pub(crate) fn mode_of_dir(mode: u32) -> Mode {
 /// When root runs this: refuses an open directory that others own or can write into.
 pub(crate) fn check_held(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
     if geteuid().is_root() {
-        writable(&fstat(dir)?, &Owners::of_this_process(), Path::new(name))?;
+        writable(dir, &fstat(dir)?, &Owners::of_this_process(), Path::new(name))?;
     }
     Ok(())
 }
@@ -240,8 +268,18 @@ struct Walked {
     is_sticky: bool,
 }
 
+/// Walks a path whose directories are those of [`check`].
 fn walk(path: &Path, owners: &Owners) -> Result<Walked, Untrusted> {
-    let io = |why: rustix::io::Errno| Untrusted::Io(why.into());
+    walk_with(path, owners, |dir, found, shown| writable(dir, found, owners, shown))
+}
+
+/// Walks a path. Links must belong to the owners; `is_sticky_dir` says of each directory whether it is sticky, or refuses it.
+fn walk_with(
+    path: &Path,
+    owners: &Owners,
+    is_sticky_dir: impl Fn(&OwnedFd, &Stat, &Path) -> Result<bool, Untrusted>,
+) -> Result<Walked, Untrusted> {
+    let io = |why: Errno| Untrusted::Io(why.into());
     let whole = std::path::absolute(path).map_err(Untrusted::Io)?;
     let mut rest: VecDeque<OsString> = parts(&whole);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -262,7 +300,7 @@ fn walk(path: &Path, owners: &Owners) -> Result<Walked, Untrusted> {
         let found = match statat(here, &name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
             // From here on it will be made.
-            Err(rustix::io::Errno::NOENT) => {
+            Err(Errno::NOENT) => {
                 rest.push_front(name);
                 break;
             }
@@ -277,7 +315,7 @@ fn walk(path: &Path, owners: &Owners) -> Result<Walked, Untrusted> {
             owned(&found, owners, &shown)?;
             links += 1;
             if links > MOST_LINKS {
-                return Err(io(rustix::io::Errno::LOOP));
+                return Err(io(Errno::LOOP));
             }
             let target = readlinkat(here, &name, Vec::new()).map_err(io)?;
             let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
@@ -292,7 +330,7 @@ fn walk(path: &Path, owners: &Owners) -> Result<Walked, Untrusted> {
         let flags = if is_held { flags - OFlags::NOFOLLOW } else { flags };
         let next = match openat(here, &name, flags, Mode::empty()) {
             // The caller that needs a directory here reports it.
-            Err(rustix::io::Errno::NOTDIR) => {
+            Err(Errno::NOTDIR) => {
                 rest.push_front(name);
                 break;
             }
@@ -300,12 +338,12 @@ fn walk(path: &Path, owners: &Owners) -> Result<Walked, Untrusted> {
         };
         // Of the one that is opened, not of the one that had the name.
         let found = statat(&next, "", AtFlags::EMPTY_PATH).map_err(io)?;
-        is_sticky = writable(&found, owners, &shown)?;
+        is_sticky = is_sticky_dir(&next, &found, &shown)?;
         way.push((next, shown));
     }
     match way.pop() {
         Some((folder, shown)) => Ok(Walked { folder, shown, rest, is_sticky }),
-        None => Err(io(rustix::io::Errno::NOENT)),
+        None => Err(io(Errno::NOENT)),
     }
 }
 
@@ -328,13 +366,27 @@ fn owned(found: &Stat, owners: &Owners, path: &Path) -> Result<(), Untrusted> {
     }
 }
 
-/// Whether it is sticky; refused if others can write into one that is not.
-fn writable(found: &Stat, owners: &Owners, path: &Path) -> Result<bool, Untrusted> {
-    owned(found, owners, path)?;
+/// Whether users beside the owners can write to an open file or directory. Where there is an access control list, the bits of the
+/// group are the most that any of its users and groups gets.
+fn by_others(open: impl AsFd, found: &Stat, owners: &Owners) -> bool {
     let mode = Mode::from_raw_mode(found.st_mode);
-    let by_group = mode.contains(Mode::WGRP) && !owners.groups.contains(&found.st_gid);
-    match by_group || mode.contains(Mode::WOTH) {
-        true if mode.contains(Mode::SVTX) => Ok(true),
+    let by_group = mode.contains(Mode::WGRP)
+        && (!owners.groups.contains(&found.st_gid) || may_have_list(open));
+    by_group || mode.contains(Mode::WOTH)
+}
+
+/// Whether a file has an access control list, as far as can be seen.
+fn may_have_list(open: impl AsFd) -> bool {
+    let path = format!("/proc/self/fd/{}", open.as_fd().as_raw_fd());
+    let found = getxattr(path, "system.posix_acl_access", &mut [0; 256][..]);
+    !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
+}
+
+/// Whether it is sticky; refused if others can write into one that is not.
+fn writable(dir: impl AsFd, found: &Stat, owners: &Owners, path: &Path) -> Result<bool, Untrusted> {
+    owned(found, owners, path)?;
+    match by_others(dir, found, owners) {
+        true if Mode::from_raw_mode(found.st_mode).contains(Mode::SVTX) => Ok(true),
         true => {
             let who = "can be written by others".to_owned();
             Err(Untrusted::Of { path: path.to_owned(), who })

@@ -17,13 +17,13 @@ use rustix::fs::{
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::trust::HELD;
+use crate::trust::{HELD, mode_of_new};
 
 /// Ends the name of a file that is not complete.
 pub const PARTIAL: &str = ".partial";
 
 /// Mode of new files, before the process's umask.
-const MODE: Mode = Mode::from_raw_mode(0o666);
+const MODE: u32 = 0o666;
 const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 
 /// Random text for names: 16 digits.
@@ -246,7 +246,7 @@ impl Dir {
     }
 
     pub(crate) fn make_with(&self, name: &OsStr, mode: u32) -> io::Result<Dir> {
-        mkdirat(&self.handle, name, crate::trust::mode_of_dir(mode))?;
+        mkdirat(&self.handle, name, mode_of_new(mode))?;
         self.open_own(name)
     }
 
@@ -260,7 +260,7 @@ impl Dir {
     /// # Errors
     /// What the system says.
     pub fn create(&self, name: &OsStr) -> io::Result<File> {
-        Ok(File::from(openat(&self.handle, name, NEW, MODE)?))
+        Ok(File::from(openat(&self.handle, name, NEW, mode_of_new(MODE))?))
     }
 
     /// Opens a file to write at its end; makes it if it is missing. A link is an error.
@@ -274,7 +274,7 @@ impl Dir {
             | OFlags::NOFOLLOW
             | OFlags::CLOEXEC
             | OFlags::NONBLOCK;
-        let file = File::from(openat(&self.handle, name, flags, MODE)?);
+        let file = File::from(openat(&self.handle, name, flags, mode_of_new(MODE))?);
         match file.metadata()?.is_file() {
             true => Ok(file),
             false => Err(io::Error::other("it is not a regular file: name another")),

@@ -121,6 +121,9 @@ pub fn run(
 
 /// Sets the resource limits of this process and its children.
 fn limit() -> io::Result<()> {
+    // What a compiler writes is executed, so nobody else may change it, whatever the caller's umask.
+    // SAFETY: the call cannot fail.
+    unsafe { libc::umask(0o077) };
     let limits = [
         (libc::RLIMIT_AS, MOST_MEMORY),
         (libc::RLIMIT_CPU, MOST_CPU_S),

@@ -96,10 +96,12 @@ impl Cache {
         self.dir.join(format!("{key}.{extension}"))
     }
 
-    /// Returns the path of the object with this key if it exists, and marks it as used.
+    /// Returns the path of the object with this key if it exists, and marks it as used. One that others can have changed does not
+    /// exist: it is compiled again.
     pub fn existing(&self, key: &str, extension: &str) -> Option<PathBuf> {
         let object = self.object(key, extension);
         let file = fs::File::open(&object).ok()?;
+        is_private(&object, &file.metadata().ok()?).ok()?;
         // An object that cannot be marked is compiled again some day.
         let _ = file.set_modified(SystemTime::now());
         Some(object)
@@ -179,7 +181,7 @@ fn cannot_keep(dir: &Path, why: &io::Error) -> String {
     )
 }
 
-/// Checks that nobody else can write to the directory, because objects in it are executed.
+/// Checks that nobody else can write to the directory, or to an object in it, because objects are executed.
 fn is_private(dir: &Path, metadata: &fs::Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt as _;
     // SAFETY: the call has no arguments and cannot fail.
