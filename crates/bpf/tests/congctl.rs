@@ -73,8 +73,8 @@ impl Host {
     /// What became of each route that names the algorithm.
     fn forget(&self) -> Vec<Result<(), String>> {
         let routes = routes_naming(&self.found, "reno").unwrap();
-        let forget = |route| forget(&self.found, route).map_err(|error| error.to_string());
-        routes.iter().map(forget).collect()
+        let done = forget(&self.found, &routes).into_iter();
+        done.map(|done| done.map_err(|error| error.to_string())).collect()
     }
 
     /// Forgets all, of which there are as many, and holds it to the order of the routes, too.
@@ -85,6 +85,24 @@ impl Host {
             |line: &String| line.replace(" congctl lock reno", "").replace(" congctl reno", "");
         assert_eq!(self.routes(), before.iter().map(clean).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn more_routes_than_one_dump_serves_are_written_back() {
+    let Some(host) = host() else { return };
+    let one = |n: u32| {
+        let to = format!("10.77.{}.{}/32", n >> 8, n & 255);
+        let metric = |metric: u32| format!("route add {to} dev va metric {metric} congctl reno\n");
+        // Some destinations have several.
+        if n % 100 == 0 { metric(5) + &metric(6) } else { metric(5) }
+    };
+    let mut lines: String = (0..2500).map(one).collect();
+    lines += "route add 198.51.100.0/24 dev va mtu 1400 congctl reno\n";
+    lines += "route append 198.51.100.0/24 dev va mtu 1300 congctl reno\n";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), lines).unwrap();
+    host.ip(&format!("-batch {}", file.path().display()));
+    host.forgets_in_place(2527);
 }
 
 #[test]

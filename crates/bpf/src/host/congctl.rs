@@ -4,6 +4,7 @@
 //! attribute. Other routes stay as they are, including those of the same destination, and the
 //! destination always has a route.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -45,6 +46,9 @@ const RTNH_F_ONLINK: u32 = 4;
 /// `rta_expires` counts in hundredths of a second, `RTA_EXPIRES` in seconds.
 const TICKS_PER_SECOND: u32 = 100;
 
+/// Routes that are written back by one dump: it is not much older than they are.
+const MOST_PER_DUMP: usize = 1000;
+
 /// Bytes of `struct rtmsg`.
 const ROUTE_BYTES: usize = 12;
 /// Bytes of `struct rtnexthop`.
@@ -83,33 +87,74 @@ pub fn routes_naming(namespace: &FoundNamespace, algorithm: &str) -> Result<Vec<
     Ok(all.filter(|(name, _)| name == algorithm).map(|(_, route)| route).collect())
 }
 
-/// Writes the route back without the algorithm. The caller passes the routes of one destination in
-/// the order of [`routes_naming`]. A route that no longer exists is no failure.
+/// Writes routes back without the algorithm. The caller passes the routes of one destination in the order of [`routes_naming`].
+/// Returns what became of each. A route that no longer exists is no failure.
 ///
 /// # Errors
-/// [`Error::Host`]: the route is unchanged. The kernel no longer accepts it (a next hop's device is
-/// down), or could not tell it from another one.
-pub fn forget(namespace: &FoundNamespace, route: &Route) -> Result<(), Error> {
-    let done = namespace.run(|| write_back(&Request::of(&route.body)));
-    done.and_then(|done| done).map_err(|source| Error::Host {
+/// Of a route, [`Error::Host`]: it is unchanged. The kernel no longer accepts it (a next hop's device is down), or could not tell it
+/// from another one.
+pub fn forget(namespace: &FoundNamespace, routes: &[Route]) -> Vec<Result<(), Error>> {
+    let mut done = Vec::new();
+    while let Some(rest) = routes.get(done.len()..).filter(|rest| !rest.is_empty()) {
+        match namespace.run(|| write_back(rest)).and_then(|written| written) {
+            Ok(written) => {
+                let results = written.into_iter().zip(rest);
+                done.extend(
+                    results
+                        .map(|(result, route)| result.map_err(|why| left(namespace, route, why))),
+                );
+            }
+            Err(why) => {
+                let again = || io::Error::new(why.kind(), why.to_string());
+                done.extend(rest.iter().map(|route| Err(left(namespace, route, again()))));
+            }
+        }
+    }
+    done
+}
+
+fn left(namespace: &FoundNamespace, route: &Route, source: io::Error) -> Error {
+    Error::Host {
         what: format!(
             "the route {} ({}) still names its algorithm (congctl): change or delete it by ip route",
             route.to,
             namespace.label()
         ),
         source,
-    })
+    }
 }
 
 fn failed(source: io::Error) -> Error {
     Error::File { path: "the routing tables".into(), source }
 }
 
-/// Writes the route back in the calling thread's namespace.
-fn write_back(old: &Request) -> io::Result<()> {
+/// Writes the first ones of some routes back in the calling thread's namespace, and returns what became of them: as many as one dump
+/// of the routes is true for, which many have in common, because any user can have thousands in a namespace of their own.
+fn write_back(routes: &[Route]) -> io::Result<Vec<io::Result<()>>> {
     let all: Vec<Request> = dump()?.iter().map(|body| Request::of(body)).collect();
-    // The kernel tries the routes of one key in this order.
-    let peers: Vec<&Request> = all.iter().filter(|other| other.key() == old.key()).collect();
+    let mut by_key: HashMap<Key<'_>, Vec<&Request>> = HashMap::new();
+    for request in &all {
+        by_key.entry(request.key()).or_default().push(request);
+    }
+    let asked: Vec<Request> =
+        routes.iter().take(MOST_PER_DUMP).map(|route| Request::of(&route.body)).collect();
+    let mut done = Vec::new();
+    for old in &asked {
+        // The kernel tries the routes of one key in this order. Those of a key are written once per dump.
+        let Some(peers) = by_key.insert(old.key(), Vec::new()) else {
+            done.push(Ok(()));
+            continue;
+        };
+        if peers.is_empty() {
+            break;
+        }
+        done.push(write_one_back(old, &peers, &all));
+    }
+    Ok(done)
+}
+
+/// Writes one route back, of `peers` with its key.
+fn write_one_back(old: &Request, peers: &[&Request], all: &[Request]) -> io::Result<()> {
     let Some(place) = peers.iter().position(|peer| peer.is(old)) else { return Ok(()) };
     if peers[..place].iter().any(|peer| old.deletion_hits(peer)) {
         return Err(io::Error::other("another route stands before it that looks the same"));
@@ -118,7 +163,7 @@ fn write_back(old: &Request) -> io::Result<()> {
     match (old.is_ipv4(), place) {
         // IPv6 replaces the first one.
         (false, 0) => unless(Errno::NOENT, change(NLM_F_REPLACE, &new)),
-        (false, _) => swap_by_detour(old, &new, &all),
+        (false, _) => swap_by_detour(old, &new, all),
         // IPv4 would replace it, too, but keeps routes side by side if they differ only in their
         // metrics. The new route is added at the same end before the old one is deleted, whatever
         // other processes do meanwhile.
@@ -186,6 +231,9 @@ fn dump() -> io::Result<Vec<Vec<u8>>> {
     Ok(routes.into_iter().map(|answer| answer.body).collect())
 }
 
+/// What [`Request::key`] returns.
+type Key<'r> = ([u8; 4], [Option<&'r [u8]>; 3], u32);
+
 /// A route in the form of a request: a dump's content without the parts that only report state.
 #[derive(Clone)]
 struct Request {
@@ -236,7 +284,7 @@ impl Request {
 
     /// The fields that several routes may share: family, lengths of the prefixes, type of service,
     /// table, destination, source and priority.
-    fn key(&self) -> ([u8; 4], [Option<&[u8]>; 3], u32) {
+    fn key(&self) -> Key<'_> {
         let [family, to_len, from_len, tos, ..] = self.head;
         let prefixes = [RTA_TABLE, RTA_DST, RTA_SRC].map(|kind| self.get(kind));
         ([family, to_len, from_len, tos], prefixes, self.priority())

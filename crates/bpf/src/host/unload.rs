@@ -247,9 +247,11 @@ impl Host {
             }
         }
         for namespace in knee_netns::all().map_err(proc)? {
-            for route in routes_naming(&namespace, name)? {
-                // A route that cannot be written back does not stop the rest.
-                match forget(&namespace, &route) {
+            let routes = routes_naming(&namespace, name)?;
+            let done = forget(&namespace, &routes);
+            // A route that cannot be written back does not stop the rest.
+            for (route, done) in routes.into_iter().zip(done) {
+                match done {
                     Ok(()) => undone.routes.push((namespace.label(), route.to)),
                     Err(error) => {
                         undone.routes_left.push((namespace.label(), route.to, error.to_string()));
