@@ -73,20 +73,43 @@ pub(crate) fn deciding(claim: &Claim) -> Option<&Check> {
 /// The row of a check that fails by most, or else passes by least, with its number.
 fn worst(check: &Check) -> Option<(usize, &CheckRow)> {
     let margin = |row: &CheckRow| {
-        let value = row.value?;
-        let above = check.at_least.map_or(f64::INFINITY, |bound| value - bound);
-        let below = check.at_most.map_or(f64::INFINITY, |bound| bound - value);
+        let (least, most) = deciding_ends(check, row)?;
+        let above = check.at_least.map_or(f64::INFINITY, |bound| least - bound);
+        let below = check.at_most.map_or(f64::INFINITY, |bound| bound - most);
         Some(above.min(below))
     };
     let rows = check.rows.iter().enumerate();
-    let measured = rows.filter_map(|(i, row)| Some((margin(row)?, (i, row))));
-    measured.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
+    let known = rows.filter_map(|(i, row)| Some(((is_inside(check, row), margin(row)?), (i, row))));
+    known.min_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, row)| row)
 }
 
-/// Whether a value lies within a check's bounds.
-fn is_inside(check: &Check, value: f64) -> bool {
-    check.at_least.is_none_or(|bound| value >= bound)
-        && check.at_most.is_none_or(|bound| value <= bound)
+/// The numbers of a row to hold against the lower and the upper bound of its check: its value for both. Of a row of which only the
+/// ends are known, the ends that are nearest to the bounds if it fails, and the farthest ones if not. `None`: not measured.
+fn deciding_ends(check: &Check, row: &CheckRow) -> Option<(f64, f64)> {
+    let (low, high) = ends(row)?;
+    let (low, high) = (low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY));
+    Some(if is_inside(check, row) { (low, high) } else { (high, low) })
+}
+
+/// The least and the most that a row's value can be, each `None` where it has no such end: both are the value if that is known.
+/// `None`: not measured.
+fn ends(row: &CheckRow) -> Option<(Option<f64>, Option<f64>)> {
+    match (row.value, row.low, row.high) {
+        (None, None, None) => None,
+        (None, low, high) => Some((low, high)),
+        (value, ..) => Some((value, value)),
+    }
+}
+
+/// Whether a row's value lies within a check's bounds, as far as the value is known.
+fn is_inside(check: &Check, row: &CheckRow) -> bool {
+    match row.value {
+        Some(value) => {
+            check.at_least.is_none_or(|bound| value >= bound)
+                && check.at_most.is_none_or(|bound| value <= bound)
+        }
+        None => row.verdict != CheckVerdict::Fails,
+    }
 }
 
 /// Behind values of a check: how often one figure is the other, or nothing.
@@ -109,9 +132,9 @@ fn shown(check: &Check, value: f64) -> String {
     format!("{}{}", Unit::alone(&check.unit, value), times(check))
 }
 
-/// Measured value with its interval.
+/// Measured value with its interval, or what is known of it.
 fn value(check: &Check, row: &CheckRow) -> String {
-    let Some(value) = row.value else { return "not measured".into() };
+    let Some(value) = row.value else { return between(check, ends(row)) };
     let shown = shown(check, value);
     match (row.low, row.high) {
         (Some(low), Some(high)) if low < high => {
@@ -120,6 +143,17 @@ fn value(check: &Check, row: &CheckRow) -> String {
             if low == high { shown } else { format!("{shown} ({low} to {high})") }
         }
         _ => shown,
+    }
+}
+
+/// The least and the most that something can be, in words.
+fn between(check: &Check, ends: Option<(Option<f64>, Option<f64>)>) -> String {
+    match ends {
+        None => "not measured".into(),
+        Some((Some(low), Some(high))) => span(check, low, high),
+        Some((Some(low), None)) => format!("> {}", shown(check, low)),
+        Some((None, Some(high))) => format!("< {}", shown(check, high)),
+        Some((None, None)) => "any".into(),
     }
 }
 
@@ -186,7 +220,7 @@ pub(crate) fn found(m: &Manifest, claim: &Claim) -> ClaimValues {
 /// A check as a small drawing: where it may be, where it is, and where it was published to be.
 fn strip(m: &Manifest, check: &Check) -> String {
     let (width, height, y) = (190.0, 26.0, 11.0);
-    let rows: Vec<&CheckRow> = check.rows.iter().filter(|row| row.value.is_some()).collect();
+    let rows: Vec<&CheckRow> = check.rows.iter().filter(|row| ends(row).is_some()).collect();
     let bounds: Vec<f64> = [check.at_least, check.at_most].into_iter().flatten().collect();
     if rows.is_empty() || bounds.is_empty() {
         return String::new();
@@ -199,7 +233,8 @@ fn strip(m: &Manifest, check: &Check) -> String {
     let least = all.iter().copied().fold(f64::INFINITY, f64::min);
     let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     // An interval that reaches zero does not keep the rest from being told apart.
-    let positive = rows.iter().filter_map(|row| row.value).chain(bounds.iter().copied());
+    let known = rows.iter().filter_map(|row| ends(row)).flat_map(|(low, high)| [low, high]);
+    let positive = known.flatten().chain(bounds.iter().copied());
     let positive = positive.chain(published.iter().copied()).fold(f64::INFINITY, f64::min);
     let log = least >= 0.0 && positive > 0.0 && most / positive > 8.0;
     let least = if log { positive } else { least };
@@ -240,18 +275,25 @@ fn strip(m: &Manifest, check: &Check) -> String {
         out.push_str(&published_mark(at(value), y));
     }
     for row in rows {
-        let Some(value) = row.value else { continue };
-        let class = match (check.verdict, is_inside(check, value)) {
+        // Of a row of which only the ends are known, a mark where its value might be.
+        let Some((low, high)) = ends(row) else { continue };
+        let Some(value) = low.or(high) else { continue };
+        let is_open = row.value.is_none() && row.verdict == CheckVerdict::Undecided;
+        let class = match (check.verdict, is_inside(check, row)) {
+            _ if is_open => "un",
             (CheckVerdict::Undecided | CheckVerdict::NotRun, _) => "un",
             (_, true) => "ok",
             (_, false) => "no",
         };
-        if let (Some(low), Some(high)) = (row.low, row.high) {
+        let (low, high) = match row.value {
+            Some(_) => (row.low.map(at), row.high.map(at)),
+            None => (Some(row.low.map_or(1.0, at)), Some(row.high.map_or(width - 1.0, at))),
+        };
+        if let (Some(low), Some(high)) = (low, high) {
             let _ = write!(
                 out,
                 "<path class=\"{class}\" d=\"M{:.1} {y}H{:.1}\" stroke=\"currentColor\" stroke-width=\"4\" stroke-opacity=\".5\"/>",
-                at(low),
-                at(high)
+                low, high
             );
         }
         let (x, shape) = (
@@ -343,15 +385,14 @@ fn check_html(m: &Manifest, check: &Check) -> String {
             let _ = write!(out, "{}, wanted {}</p>", one(0, only), escaped(&bounds(check)));
         }
         rows => {
-            let values = rows.iter().filter_map(|row| row.value);
-            let (low, high) = values
-                .clone()
-                .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
-            let outside = values.filter(|value| !is_inside(check, *value)).count();
-            let ours = match () {
-                () if low > high => "not measured".into(),
-                () => span(check, low, high),
-            };
+            let outside = rows.iter().filter(|row| !is_inside(check, row)).count();
+            // From the least to the most: unknown where any row's end is.
+            let known: Vec<_> = rows.iter().filter_map(ends).collect();
+            let all: Option<Vec<f64>> = known.iter().map(|(low, _)| *low).collect();
+            let low = all.and_then(|lows| lows.into_iter().reduce(f64::min));
+            let all: Option<Vec<f64>> = known.iter().map(|(_, high)| *high).collect();
+            let high = all.and_then(|highs| highs.into_iter().reduce(f64::max));
+            let ours = between(check, (!known.is_empty()).then_some((low, high)));
             let _ = write!(
                 out,
                 "<b>{}</b> in {} cases, expected {} in each",
@@ -377,7 +418,7 @@ fn check_html(m: &Manifest, check: &Check) -> String {
 fn made_of(terms: &[Term]) -> String {
     let figure = |term: &Term| match (term.value, term.ci95) {
         (None, _) => term.at_least.map_or("not measured".to_owned(), |least| {
-            format!("&gt; {}", unit_of(&term.metric, least).named(least))
+            format!("> {}", unit_of(&term.metric, least).named(least))
         }),
         (Some(value), None) => unit_of(&term.metric, value).named(value),
         (Some(value), Some(half)) => {
@@ -454,6 +495,64 @@ mod tests {
         // Of results of before runs were told.
         assert!(!chip_of(&claim(None)).contains("one run"));
         assert!(claim(None).cause().is_none());
+    }
+
+    #[test]
+    fn bounds_of_values_that_were_cut_off_are_shown_and_decide() {
+        let between = |at: &str, verdict, low, high| CheckRow {
+            at: at.into(),
+            verdict,
+            value: None,
+            low,
+            high,
+        };
+        let at_least = |case: &str, least: f64| Term {
+            value: None,
+            at_least: Some(least),
+            ..term("figure", case, "10 kB", 0.0)
+        };
+        let mut check = Check {
+            verdict: CheckVerdict::Fails,
+            unit: "s".into(),
+            at_most: Some(0.002),
+            rows: vec![
+                row("dctcp", 0.000_726),
+                between("cubic", CheckVerdict::Fails, Some(0.002_3), Some(0.002_4)),
+                between("reno", CheckVerdict::Undecided, Some(0.001), None),
+            ],
+            terms: Vec::new(),
+            ..Check::default()
+        };
+        let m = Manifest::default();
+        assert_eq!(worst(&check).map(|(i, _)| i), Some(1));
+        let html = check_html(&m, &check);
+        for wanted in [
+            "<b>&gt; 726 us</b> in 3 cases, expected ≤ 2 ms in each; outside in 1, farthest at cubic",
+            "<li>cubic: <b>2.3 to 2.4 ms</b>",
+            "<li>reno: <b>&gt; 1 ms</b>",
+        ] {
+            assert!(html.contains(wanted), "{wanted}\n{html}");
+        }
+        let drawn = strip(&m, &check);
+        for class in ["ok", "no", "un"] {
+            let marks = drawn.matches(&format!("class=\"{class}\" transform")).count();
+            assert_eq!(marks, 1, "{class}\n{drawn}");
+        }
+        // An undecided row is worse than one that holds, and where nothing is known, nothing is drawn.
+        check.verdict = CheckVerdict::Undecided;
+        check.rows.remove(1);
+        assert_eq!(worst(&check).map(|(i, _)| i), Some(1));
+        check.rows = vec![between("", CheckVerdict::Undecided, None, None)];
+        assert!(check_html(&m, &check).contains("not measured") && strip(&m, &check).is_empty());
+        // A sign is escaped once.
+        check.rows = vec![between("", CheckVerdict::Undecided, Some(0.5), None)];
+        check.terms =
+            vec![at_least("cubic", 0.01), Term { role: "over".into(), ..at_least("reno", 0.02) }];
+        let html = check_html(&m, &check);
+        assert!(
+            html.contains(" = &gt; 10 ms over &gt; 20 ms") && !html.contains("&amp;"),
+            "{html}"
+        );
     }
 
     #[test]
