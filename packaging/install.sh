@@ -68,16 +68,18 @@ fi
 
 if [ -n "$uninstall" ]; then
 	[ -f "$list" ] || die "$list is not there: nothing was installed below $prefix"
-	if [ -e /run/knee ] || [ -e /sys/fs/bpf/knee ]; then
-		"$prefix/bin/knee" policy clear >/dev/null 2>&1 || true
-		code=0
-		"$prefix/bin/knee" unload --all >&2 || code=$?
-		case $code in
-		0) ;;
-		1) say "some of it stays in the kernel until its connections end, for the reason above" ;;
-		*) die "nothing was removed: what is loaded could not be undone, for the reason above" ;;
-		esac
-	fi
+	code=0
+	"$prefix/bin/knee" unload --all >&2 || code=$?
+	case $code in
+	0) ;;
+	1) say "some of it stays in the kernel until its connections end, for the reason above" ;;
+	*)
+		# Where nothing is known to be loaded, it may lack the right to look.
+		if [ -e /run/knee ] || [ -e /sys/fs/bpf/knee ] || "$prefix/bin/knee" status >/dev/null 2>&1; then
+			die "nothing was removed: what is loaded could not be undone, for the reason above"
+		fi
+		;;
+	esac
 	directories=
 	while IFS= read -r file; do
 		case $file in

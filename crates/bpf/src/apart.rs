@@ -78,8 +78,9 @@ fn used_bytes() -> io::Result<u64> {
 
 /// Limits this process, and keeps it quiet. What fails here is a limit less.
 fn confine(bytes: u64) {
-    let limit = |what, most| {
-        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    let limit = |what, most: u64| {
+        // At the soft limit of CPU time the signal says what it is for, at the hard one it does not.
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most.saturating_add(1) };
         // SAFETY: the call reads the struct.
         unsafe { libc::setrlimit(what, &raw const limit) };
     };

@@ -108,11 +108,21 @@ fn what_is_ours_is_told_at_the_top_of_the_file() {
     assert_eq!(ours("\"192.0.2.0/24\""), Ok(1));
     for (wrong, why) in [
         ("[]", "must have at least one value"),
-        ("\"::/0\"", "is more than anybody has: name prefixes of at least /8 (IPv6: /7)"),
+        ("\"::/0\"", "is more than anybody has: name prefixes of at least /8 (IPv6: /16)"),
+        ("\"2000::/7\"", "is more than anybody has: name prefixes of at least /8 (IPv6: /16)"),
         ("\"everything\"", "must be a prefix, as \"10.0.0.0/8\" or \"fd00::/8\""),
         ("8", "must be text in quotes"),
     ] {
         let refused = ours(wrong).unwrap_err();
         assert_eq!(refused, format!("p.toml:1: ours = {wrong}: {why}"));
     }
+    // Together, too, they are what one owner can have.
+    let several = |count: u8| {
+        let all: Vec<String> =
+            (11..11 + count).map(|first| format!("\"{first}.0.0.0/8\"")).collect();
+        ours(&format!("[\"10.0.0.0/8\", \"fc00::/7\", {}]", all.join(", ")))
+    };
+    assert_eq!(several(4), Ok(6));
+    let refused = several(5).unwrap_err();
+    assert!(refused.contains("are more public addresses than anybody has"), "{refused}");
 }

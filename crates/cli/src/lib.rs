@@ -218,10 +218,16 @@ impl From<knee_bpf::Error> for Failure {
     }
 }
 
-/// Escapes control characters that a terminal would obey. Names, questions and values come from files of unknown
+/// Characters that turn the direction of a text, so that it reads as another one.
+const DIRECTIONS: [char; 12] = [
+    '\u{061c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+    '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
+
+/// Escapes control characters that a terminal would obey, and those that turn the direction of a text. Names, questions and values come from files of unknown
 /// origin.
 fn plain(text: &str) -> Cow<'_, str> {
-    let is_order = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let is_order = |c: char| (c.is_control() && c != '\n' && c != '\t') || DIRECTIONS.contains(&c);
     // Long outputs are mostly of plain bytes, which are quickly checked.
     let is_printed = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     if text.bytes().all(is_printed) || !text.contains(is_order) {
@@ -357,6 +363,7 @@ fn run_words(words: &impl Words) -> Result<u8, Failure> {
 }
 
 fn command<C: Words>() -> ExitCode {
+    knee_algo::module::bounded::let_children_be_waited_for();
     let version = Build::this().to_string();
     let parsed = C::command()
         .version(version)
@@ -365,10 +372,12 @@ fn command<C: Words>() -> ExitCode {
     let words = match parsed {
         Ok(words) => words,
         Err(error) => {
-            let _ = error.print();
-            if error.use_stderr() {
-                // The first paragraph is the reason. The rest is help.
+            if !error.use_stderr() {
+                let _ = error.print();
+            } else {
+                // It quotes the command line. The first paragraph is the reason. The rest is help.
                 let text = error.render().to_string();
+                complain(text.trim_end());
                 let why = text.split("\n\n").next().unwrap_or_default();
                 no_answer(why.trim_start_matches("error: ").trim_end());
             }

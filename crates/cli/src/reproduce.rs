@@ -70,9 +70,14 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         made.map_err(|why| Failure::Says(format!("{}: cannot write: {why}", dir.display())))?;
     }
     let back_end = back_ends::for_published(on)?;
-    let set = profile::of(None, &*back_end)?;
-    let (only, full) = (args.only.clone(), args.full);
-    let planned = plan(&library, &Wanted { names: names.clone(), only, full, set })?;
+    let wanted = Wanted {
+        names: names.clone(),
+        only: args.only.clone(),
+        full: args.full,
+        set: profile::of(None, &*back_end)?,
+        only_reads: args.list,
+    };
+    let planned = plan(&library, &wanted)?;
     if args.list {
         return print(&list(&library, &planned, args.is_whole())).map(|()| DONE);
     }

@@ -405,4 +405,21 @@ fn top_json_is_a_line_per_reading_until_a_signal_or_nobody_reads() {
     let (mut child, out) = start();
     drop(out);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+    // Nobody reads, and the stream is full: one signal ends it in the write.
+    let (_reader, mut full) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[0]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    command.args(["top", "--json", "--netns", &netns]).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::from(OwnedFd::from(full))).spawn().unwrap();
+    let at = format!("/proc/{}/syscall", child.id());
+    let writes = || {
+        let call = fs::read_to_string(&at).unwrap();
+        // write(1, ...) of x86-64 and of arm64.
+        call.starts_with("1 0x1 ") || call.starts_with("64 0x1 ")
+    };
+    wait_until("it writes", writes);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
 }

@@ -347,6 +347,27 @@ fn a_compiler_quotes_no_file_outside_of_the_experiments_directory() {
 }
 
 #[test]
+fn a_file_named_as_options_is_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let good = "#include \"tcp.h\"\n";
+    fs::write(at("@renox.c"), good).unwrap();
+    // What a compiler would read its options from.
+    fs::write(at("renox.c"), "-fplugin=./p.so -x c real.c").unwrap();
+    fs::write(at("-fplugin=p.so.c"), good).unwrap();
+    fs::write(at("plain.c"), good).unwrap();
+    let said = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+        let output = command.args(["check", "--", name]).current_dir(dir.path()).output().unwrap();
+        assert!(!err(&output).contains("p.so"), "{}", err(&output));
+        String::from_utf8(output.stdout).unwrap().replace(name, "FILE").replace("./FILE", "FILE")
+    };
+    let plain = said("plain.c");
+    assert_eq!(said("@renox.c"), plain);
+    assert_eq!(said("-fplugin=p.so.c"), plain);
+}
+
+#[test]
 fn root_installs_only_where_root_alone_can_write() {
     let Some(scratch) = Scratch::new() else { return };
     let at = |name: &str| scratch.0.path().join(name);

@@ -53,8 +53,12 @@ pub(crate) fn files(
     asked: &Options,
     trusted: Option<&[String]>,
 ) -> Result<Modules, Error> {
-    let files = Modules::new(with(read(table)?, asked));
-    let Some(trusted) = trusted else { return Ok(files) };
+    let mut own = read(table)?;
+    let Some(trusted) = trusted else { return Ok(Modules::new(with(own, asked))) };
+    // What an experiment defines and includes could make another code of a trusted file.
+    own.define.clear();
+    own.include.clear();
+    let files = Modules::new(with(own, asked));
     for name in trusted.iter().filter(|name| is_path(name)) {
         cc_named(name, Path::new(""), &files).map_err(|why| {
             why.of(|first| {

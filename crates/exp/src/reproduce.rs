@@ -39,6 +39,8 @@ pub struct Wanted {
     pub full: bool,
     /// Settings `key=value` for all experiments.
     pub set: Vec<String>,
+    /// Whether to refuse files of algorithms that an experiment names, because nothing will be run.
+    pub only_reads: bool,
 }
 
 /// Reason why an experiment is not run.
@@ -109,8 +111,12 @@ pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
         return Err(wrong(format!("\"{}\": {}", name.escape_debug(), one_of(name, names))));
     }
     let only = wanted.only.as_deref().map(|only| Only::new(only, library));
-    let overrides =
-        Overrides { quick: !wanted.full, set: wanted.set.clone(), ..Overrides::default() };
+    let overrides = Overrides {
+        quick: !wanted.full,
+        set: wanted.set.clone(),
+        only_reads: wanted.only_reads,
+        ..Overrides::default()
+    };
     let mut planned = Vec::new();
     for (i, section) in library.sections.iter().enumerate() {
         for name in &section.experiments {

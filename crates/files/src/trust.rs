@@ -8,9 +8,10 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, getxattr, mkdirat, openat, readlinkat,
@@ -136,6 +137,53 @@ pub fn check_file(file: &File, path: &Path) -> Result<(), Untrusted> {
         true => check_file_for(file, path, &Owners::of_this_process()),
         false => Ok(()),
     }
+}
+
+/// When root runs this: refuses a file, or a directory with anything in it, that another user owns, can write, or could have put
+/// there. Links in it are not followed: they must be root's as all else.
+///
+/// # Errors
+/// [`Untrusted`].
+pub fn check_tree(path: &Path) -> Result<(), Untrusted> {
+    match geteuid().is_root() {
+        true => check_tree_for(path, &Owners::of_this_process()),
+        false => Ok(()),
+    }
+}
+
+fn check_tree_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
+    let io = |why: Errno| Untrusted::Io(why.into());
+    let Walked { folder, rest, shown, is_sticky } = walk(path, owners)?;
+    let start = match (rest.front(), is_sticky) {
+        (Some(name), _) => (Rc::new(folder), name.clone(), shown),
+        (None, false) => (Rc::new(folder), OsString::from("."), shown),
+        (None, true) => {
+            return Err(Untrusted::Of { path: shown, who: "is everybody's".to_owned() });
+        }
+    };
+    let mut left = vec![start];
+    while let Some((folder, name, shown)) = left.pop() {
+        let shown = shown.join(&name);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = openat(&*folder, &name, flags, Mode::empty()).map_err(io)?;
+        let found = statat(&open, "", AtFlags::EMPTY_PATH).map_err(io)?;
+        owned(&found, owners, &shown)?;
+        let kind = FileType::from_raw_mode(found.st_mode);
+        if kind != FileType::Symlink && by_others(&open, &found, owners) {
+            return Err(Untrusted::Of { path: shown, who: "can be written by others".to_owned() });
+        }
+        if kind == FileType::Directory {
+            let inside = Rc::new(openat(&open, ".", HELD, Mode::empty()).map_err(io)?);
+            for entry in rustix::fs::Dir::read_from(&*inside).map_err(io)? {
+                let entry = entry.map_err(io)?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if name != "." && name != ".." {
+                    left.push((inside.clone(), name.to_owned(), shown.clone()));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untrusted> {
@@ -457,6 +505,91 @@ mod tests {
         of_another.add_those_of(&at("own/below/knee"));
         assert!(check_for(&at("theirs/own"), &of_another).is_err());
     }
+
+    /// Lets a user write to a file by an access control list, whose mask shows as the group's bits.
+    fn give(path: &Path, user: u32) {
+        let nobody = u32::MAX;
+        let entries: [(u16, u16, u32); 5] =
+            [(1, 7, nobody), (2, 7, user), (4, 5, nobody), (0x10, 7, nobody), (0x20, 5, nobody)];
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, rights, who) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(rights.to_le_bytes());
+            list.extend(who.to_le_bytes());
+        }
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(path, "system.posix_acl_access", &list, flags).unwrap();
+    }
+
+    #[test]
+    fn access_control_lists_and_whole_trees_are_looked_at() {
+        if !geteuid().is_root() {
+            writeln!(io::stderr(), "SKIPPED: only root can give files to others").unwrap();
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let owners = Owners { users: vec![0], groups: vec![0] };
+        for name in ["by-group", "by-list", "tree/deep", "mode/deep", "list/deep", "link"] {
+            fs::create_dir_all(at(name)).unwrap();
+            fs::write(at(name).join("Makefile"), "all:").unwrap();
+        }
+        fs::set_permissions(at("by-group"), fs::Permissions::from_mode(0o775)).unwrap();
+        give(&at("by-list"), 65534);
+        assert_eq!(fs::metadata(at("by-list")).unwrap().permissions().mode() & 0o777, 0o775);
+        assert!(check_for(&at("by-group"), &owners).is_ok());
+        assert!(check_for(&at("by-list"), &owners).is_err());
+        let file = |name: &str| {
+            let path = at(name);
+            check_file_for(&File::open(&path).unwrap(), &path, &owners)
+        };
+        assert!(file("tree/deep/Makefile").is_ok());
+        give(&at("list/deep/Makefile"), 65534);
+        assert!(file("list/deep/Makefile").is_err());
+        fs::set_permissions(at("mode/deep/Makefile"), fs::Permissions::from_mode(0o666)).unwrap();
+        symlink("/nowhere", at("link/own")).unwrap();
+        for fine in ["tree", "tree/deep/Makefile", "link"] {
+            assert!(check_tree_for(&at(fine), &owners).is_ok(), "{fine}");
+        }
+        symlink("/nowhere", at("link/theirs")).unwrap();
+        std::os::unix::fs::lchown(at("link/theirs"), Some(65534), None).unwrap();
+        for wrong in ["mode", "mode/deep/Makefile", "list", "link", "none"] {
+            assert!(check_tree_for(&at(wrong), &owners).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn root_reads_through_no_link_of_others() {
+        if !geteuid().is_root() {
+            writeln!(io::stderr(), "SKIPPED: only root can give links to others").unwrap();
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("own/deep")).unwrap();
+        fs::write(at("own/deep/x"), "a secret").unwrap();
+        let read =
+            |name: &str| crate::read_text(&at(name), 100, "file").map_err(|why| why.to_string());
+        for (link, to) in [("file", "own/deep/x"), ("folder", "own/deep")] {
+            symlink(at(to), at(link)).unwrap();
+        }
+        assert_eq!(read("file"), Ok("a secret".to_owned()));
+        assert_eq!(read("folder/x"), Ok("a secret".to_owned()));
+        assert!(
+            read("folder/x/y").is_err_and(
+                |why| why.contains("Not a directory") || why.contains("not a directory")
+            )
+        );
+        assert_eq!(read("own"), Err("is a directory, not a file".to_owned()));
+        for link in ["file", "folder"] {
+            std::os::unix::fs::lchown(at(link), Some(65534), None).unwrap();
+        }
+        for name in ["file", "folder/x"] {
+            let why = read(name).unwrap_err();
+            assert!(why.contains("knee follows no links of other users"), "{why}");
+        }
+    }
+
     #[test]
     fn root_takes_only_files_that_nobody_else_can_have_changed() {
         if !geteuid().is_root() {

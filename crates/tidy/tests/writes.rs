@@ -17,7 +17,6 @@ const EXCEPTIONS: [(&str, &str); 12] = [
     ("crates/netns/src/own.rs", "writes to /proc/sys"),
     ("crates/script/src/kernel/device.rs", "writes to /proc/sys, opens /dev/net/tun"),
     ("crates/algo/src/module/confine.rs", "opens to read only"),
-    ("crates/algo/src/module/cache.rs", "mkdtemp makes a random name in /tmp"),
 ];
 
 /// What changes the file system; a word before it belongs to it (`HostFile::create` is none of these).

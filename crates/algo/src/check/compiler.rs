@@ -15,6 +15,7 @@ const STACK_BYTES: u32 = 512;
 /// Returns the findings and the compiler's name. `None` without a compiler.
 pub(super) fn look(path: &Path) -> Option<(Vec<Finding>, String)> {
     let headers = Headers::kept().ok()?;
+    let path = &bounded::as_file(path);
     by_clang(path, &headers).or_else(|| by_gcc(path, &headers))
 }
 

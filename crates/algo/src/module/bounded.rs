@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::io::{self, Read, Write as _};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -48,6 +49,34 @@ pub struct Ran {
     pub limit: Option<String>,
 }
 
+/// Variables by which a compiler reads, writes or runs something else than it is told.
+const OF_OTHERS: [&str; 10] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "CCC_OVERRIDE_OPTIONS",
+    "DEPENDENCIES_OUTPUT",
+    "SUNPRO_DEPENDENCIES",
+    "GCC_COMPARE_DEBUG",
+];
+
+/// Undoes what a parent process may have left: where SIGCHLD is ignored, no child can be waited for.
+pub fn let_children_be_waited_for() {
+    // SAFETY: the default is no function of this program.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Returns a path as a compiler takes it for a file: one that begins with `@` would be a list of options, one with `-` an option.
+pub fn as_file(path: &Path) -> PathBuf {
+    match path.as_os_str().as_bytes().first() {
+        Some(b'@' | b'-') => Path::new(".").join(path),
+        _ => path.to_owned(),
+    }
+}
+
 /// Runs a compiler with optional input, confined to `room`. It may print at most `most_stdout` bytes.
 ///
 /// # Errors
@@ -58,6 +87,15 @@ pub fn run(
     most_stdout: u64,
     room: &Room,
 ) -> io::Result<Ran> {
+    // Compilers read more options from such a file, also within a name that they were given.
+    if command.get_args().any(|arg| arg.as_bytes().starts_with(b"@")) {
+        return Err(io::Error::other(
+            "a file or folder is named @..., which is a list of options to it",
+        ));
+    }
+    for name in OF_OTHERS {
+        command.env_remove(name);
+    }
     let rules = Rules::of(command, room)?;
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -105,7 +143,8 @@ pub fn run(
     let (stdout, status) = (stdout?, status?);
     let is_too_much = stdout.len() as u64 > most_stdout || stderr.len() as u64 > MOST_MESSAGES;
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
-    let is_ended = status.code().is_none() || ENDED.iter().any(|said| stderr.contains(said));
+    let is_at_limit = matches!(status.signal(), Some(libc::SIGXCPU | libc::SIGKILL));
+    let is_ended = is_at_limit || ENDED.iter().any(|said| stderr.contains(said));
     let limit = if is_too_much {
         Some(format!("makes the compiler write more than {} MiB", most_stdout >> 20))
     } else if is_late || (is_ended && !status.success()) {
@@ -114,7 +153,7 @@ pub fn run(
             MOST_MEMORY >> 30
         ))
     } else {
-        None
+        status.signal().map(|signal| format!("makes the compiler crash with signal {signal}"))
     };
     Ok(Ran { is_done: status.success() && limit.is_none(), stdout, stderr, limit })
 }

@@ -220,16 +220,13 @@ fn temporary() -> Result<PathBuf, String> {
         }
     }
     let made = MADE.get_or_init(|| {
-        let template = std::env::temp_dir().join("knee-XXXXXX");
-        let template = CString::new(template.into_os_string().into_vec())
-            .map_err(|_| "the name in TMPDIR cannot be a directory's".to_owned())?;
-        let place = template.into_raw();
-        // SAFETY: the text is ours and ends in a zero. `mkdtemp` only replaces its six letters.
-        let (failed, made) = unsafe { (libc::mkdtemp(place).is_null(), CString::from_raw(place)) };
-        if failed {
-            let why = io::Error::last_os_error();
-            return Err(cannot_keep(Path::new(OsStr::from_bytes(made.as_bytes())), &why));
-        }
+        let make = |path: &Path| {
+            let dir = path.with_file_name(format!("knee-{}", knee_files::mark()?));
+            knee_files::make_private_dir(&dir)?;
+            Ok(CString::new(dir.into_os_string().into_vec())?)
+        };
+        let path = std::env::temp_dir().join("knee");
+        let made = make(&path).map_err(|why| cannot_keep(&path, &why))?;
         // SAFETY: `remove` is a function of this program, which is never unloaded.
         unsafe { libc::atexit(remove) };
         Ok(made)

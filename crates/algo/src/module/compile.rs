@@ -489,7 +489,7 @@ impl Job<'_> {
         let mut read = Vec::new();
         for (file, number) in self.files.iter().zip(1..) {
             let mut command = self.command_for(*file);
-            command.args(["-E", "-H"]).arg(file.path);
+            command.args(["-E", "-H"]).arg(bounded::as_file(file.path));
             let output = self.carry_out(&mut command, &self.room())?;
             let text = String::from_utf8_lossy(&output.stdout);
             bounded::check_text(file.text, &text).map_err(Refusal::Says)?;
@@ -600,7 +600,7 @@ impl Job<'_> {
                 command
                     .args(["-DKNEE_FILE=1", "-fsyntax-only", "-H", "-I"])
                     .arg(&stubs)
-                    .arg(file.path);
+                    .arg(bounded::as_file(file.path));
                 let room =
                     Room::reading(self.folders().chain([file.path, self.include, stubs.as_path()]));
                 if let Err(Refusal::Compiler(said)) =

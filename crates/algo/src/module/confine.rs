@@ -75,10 +75,10 @@ mod right {
     pub(super) const IOCTL_DEV: u64 = 1 << 15;
     /// Those that a file can have.
     pub(super) const OF_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
-    pub(super) const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
+    pub(super) const READ: u64 = READ_FILE | READ_DIR;
     /// All but devices.
     pub(super) const WRITE: u64 =
-        READ | WRITE_FILE | (CHANGE_DIR & !(1 << 6 | 1 << 11)) | REFER | TRUNCATE;
+        READ | EXECUTE | WRITE_FILE | (CHANGE_DIR & !(1 << 6 | 1 << 11)) | REFER | TRUNCATE;
 }
 
 /// The kernel's `struct landlock_ruleset_attr`. Older kernels take it with zeros at its end.
@@ -133,8 +133,11 @@ impl Rules {
         let Some(version) = version() else { return Ok(None) };
         let rules = Rules::new(version)?;
         let system = SYSTEM.iter().map(PathBuf::from);
-        for path in system.chain(compiler(command.get_program())).chain(room.reads.clone()) {
-            rules.allow(&path, right::READ, version)?;
+        for path in system.chain(compiler(command.get_program())) {
+            rules.allow(&path, right::READ | right::EXECUTE, version)?;
+        }
+        for path in &room.reads {
+            rules.allow(path, right::READ, version)?;
         }
         rules.allow(Path::new("/dev/null"), right::WRITE, version)?;
         if let Some(dir) = &room.writes {
@@ -164,7 +167,14 @@ impl Rules {
     /// Allows a path, if it is there.
     fn allow(&self, path: &Path, rights: u64, version: u32) -> io::Result<()> {
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
-        let Ok(file) = opened else { return Ok(()) };
+        let file = match opened {
+            Err(why)
+                if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                return Ok(());
+            }
+            file => file?,
+        };
         let rights = if is_dir(&file)? { rights } else { rights & right::OF_FILE };
         let beneath =
             PathBeneath { allowed_access: known(rights, version), parent_fd: file.as_raw_fd() };
@@ -213,6 +223,10 @@ fn compiler(program: &OsStr) -> Vec<PathBuf> {
     };
     let Some(real) = found.and_then(|path| path.canonicalize().ok()) else { return Vec::new() };
     let Some(folder) = real.parent() else { return Vec::new() };
+    // One that lies in somebody's folder has nothing beside it that it needs.
+    if !folder.ends_with("bin") {
+        return vec![real];
+    }
     let beside = folder.parent().unwrap_or(folder);
     let others = OF_COMPILER.iter().map(|name| beside.join(name));
     [real.clone(), folder.to_owned()].into_iter().chain(others).collect()

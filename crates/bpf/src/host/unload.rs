@@ -91,7 +91,7 @@ impl Host {
         let mut journal = Journal::read(&self.run_dir)?;
         if journal.unread.is_some() {
             // From here on the kernel alone says what is loaded.
-            journal.write(&self.run_dir)?;
+            journal.shorten(&self.run_dir)?;
         }
         let mut names: Vec<String> = journal.entries.into_iter().map(|entry| entry.name).collect();
         names.extend(self.pinned_names());

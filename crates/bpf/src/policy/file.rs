@@ -188,14 +188,27 @@ fn each<T>(
     items.map(value).collect()
 }
 
+/// Public IPv4 addresses that one owner has at most.
+const MOST_OURS: u64 = 4 << 24;
+
 fn ours(top: &Reader<'_>) -> Read<Vec<Prefix>> {
-    each(top, &TOP.ours, |text| {
+    let ours = each(top, &TOP.ours, |text| {
         let prefix: Prefix = text.parse()?;
-        match prefix.must_reach_the_internet() {
-            true => Err("is more than anybody has: name prefixes of at least /8 (IPv6: /7)".into()),
+        match prefix.is_more_than_anybodys() {
+            true => {
+                Err("is more than anybody has: name prefixes of at least /8 (IPv6: /16)".into())
+            }
             false => Ok(prefix),
         }
-    })
+    })?;
+    let public = ours.iter().filter(|prefix| prefix.address().is_ipv4() && !prefix.is_own(&[]));
+    let addresses: u64 = public.map(|prefix| 1 << (32 - prefix.bits())).sum();
+    match addresses > MOST_OURS {
+        true => {
+            Err(top.error(&TOP.ours, "are more public addresses than anybody has: four /8 at most"))
+        }
+        false => Ok(ours),
+    }
 }
 
 fn prefixes(rule: &Reader<'_>) -> Read<Vec<Prefix>> {

@@ -70,7 +70,8 @@ pub struct Applied {
 pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Applied, Error> {
     check_rights("applying a policy")?;
     let root = match &options.cgroup {
-        Some(path) => path.clone(),
+        // It is shown later, wherever that is asked.
+        Some(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
         None => mount_point("cgroup2").ok_or_else(no_cgroup2)?,
     };
     let lock = if options.dry_run { None } else { Some(host.lock()?) };

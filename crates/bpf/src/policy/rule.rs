@@ -54,6 +54,12 @@ impl Prefix {
         self.bits < if self.address.is_ipv4() { 8 } else { 7 }
     }
 
+    /// Whether nobody has all its addresses: beside private ones, an IPv4 prefix shorter than /8 or an IPv6 prefix shorter than /16.
+    pub fn is_more_than_anybodys(&self) -> bool {
+        let shortest = if self.address.is_ipv4() { 8 } else { 16 };
+        self.bits < shortest && !self.is_own(&[])
+    }
+
     /// Whether `other` contains all addresses of this prefix.
     pub fn is_within(&self, other: &Prefix) -> bool {
         self.bits >= other.bits && other.contains(self.address)

@@ -42,7 +42,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             if cleared == 1 { "1 cgroup".to_owned() } else { format!("{cleared} cgroups") };
         print(&format!("policy: cleared the rules of {cgroups}\n"))?;
     }
-    let names = if args.all { host.names()? } else { args.names.clone() };
+    // What was cleared is told, whatever happens to the rest.
+    let names = if args.all { host.names() } else { Ok(args.names.clone()) };
+    let names = names.unwrap_or_else(|error| {
+        complain(&format!("knee: {error}"));
+        failed.push(json!({ "name": Json::Null, "why": error.to_string() }));
+        Vec::new()
+    });
     let mut absent = Vec::new();
     for name in &names {
         match host.unload(name) {

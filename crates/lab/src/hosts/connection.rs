@@ -208,6 +208,9 @@ impl Drop for Connection {
 }
 
 /// A program to be copied.
+/// The longest program that is copied. With debug information one of knee has some 120 MB.
+const MOST_PROGRAM_BYTES: u64 = 512 << 20;
+
 struct ToCopy {
     file: File,
     bytes: u64,
@@ -222,6 +225,10 @@ impl ToCopy {
         // The author of the file of machines may try to get another file of this machine.
         if !about.is_file() || !program::is_knee(&file).map_err(failed(what()))? {
             return Err(Error::Failed(format!("{}: it is no program of knee", what())));
+        }
+        if about.len() > MOST_PROGRAM_BYTES {
+            let most = MOST_PROGRAM_BYTES >> 20;
+            return Err(Error::Failed(format!("{}: it is longer than {most} MiB", what())));
         }
         Ok(ToCopy { file, bytes: about.len() })
     }

@@ -218,6 +218,12 @@ fn binary(host: &Reader<'_>) -> Read<Binary> {
                 let what = "must be an absolute path on that machine, of letters, digits and /-_.+";
                 return Err(host.error(&MACHINE.knee, what));
             }
+            // The author of the file shall not have another program run there.
+            let (_, name) = there.rsplit_once('/').unwrap_or_default();
+            if !name.starts_with("knee") || there.contains("/../") {
+                let what = "must lead to a program whose name begins with knee, without ..";
+                return Err(host.error(&MACHINE.knee, what));
+            }
             Ok(Binary::There(there.to_owned()))
         }
         (None, Some("")) => Err(host.error(&MACHINE.copy, "must be a file of this machine")),

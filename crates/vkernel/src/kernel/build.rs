@@ -68,7 +68,7 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     let ticks = if hz == DEFAULT_HZ { String::new() } else { format!("-hz{hz}") };
     let directory = cache.join(format!("{}{ticks}-{}", source.version, &id[..12]));
     let step = Step { directory, log: PathBuf::new(), hz, jobs: options.jobs };
-    knee_files::Dir::make_all(&step.directory)
+    knee_files::Dir::make_all_private(&step.directory)
         .map_err(failed(format!("{}: cannot be made", step.directory.display())))?;
     let step = Step { log: step.directory.join("build.log"), ..step };
     let lock = knee_files::append(&step.directory.join("lock")).map_err(failed("the cache"))?;
@@ -124,7 +124,7 @@ impl Source {
         let path =
             fs::canonicalize(path).map_err(failed(format!("--source {}", path.display())))?;
         // A build runs the source's Makefile with all rights of who builds.
-        knee_files::trust::check(&path).map_err(|why| {
+        knee_files::trust::check_tree(&path).map_err(|why| {
             Error::Failed(format!(
                 "--source {}: root runs no Makefile that others can have written, and {why}: copy it where nobody else can write",
                 path.display()
@@ -248,7 +248,12 @@ impl Step {
             From::Tree(tree) => {
                 tell(&format!("copying {}", tree.display()));
                 let tree = format!("{}/.", tree.display());
-                self.run("copying the source", &new, "cp", &["-a", &tree, "."])?;
+                self.run(
+                    "copying the source",
+                    &new,
+                    "cp",
+                    &["-rP", "--preserve=timestamps", &tree, "."],
+                )?;
                 new
             }
             From::Archive(archive) => self.unpack_archive(archive, &new, tell)?,
@@ -283,7 +288,12 @@ impl Step {
         let to = new.join("archive");
         knee_files::make_dir(&to).map_err(failed(to.display()))?;
         let path = archive.to_string_lossy();
-        self.run("unpacking the source", &to, "tar", &["xf", &path])?;
+        self.run(
+            "unpacking the source",
+            &to,
+            "tar",
+            &["--no-same-owner", "--no-same-permissions", "-xf", &path],
+        )?;
         one_in(&to, |path| path.is_dir())
     }
 
