@@ -14,6 +14,7 @@ mod each;
 mod extremes;
 mod jobs;
 mod kinds;
+mod known;
 mod link_changes;
 mod module_kinds;
 mod modules;

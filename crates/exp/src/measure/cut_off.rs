@@ -5,7 +5,7 @@
 //! One that waits, as at a link that is down or for a retransmission timer, would be missing everywhere: it has no latency.
 
 use knee_queue::time::{Duration, Time};
-use knee_run::outcome::{FlowOutcome, Outcome, RpcRecord};
+use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome, RpcRecord};
 use knee_run::spec::Run;
 
 use crate::metric::Known;
@@ -14,6 +14,15 @@ use crate::metric::Known;
 pub(super) fn completion(flow: &FlowOutcome, end: Time) -> Option<Known> {
     let cut_off = flow.stopped_at.unwrap_or(end);
     Some(Known::between(flow.connected_at?, flow.done_at, cut_off))
+}
+
+/// Returns the retransmission timeouts of a connection behind its handshake: those of its exchanges. `None` if a host does not
+/// tell, or not which were of the handshake.
+pub(super) fn timeouts_of_exchanges(counters: &FlowCounters) -> Option<u64> {
+    match counters.timeouts? {
+        0 => Some(0),
+        all => Some(all.saturating_sub(counters.syn_timeouts?)),
+    }
 }
 
 /// The exchanges of a connection that were answered by some time.
@@ -34,7 +43,7 @@ impl Answered<'_> {
     /// timeout, or has taken longer than each before it.
     fn waits(&self, got: &FlowOutcome, begin: Time, until: Time) -> bool {
         let of_next = self.next.map(|next| next.timeouts.map(|count| count > 0));
-        let timeouts = || got.counters.timeouts.zip(self.timeouts);
+        let timeouts = || timeouts_of_exchanges(&got.counters).zip(self.timeouts);
         let is_late = of_next.unwrap_or_else(|| timeouts().map(|(all, answered)| all > answered));
         begin < until && (is_late == Some(true) || until.since(begin) > self.longest)
     }

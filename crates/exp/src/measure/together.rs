@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use knee_run::outcome::{Outcome, RpcRecord};
 use knee_run::spec::{NodeId, Run};
 
+use super::cut_off::timeouts_of_exchanges;
 use crate::metric::{Kind, Known, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 
@@ -122,7 +123,8 @@ pub(super) fn measure_queries(
         // longest.
         let waits = set.iter().any(|flow| {
             let of_answered = of_flow[*flow as usize].iter().filter_map(|rpc| rpc.timeouts);
-            let timeouts = outcome.flows.get(*flow as usize).and_then(|f| f.counters.timeouts);
+            let got = outcome.flows.get(*flow as usize);
+            let timeouts = got.and_then(|got| timeouts_of_exchanges(&got.counters));
             timeouts.is_some_and(|timeouts| timeouts > of_answered.sum())
         });
         if waits && window.is_none_or(|window| window.holds(outcome.end)) {

@@ -1,0 +1,92 @@
+//! What a run does not tell is absent or a bound: what the end of a run cut off, and what a host does not count.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::collections::BTreeMap;
+
+use knee_exp::Overrides;
+use knee_run::Run;
+use knee_run::outcome::Outcome;
+
+use crate::common::*;
+
+const FILE: &str = r#"question = "?"
+cc = ["dctcp"]
+
+[network]
+topology = "star"
+hosts = 4
+up = { rate = "1 Gbps", delay = "10 us" }
+down = { rate = "1 Gbps", delay = "10 us", queue = { kind = "step", limit = "200 kB", k = "30 kB", not_ect = "drop" } }
+"#;
+
+/// A column of a table by subject and metric. What is empty is not in it.
+struct Table(BTreeMap<(String, String), BTreeMap<String, String>>);
+
+impl Table {
+    fn of(files: &BTreeMap<String, String>, name: &str) -> Table {
+        let mut lines = files[name].lines().map(|line| line.split(','));
+        let header: Vec<&str> = lines.next().unwrap().collect();
+        let rows = lines.map(|cells| {
+            let cells = header.iter().zip(cells).filter(|(_, cell)| !cell.is_empty());
+            let row: BTreeMap<String, String> =
+                cells.map(|(name, cell)| ((*name).to_owned(), cell.to_owned())).collect();
+            ((row["subject"].clone(), row["metric"].clone()), row)
+        });
+        Table(rows.collect())
+    }
+
+    fn at(&self, metric: &str, column: &str) -> Option<f64> {
+        let row = self.0.get(&("it".to_owned(), metric.to_owned()))?;
+        Some(row.get(column)?.parse().unwrap())
+    }
+}
+
+fn files(
+    text: &str,
+    of_run: fn(&Run) -> Result<Outcome, knee_run::Error>,
+) -> BTreeMap<String, String> {
+    let scratch = Scratch::new();
+    let options = knee_exp::runs::Options::new(std::sync::Arc::new(Fake(of_run)));
+    // An algorithm for pings alone would act on nothing.
+    let has_connections =
+        text.matches("\nkind = ").count() > text.matches("kind = \"ping\"").count();
+    let cc = if has_connections { "" } else { "cc = [\"dctcp\"]\n" };
+    let text = format!("{FILE}{text}").replacen(cc, "", 1);
+    let experiment = parsed("x.toml", &text, &Overrides::default());
+    run_into(&scratch, &experiment, &options).unwrap();
+    scratch.files("x")
+}
+
+fn simulated(run: &Run) -> Result<Outcome, knee_run::Error> {
+    Ok(knee_sim::simulate(run)?)
+}
+
+/// Summary of a simulated run: keys of the traffic entry `it`, and tables.
+fn summary(traffic: &str) -> Table {
+    let text = format!("[[traffic]]\nname = \"it\"\n{traffic}");
+    Table::of(&files(&text, simulated), "summary.csv")
+}
+
+/// A link that is down for a time.
+fn down(from: &str, until: &str) -> String {
+    format!(
+        "[[network.change]]\nlinks = \"switch-h1\"\nat = \"{from}\"\nuntil = \"{until}\"\ndown = true\n"
+    )
+}
+
+#[test]
+fn a_lost_syn_is_no_timeout_of_the_exchange_at_the_end() {
+    // The SYN is sent again after 1 s. The end cuts off an exchange like all those before it.
+    let more = format!("{}[run]\nduration = \"1100005 us\"\n", down("0 ms", "10 ms"));
+    for keys in [
+        "kind = \"rpc\"\nresponse = \"20 kB\"\nfrom = \"h2\"\nto = \"h1\"\n",
+        "kind = \"query\"\nresponse = \"20 kB\"\nfrom = \"h4\"\nto = \"h1..h3\"\n",
+    ] {
+        let summary = summary(&format!("{keys}{more}"));
+        assert_eq!(summary.at("timeouts", "mean"), Some(1.0), "{keys}");
+        assert_eq!(summary.at("unfinished", "mean"), Some(0.0), "{keys}");
+        assert_eq!(summary.at("latency", "cut_off"), Some(0.0), "{keys}");
+        let share = keys.contains("query").then_some(0.0);
+        assert_eq!(summary.at("timeout_share", "mean"), share, "{keys}");
+    }
+}
