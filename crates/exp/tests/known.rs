@@ -90,3 +90,31 @@ fn a_lost_syn_is_no_timeout_of_the_exchange_at_the_end() {
         assert_eq!(summary.at("timeout_share", "mean"), share, "{keys}");
     }
 }
+
+#[test]
+fn a_round_cut_off_in_a_timeout_counts_in_their_share() {
+    let keys = "kind = \"incast\"\nfrom = \"h2..h4\"\nto = \"h1\"\nsize = \"100 kB\"\nrounds = 3\n";
+    let more = format!(
+        "{}[run]\nduration = \"120 ms\"\n[hosts]\nrto_min = \"10 ms\"\n",
+        down("4 ms", "1 s")
+    );
+    let text = format!("[[traffic]]\nname = \"it\"\n{keys}{more}");
+    let of = |of_run| Table::of(&files(&text, of_run), "summary.csv");
+    let known = of(simulated);
+    assert!(known.at("timeouts", "mean") > Some(0.0));
+    assert_eq!((known.at("last", "values"), known.at("last", "cut_off")), (Some(1.0), Some(1.0)));
+    assert_eq!(known.at("timeout_share", "mean"), Some(0.5));
+    // Hosts that do not tell of one connection that has begun tell of no share.
+    let of_one = of(|run| {
+        let mut outcome = simulated(run)?;
+        outcome.flows[0].counters.timeouts = None;
+        Ok(outcome)
+    });
+    assert_eq!((of_one.at("timeouts", "mean"), of_one.at("timeout_share", "mean")), (None, None));
+    let of_later = of(|run| {
+        let mut outcome = simulated(run)?;
+        outcome.flows.iter_mut().skip(6).for_each(|flow| flow.counters.timeouts = None);
+        Ok(outcome)
+    });
+    assert_eq!(of_later.at("timeout_share", "mean"), Some(0.5));
+}

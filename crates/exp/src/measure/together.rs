@@ -10,7 +10,7 @@ use crate::metric::{Kind, Known, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 
 /// Measures the time of each round. For rounds that wait for each other or go to many hosts, it also measures the
-/// share with a timeout.
+/// share with a timeout. A round that the end of the run cut off counts in the share if it had one, as a query does.
 pub(super) fn measure_rounds(
     scenario: &Scenario,
     measured: &mut Measured,
@@ -20,7 +20,7 @@ pub(super) fn measure_rounds(
 ) {
     let per_round = (members.len() / scenario.rounds_of(&measured.subject)).max(1);
     let (is_per_target, is_share_told) = scenario.rounds_are(&measured.subject);
-    let (mut rounds, mut late) = (0, 0);
+    let (mut rounds, mut late, mut known) = (0, 0, true);
     for round in members.chunks(per_round) {
         let mut parts: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         for i in round {
@@ -30,14 +30,17 @@ pub(super) fn measure_rounds(
         for part in parts.into_values() {
             let Some(time) = last_completion(&part, outcome) else { continue };
             measured.record_time(M::Last, time);
-            if let Known::Took(_) = time {
-                rounds += 1;
-                let timeouts = |i: &usize| outcome.flows[*i].counters.timeouts.unwrap_or(0);
-                late += u64::from(part.iter().any(|i| timeouts(i) > 0));
-            }
+            // A host tells nothing of a connection that has not begun.
+            let flows = part.iter().map(|i| &outcome.flows[*i]);
+            let begun = flows.filter(|flow| flow.connected_at.is_some());
+            let timeouts = begun.map(|flow| flow.counters.timeouts).sum::<Option<u64>>();
+            let is_late = timeouts > Some(0);
+            known &= timeouts.is_some();
+            rounds += u64::from(is_late || matches!(time, Known::Took(_)));
+            late += u64::from(is_late);
         }
     }
-    if is_share_told {
+    if is_share_told && known {
         record_share(measured, M::TimeoutShare, late, rounds);
     }
 }
