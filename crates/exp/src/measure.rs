@@ -292,6 +292,7 @@ fn measure_pings(
     window: Option<Window>,
 ) {
     let groups = scenario.ping_groups();
+    let answered = cut_off::answered_pings(outcome, groups.len());
     let mut unanswered = vec![0u64; measured.len()];
     for ping in &outcome.pings {
         let Some(group) = groups.get(ping.ping as usize).map(|group| *group as usize) else {
@@ -300,7 +301,13 @@ fn measure_pings(
         match ping.rtt {
             _ if window.is_some_and(|window| !window.holds(ping.sent)) => {}
             Some(rtt) => measured[group].record(M::Rtt, rtt.ns()),
-            None => unanswered[group] += 1,
+            None => {
+                unanswered[group] += 1;
+                if answered[ping.ping as usize].waits(ping, outcome.end) {
+                    let age = Known::between(ping.sent, None, outcome.end);
+                    measured[group].record_time(M::Rtt, age);
+                }
+            }
         }
     }
     for (measured, unanswered) in measured.iter_mut().zip(unanswered) {

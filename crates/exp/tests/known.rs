@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use knee_exp::Overrides;
+use knee_queue::time::Duration;
 use knee_run::Run;
 use knee_run::outcome::Outcome;
 
@@ -117,4 +118,41 @@ fn a_round_cut_off_in_a_timeout_counts_in_their_share() {
         Ok(outcome)
     });
     assert_eq!(of_later.at("timeout_share", "mean"), Some(0.5));
+}
+
+const PING: &str = "kind = \"ping\"\nfrom = \"h2\"\nto = \"h1\"\ninterval = \"1 ms\"\n";
+
+#[test]
+fn pings_that_nothing_answers_took_at_least_their_age() {
+    let more = format!("{}[run]\nduration = \"100 ms\"\n", down("60500 us", "1 s"));
+    let rtt = summary(&format!("{PING}{more}"));
+    assert_eq!(rtt.at("rtt", "values"), Some(60.0));
+    let lost = rtt.at("unanswered", "mean").unwrap();
+    assert!((39.0..=40.0).contains(&lost), "{lost}");
+    // The last one was perhaps under way.
+    assert!(rtt.at("rtt", "cut_off").is_some_and(|count| (lost - 1.0..=lost).contains(&count)));
+    assert!(rtt.at("rtt", "p50").is_some_and(|p50| p50 < 1e-3));
+    for figure in ["mean", "p95", "max"] {
+        assert_eq!(rtt.at("rtt", figure), None, "{figure}");
+        let bound = rtt.at("rtt", &format!("{figure}_at_least"));
+        assert!(bound.is_some_and(|bound| bound > 5e-3), "{figure} {bound:?}");
+    }
+}
+
+#[test]
+fn a_ping_under_way_at_the_end_is_no_news_and_one_overtaken_is() {
+    let run = format!("{PING}[run]\nduration = \"100010 us\"\n");
+    let rtt = summary(&run);
+    assert_eq!((rtt.at("unanswered", "mean"), rtt.at("rtt", "cut_off")), (Some(1.0), Some(0.0)));
+    assert!(rtt.at("rtt", "max").is_some());
+    let text = format!("[[traffic]]\nname = \"it\"\n{run}");
+    let overtaken = files(&text, |run| {
+        let mut outcome = simulated(run)?;
+        // The first took longer than any other is old.
+        outcome.pings[0].rtt = Some(Duration::from_ms(99));
+        outcome.pings[97].rtt = None;
+        Ok(outcome)
+    });
+    let rtt = Table::of(&overtaken, "summary.csv");
+    assert_eq!((rtt.at("unanswered", "mean"), rtt.at("rtt", "cut_off")), (Some(2.0), Some(1.0)));
 }

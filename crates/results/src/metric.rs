@@ -333,6 +333,7 @@ impl Metric {
                 | Metric::Last
                 | Metric::Latency
                 | Metric::Convergence
+                | Metric::Rtt
         )
     }
 

@@ -3,9 +3,10 @@
 //! A transfer of a size has taken at least its age. An exchange is another matter: a connection that sends the next request
 //! after each answer is always in one. One that is soon answered is no news, and to count it would say less of all others.
 //! One that waits, as at a link that is down or for a retransmission timer, would be missing everywhere: it has no latency.
+//! So would a ping that is lost; one that is in flight when the run ends is no news.
 
 use knee_queue::time::{Duration, Time};
-use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome, RpcRecord};
+use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome, PingRecord, RpcRecord};
 use knee_run::spec::Run;
 
 use crate::metric::Known;
@@ -97,4 +98,32 @@ pub(super) fn waiting(run: &Run, outcome: &Outcome, until: Time) -> Vec<Option<K
         })
     };
     (0..run.flows.len()).map(|flow| waits(flow).filter(|_| has_exchanges(flow))).collect()
+}
+
+/// The pings of a stream that were answered.
+#[derive(Clone, Copy, Default)]
+pub(super) struct AnsweredPings {
+    longest: Duration,
+    /// When the last of them was sent.
+    last_sent: Time,
+}
+
+impl AnsweredPings {
+    /// Returns whether a ping that nothing had answered when the run ended waits: it has taken longer than each that was
+    /// answered, or a later one has overtaken it.
+    pub(super) fn waits(self, ping: &PingRecord, end: Time) -> bool {
+        ping.sent < self.last_sent || (ping.sent < end && end.since(ping.sent) > self.longest)
+    }
+}
+
+/// Returns for each of so many streams what was answered.
+pub(super) fn answered_pings(outcome: &Outcome, streams: usize) -> Vec<AnsweredPings> {
+    let mut answered = vec![AnsweredPings::default(); streams];
+    for ping in &outcome.pings {
+        if let (Some(of_stream), Some(rtt)) = (answered.get_mut(ping.ping as usize), ping.rtt) {
+            of_stream.longest = of_stream.longest.max(rtt);
+            of_stream.last_sent = of_stream.last_sent.max(ping.sent);
+        }
+    }
+    answered
 }
