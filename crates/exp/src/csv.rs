@@ -475,8 +475,9 @@ impl Writer<'_> {
                     unit: metric.unit().into(),
                     values: samples.count().into(),
                     mean: mean(samples).into(),
-                    late: late.map(Samples::count).into(),
-                    late_mean: late.and_then(mean).into(),
+                    late: late.map(|late| late.count() + late.count_cut_off()).into(),
+                    // Of what was cut off any may be late.
+                    late_mean: late.filter(|_| samples.cut_off().is_none()).and_then(mean).into(),
                     cut_off: metric.may_be_cut_off().then(|| samples.count_cut_off()).into(),
                     mean_at_least: least_mean.into(),
                 };

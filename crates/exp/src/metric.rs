@@ -128,6 +128,9 @@ impl Measured {
         if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
             samples.record_cut_off(bound);
         }
+        if let Some(late) = self.late_of(metric, bound) {
+            late.record_cut_off(bound);
+        }
     }
 
     /// Records a value that the end of the run cut off, and that is at least `bound` in the metric's unit.
@@ -148,11 +151,15 @@ impl Measured {
         if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
             samples.record(value);
         }
-        if value >= self.late_from.ns() {
-            if let Some((_, late)) = self.late.iter_mut().find(|(m, _)| *m == metric) {
-                late.record(value);
-            }
+        if let Some(late) = self.late_of(metric, value) {
+            late.record(value);
         }
+    }
+
+    /// Returns where this metric's late values are kept, if a value is late that is at least so large.
+    fn late_of(&mut self, metric: Metric, least: u64) -> Option<&mut Samples> {
+        let late = self.late.iter_mut().filter(|_| least >= self.late_from.ns());
+        late.into_iter().find(|(m, _)| *m == metric).map(|(_, late)| late)
     }
 }
 

@@ -156,3 +156,17 @@ fn a_ping_under_way_at_the_end_is_no_news_and_one_overtaken_is() {
     let rtt = Table::of(&overtaken, "summary.csv");
     assert_eq!((rtt.at("unanswered", "mean"), rtt.at("rtt", "cut_off")), (Some(2.0), Some(1.0)));
 }
+
+#[test]
+fn an_exchange_that_still_waits_for_a_timer_is_late() {
+    let again = down("900 ms", "2 s").replace("[[network.change]]", "\n[[network.change]]");
+    let more = format!("{}{again}[run]\nduration = \"1500 ms\"\n", down("100 ms", "400 ms"));
+    let keys = "kind = \"rpc\"\nresponse = \"20 kB\"\nfrom = \"h2\"\nto = \"h1\"\n";
+    let files = files(&format!("[[traffic]]\nname = \"it\"\n{keys}{more}"), simulated);
+    let measures = Table::of(&files, "measures.csv");
+    assert_eq!(measures.at("latency", "cut_off"), Some(1.0));
+    assert_eq!(
+        (measures.at("latency", "late"), measures.at("latency", "late_mean")),
+        (Some(2.0), None)
+    );
+}
