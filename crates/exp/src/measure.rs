@@ -279,7 +279,8 @@ fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
             let times = took.least().ps() as f64 / least.ps() as f64;
             match took {
                 Known::Took(_) => measured.measure(M::Slowdown, times),
-                Known::AtLeast(_) => measured.measure_cut_off(M::Slowdown, times),
+                // Nothing takes less than the least, however young it is.
+                Known::AtLeast(_) => measured.measure_cut_off(M::Slowdown, times.max(1.0)),
             }
         }
     }

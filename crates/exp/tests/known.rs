@@ -170,3 +170,27 @@ fn an_exchange_that_still_waits_for_a_timer_is_late() {
         (Some(2.0), None)
     );
 }
+
+#[test]
+fn nothing_is_faster_than_possible() {
+    let keys = "kind = \"poisson\"
+from = \"h2..h3\"
+to = \"h1\"
+sizes = \"web-search\"
+load = \"50 %\"
+of = \"h2..h3\"
+until = \"20 ms\"
+";
+    let files =
+        files(&format!("[[traffic]]\nname = \"it\"\n{keys}[run]\nduration = \"20 ms\"\n"), |run| {
+            let mut outcome = simulated(run)?;
+            for flow in &mut outcome.flows {
+                flow.done_at = None;
+                flow.stopped_at = flow.connected_at.map(|at| at + Duration::from_us(1));
+            }
+            Ok(outcome)
+        });
+    let slowdown = Table::of(&files, "summary.csv");
+    assert!(slowdown.at("slowdown", "cut_off") > Some(0.0));
+    assert_eq!(slowdown.at("slowdown", "mean_at_least"), Some(1.0));
+}
