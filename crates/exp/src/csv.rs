@@ -14,7 +14,7 @@ use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
 use crate::experiment::Experiment;
 use crate::inside::{diagnostics, inside_columns, is_same};
-use crate::measure::{sent_bits, utilisation};
+use crate::measure::{sent_bits, utilisation, window_of};
 use crate::metric::{Kind, Measured, Metric};
 use crate::output::Chosen;
 use crate::scenario::Scenario;
@@ -181,9 +181,12 @@ impl Writer<'_> {
         let validity = self.done.ran.validity.as_ref();
         // Only the simulator counts work. Only hosts report validity.
         let work = validity.is_none().then_some(&self.outcome.work);
+        let window = window_of(self.run, self.outcome);
         let row = rows::Run {
             seed: id.seed.into(),
             end_s: moment(self.outcome.end),
+            measured_from_s: window.map(|window| moment(window.from)).into(),
+            measured_until_s: window.map(|window| moment(window.until.max(window.from))).into(),
             events: work.map(|work| work.events).into(),
             data_pkts: work.map(|work| work.data_pkts).into(),
             pkt_hops: work.map(|work| work.pkt_hops).into(),

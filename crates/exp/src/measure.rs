@@ -77,14 +77,17 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
             }
         }
     }
-    for (flow, waits) in run.flows.iter().zip(&waiting) {
+    let is_empty = window.is_some_and(Window::is_empty);
+    for (flow, waits) in run.flows.iter().zip(&waiting).filter(|_| !is_empty) {
         let measured = &mut measured[flow.group as usize];
         if let (Some(time), true) = (waits, measured.kind != Kind::Query) {
             measured.record_time(M::Latency, *time);
         }
     }
-    together::measure_queries(&mut measured, run, outcome, &waiting, window);
-    measure_pings(scenario, &mut measured, outcome, window);
+    if !is_empty {
+        together::measure_queries(&mut measured, run, outcome, &waiting, window);
+        measure_pings(scenario, &mut measured, outcome, window);
+    }
     measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
     if outcome.completions_only {
@@ -99,7 +102,7 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
 }
 
 /// Returns the measured window of a run. `None` means the whole run.
-fn window_of(run: &Run, outcome: &Outcome) -> Option<Window> {
+pub(crate) fn window_of(run: &Run, outcome: &Outcome) -> Option<Window> {
     let window = run.sampling.window?;
     Some(Window { from: window.from, until: window.until.min(outcome.end) })
 }
@@ -179,7 +182,7 @@ fn measure_flows(
         let has_converged = matches!(time, Some(Known::Took(_)));
         measured.record(M::Unfinished, u64::from(!has_converged));
     }
-    if measured.kind == Kind::Rpc {
+    if measured.kind == Kind::Rpc && !window.is_some_and(Window::is_empty) {
         let groups = &run.flows;
         let counts = |rpc: &&RpcRecord| {
             let flow = groups.get(rpc.flow as usize);

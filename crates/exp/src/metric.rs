@@ -172,6 +172,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// Returns whether nothing is measured in it: there was no common time, or the run ended before.
+    pub(crate) fn is_empty(self) -> bool {
+        self.from >= self.until
+    }
+
     pub(crate) fn holds(self, at: Time) -> bool {
         self.from < at && at <= self.until
     }

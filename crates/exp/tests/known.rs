@@ -194,3 +194,49 @@ until = \"20 ms\"
     assert!(slowdown.at("slowdown", "cut_off") > Some(0.0));
     assert_eq!(slowdown.at("slowdown", "mean_at_least"), Some(1.0));
 }
+
+#[test]
+fn nothing_is_counted_in_a_window_without_length() {
+    let bulk = |from: &str, start: &str| {
+        format!(
+            "[[traffic]]\nname = \"{from}\"\nkind = \"bulk\"\nfrom = \"{from}\"\nto = \"h1\"\nsize = \"100 kB\"\nstart = \"{start}\"\n"
+        )
+    };
+    let [first, second] = [bulk("h2", "0 ms"), bulk("h3", "50 ms")];
+    let run = "[run]\nduration = \"100 ms\"\nmeasure = \"while all run\"\n";
+    for (keys, counts) in [
+        (
+            "kind = \"rpc\"\nresponse = \"20 kB\"\nfrom = \"h4\"\nto = \"h1\"\n",
+            vec!["exchanges", "latency"],
+        ),
+        (
+            "kind = \"query\"\nresponse = \"20 kB\"\nfrom = \"h4\"\nto = \"h1..h2\"\n",
+            vec!["exchanges", "latency", "timeout_share"],
+        ),
+        (&PING.replace("1 ms", "100 us"), vec!["unanswered", "rtt"]),
+    ] {
+        let of = |others: &str| {
+            let files =
+                files(&format!("[[traffic]]\nname = \"it\"\n{keys}{others}{run}"), simulated);
+            (Table::of(&files, "summary.csv"), runs(&files))
+        };
+        let (alone, window) = of(&format!("{first}{second}"));
+        for metric in &counts {
+            assert_eq!(alone.at(metric, "runs"), None, "{keys} {metric}");
+        }
+        assert_eq!(window["measured_from_s"], window["measured_until_s"]);
+        let (both, window) = of(&first);
+        for metric in &counts {
+            assert_eq!(both.at(metric, "runs"), Some(1.0), "{keys} {metric}");
+        }
+        assert!(window["measured_from_s"] < window["measured_until_s"], "{window:?}");
+    }
+}
+
+/// The only row of `runs.csv`.
+fn runs(files: &BTreeMap<String, String>) -> BTreeMap<String, f64> {
+    let lines: Vec<Vec<&str>> =
+        files["runs.csv"].lines().map(|row| row.split(',').collect()).collect();
+    let cells = lines[0].iter().zip(&lines[1]);
+    cells.filter_map(|(name, cell)| Some(((*name).to_owned(), cell.parse().ok()?))).collect()
+}

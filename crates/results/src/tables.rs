@@ -169,7 +169,9 @@ macro_rules! tables {
 
 tables! {
     /// A run.
-    Run "runs.csv" RunAndCase [seed end_s events data_pkts pkt_hops verdict limits]
+    Run "runs.csv" RunAndCase [
+        seed end_s measured_from_s measured_until_s events data_pkts pkt_hops verdict limits
+    ]
     /// A connection.
     Flow "flows.csv" RunAndCase [
         flow traffic from to size_bytes algorithm algorithm_at_end ecn start_s connected_at_s established_at_s done_at_s stopped_at_s

@@ -112,7 +112,8 @@ impl<'a> Messages<'a> {
             let Some(done) = iterations.get(place).filter(|done| done.count == *count) else {
                 // The iterations after it are not complete either.
                 while wanted.next_if(|((other, _), _)| *other == job).is_some() {}
-                if begin < window.map_or(end, |window| window.until) {
+                let is_empty = window.is_some_and(Window::is_empty);
+                if begin < window.map_or(end, |window| window.until) && !is_empty {
                     measured.record_time(M::Iteration, Known::between(begin, None, end));
                     let first = iterations.get(place).map_or(end, |begun| begun.first);
                     measured.record_time(M::Communication, Known::between(first, None, end));
