@@ -5,6 +5,7 @@ mod jobs;
 mod together;
 mod window;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use knee_queue::QueueConfig;
@@ -41,10 +42,13 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
         run,
         outcome,
         goodput: goodputs(run, outcome, window),
-        waiting: cut_off::waiting(run, outcome, outcome.end),
+        at_end: cut_off::waiting(run, outcome, outcome.end),
     };
     let until = window.map_or(outcome.end, |window| window.until);
-    let waiting = cut_off::waiting(run, outcome, until);
+    let at_window_end = match until == outcome.end {
+        true => Cow::Borrowed(&known.at_end),
+        false => Cow::Owned(cut_off::waiting(run, outcome, until)),
+    };
     let groups = scenario.groups();
     let late_from = late_from(run);
     let keeps = scenario.output.keeps_sketches(run.flows.len());
@@ -78,14 +82,14 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
         }
     }
     let is_empty = window.is_some_and(Window::is_empty);
-    for (flow, waits) in run.flows.iter().zip(&waiting).filter(|_| !is_empty) {
+    for (flow, waits) in run.flows.iter().zip(at_window_end.iter()).filter(|_| !is_empty) {
         let measured = &mut measured[flow.group as usize];
         if let (Some(time), true) = (waits, measured.kind != Kind::Query) {
             measured.record_time(M::Latency, *time);
         }
     }
     if !is_empty {
-        together::measure_queries(&mut measured, run, outcome, &waiting, window);
+        together::measure_queries(&mut measured, run, outcome, &at_window_end, window);
         measure_pings(scenario, &mut measured, outcome, window);
     }
     measured.extend(classes);
@@ -113,7 +117,7 @@ struct RunFacts<'a> {
     outcome: &'a Outcome,
     goodput: Vec<Option<f64>>,
     /// Exchanges that wait when the run ends: see [`cut_off::waiting`].
-    waiting: Vec<Option<Known>>,
+    at_end: Vec<Option<Known>>,
 }
 
 fn measure_flows(
@@ -122,7 +126,7 @@ fn measure_flows(
     known: &RunFacts<'_>,
     members: &[usize],
 ) {
-    let RunFacts { run, outcome, goodput, waiting } = known;
+    let RunFacts { run, outcome, goodput, at_end } = known;
     let flows: Vec<&FlowOutcome> = members.iter().filter_map(|i| outcome.flows.get(*i)).collect();
     let messages = jobs::Messages::of(measured.kind, run, outcome, members);
     if let Some(messages) = &messages {
@@ -168,7 +172,7 @@ fn measure_flows(
     }
     let unfinished = |i: &&usize| {
         let is_cut_off = scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
-        let waits = !scenario.ends(run, **i) && waiting.get(**i).is_some_and(Option::is_some);
+        let waits = !scenario.ends(run, **i) && at_end.get(**i).is_some_and(Option::is_some);
         is_cut_off || waits
     };
     let known = members.iter().filter(|i| **i < outcome.flows.len());

@@ -59,7 +59,8 @@ keys! {
         duration: Key<Duration> = needed("2 s").above("0 s"),
         /// End when all finite traffic is complete.
         until_done: Key<bool> = or(false),
-        /// Which part of a run is measured: that from `measure_from` to `measure_until`, or that in which all bulk transfers run, from the last start to the first end. The second runs each run twice.
+        /// Which part of a run is measured: that from `measure_from` to `measure_until`, or that in which all bulk transfers
+        /// run, from the last start to the first end. The second runs each run twice.
         measure: Choice<Part> = of(PARTS).or("from until"),
         /// Start of measurement, for goodput, queues, exchanges and pings.
         measure_from: Key<Duration> = usually("the beginning"),

@@ -169,11 +169,6 @@ impl Samples {
         (count > 0).then(|| sum as f64 / count as f64)
     }
 
-    /// Returns the mean of the values that were not cut off. `None` without such values.
-    pub fn mean_of_finished(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
-    }
-
     /// Returns the standard deviation (n - 1). `None` below two values, and if any was cut off.
     pub fn sd(&self) -> Option<f64> {
         if self.count < 2 || self.cut_off.is_some() {

@@ -48,7 +48,8 @@ impl Converged {
     }
 
     /// Returns the time from the last start until all these flows meet the criterion and keep meeting it, or the time after
-    /// which they may do so only beyond what was seen. `None` if not all have begun. The criterion's times are counted in periods of goodput, of length `period` as in the file.
+    /// which they may do so only beyond what was seen. `None` if not all have begun. The criterion's times are counted in
+    /// periods of goodput, of length `period` as in the file.
     pub(crate) fn time(
         &self,
         period: Duration,
