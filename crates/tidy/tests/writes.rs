@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Sources that change the file system themselves, each with the reason. A path that ends in `/` means all below it.
-const EXCEPTIONS: [(&str, &str); 12] = [
+const EXCEPTIONS: [(&str, &str); 11] = [
     ("crates/files/src/", "the one place"),
     ("crates/testbed/src/", "tests only"),
     ("crates/report/src/testing.rs", "tests only"),
