@@ -45,9 +45,18 @@ pub struct Mean {
     pub mean: f64,
     /// Whether this is the least that it can be, because the ends of runs cut values off.
     pub is_bound: bool,
+    /// The most that such a mean can be, if that is known.
+    pub at_most: Option<f64>,
     /// Half its 95 % interval over runs. `None` if unknown or without spread.
     pub ci95: Option<f64>,
     pub runs: usize,
+}
+
+impl Mean {
+    /// Returns the most that the mean can be.
+    fn most(&self) -> f64 {
+        if self.is_bound { self.at_most.unwrap_or(f64::INFINITY) } else { self.mean }
+    }
 }
 
 /// A figure in both directories.
@@ -75,9 +84,21 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns the second mean minus the first.
+    /// Returns the second mean minus the first. Where values were cut off: the least that lies between the two, or between their
+    /// lower bounds if these leave it open.
     pub fn difference(&self) -> f64 {
-        self.b.mean - self.a.mean
+        let up = self.b.mean - self.a.most();
+        let down = self.b.most() - self.a.mean;
+        match () {
+            () if up > 0.0 => up,
+            () if down < 0.0 => down,
+            () => self.b.mean - self.a.mean,
+        }
+    }
+
+    /// Returns whether values that were cut off leave the difference open.
+    pub fn is_open(&self) -> bool {
+        self.verdict == Verdict::Undecided && self.note == CUT_OFF
     }
 
     /// Returns a difference as a share of the base. `None` if the first mean is zero: from zero nothing is a percentage.
@@ -85,31 +106,13 @@ impl Line {
         (self.a.mean != 0.0 && self.scale > 0.0).then(|| difference / self.scale)
     }
 
-    /// Returns whether the difference is significant. `None` if there are too few runs.
+    /// Returns whether the difference is significant. `None` if there are too few runs, or if the difference is open.
     pub fn is_significant(&self) -> Option<bool> {
         match self.difference() == 0.0 {
+            _ if self.is_open() => None,
             true => Some(false),
             false => self.half_width.map(|half| self.difference().abs() > half),
         }
-    }
-
-    /// Makes means of a side bounds, where values of that side were cut off. The true mean of that side is anywhere above, so
-    /// only a difference that this cannot undo is one.
-    fn bounded(mut self, [a, b]: [bool; 2], is_same: bool) -> Line {
-        (self.a.is_bound, self.b.is_bound) = (a, b);
-        if is_same {
-            return self;
-        }
-        let is_far = match (a, b) {
-            (false, true) => self.difference() > 0.0,
-            (true, false) => self.difference() < 0.0,
-            _ => false,
-        };
-        if !is_far || self.verdict != Verdict::Differs {
-            (self.verdict, self.half_width) = (Verdict::Undecided, None);
-        }
-        self.note = "values were cut off";
-        self
     }
 
     /// Returns the sort key: differing lines first, then undecided ones, then the rest.
@@ -296,25 +299,24 @@ fn by_name(figures: &[Figure]) -> HashMap<(&str, &str), &Figure> {
 }
 
 fn compare_rows(a: &Row, b: &Row, options: Options) -> Vec<Line> {
-    let (ours, theirs) = (a.compared(options.force), by_name(b.compared(options.force)));
+    let (ours, theirs) = (a.compared(options.force), b.compared(options.force));
+    // Bounds alone may be equal, as the age of whatever the run ended before. Runs that are equal in all are the same.
+    let is_same = ours == theirs;
+    let theirs = by_name(theirs);
     let compared = ours.iter().filter(|figure| is_compared(figure));
     let both = compared.filter_map(|figure| Some((figure, *theirs.get(&figure.name())?)));
-    both.flat_map(|(x, y)| compare_figures(x, y, options.within))
+    both.flat_map(|(x, y)| compare_figures(x, y, is_same, options.within))
         .map(|line| Line { row: a.label.clone(), ..line })
         .collect()
 }
 
 /// Compares a figure. A time with waits for a retransmission timer gives one line for their share and one per mode,
-/// because a mean over both modes would mostly show the share.
-fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
+/// because a mean over both modes would mostly show the share. `is_same`: all figures of both rows are equal, run by run.
+fn compare_figures(a: &Figure, b: &Figure, is_same: bool, within: f64) -> Vec<Line> {
     let is_late = |run: &RunMetric| run.late.is_some_and(|(late, _)| late > 0.0);
     let is_cut_off = |figure: &Figure| figure.runs.iter().any(|run| run.cut_off > 0.0);
     if is_cut_off(a) || is_cut_off(b) {
-        let least = |figure: &Figure| figure.runs.iter().map(|run| run.mean).collect::<Vec<_>>();
-        let line = means(a, "", &least(a), &least(b), within);
-        let is_same = a.runs == b.runs;
-        let bounded = line.map(|line| line.bounded([is_cut_off(a), is_cut_off(b)], is_same));
-        return bounded.into_iter().collect();
+        return bounded(a, b, is_same, within).into_iter().collect();
     }
     if !a.runs.iter().chain(&b.runs).any(is_late) {
         let mean = |figure: &Figure| figure.runs.iter().map(|run| run.mean).collect::<Vec<_>>();
@@ -330,6 +332,39 @@ fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
     [Some(share), prompt, late].into_iter().flatten().collect()
 }
 
+/// Compares a figure of which values were cut off. The true mean of such a side is between bounds, so only a difference that
+/// these cannot undo is one.
+fn bounded(a: &Figure, b: &Figure, is_same: bool, within: f64) -> Option<Line> {
+    let least = |figure: &Figure| figure.runs.iter().map(|run| run.mean).collect::<Vec<_>>();
+    let most = |figure: &Figure| {
+        let each = figure.runs.iter().map(|run| match run.cut_off > 0.0 {
+            true => run.at_most,
+            false => Some(run.mean),
+        });
+        each.collect::<Option<Vec<_>>>()
+    };
+    let side = |figure: &Figure, of_least: Mean| Mean {
+        is_bound: figure.runs.iter().any(|run| run.cut_off > 0.0),
+        at_most: most(figure).and_then(|most| Some(Sample::of(&most)?.mean)),
+        ..of_least
+    };
+    let of_least = means(a, "", &least(a), &least(b), within)?;
+    let (of_a, of_b) = (side(a, of_least.a), side(b, of_least.b));
+    // The second is above the first, or below.
+    let above = most(a).and_then(|a_most| means(a, "", &a_most, &least(b), within));
+    let below = most(b).and_then(|b_most| means(a, "", &least(a), &b_most, within));
+    let apart = [(above, 1.0), (below, -1.0)].into_iter().filter_map(|(line, sign)| {
+        let line = line?;
+        (line.verdict == Verdict::Differs && line.difference() * sign > 0.0).then_some(line)
+    });
+    let (verdict, half_width, note) = match apart.map(|line| line.half_width).next() {
+        _ if is_same => (Verdict::Ok, of_least.half_width, SAME),
+        Some(half_width) => (Verdict::Differs, half_width, CUT_OFF),
+        None => (Verdict::Undecided, None, CUT_OFF),
+    };
+    Some(Line { a: of_a, b: of_b, verdict, half_width, note, ..of_least })
+}
+
 impl RunMetric {
     /// Returns the mean of values that waited for no timer. `None` without such values.
     fn prompt_mean(&self) -> Option<f64> {
@@ -341,6 +376,8 @@ impl RunMetric {
 
 /// Says that both sides have the same figures, run by run.
 const SAME: &str = "the same run by run";
+/// Says that the ends of runs cut values off.
+const CUT_OFF: &str = "values were cut off";
 
 /// Returns the minimum base of the tolerance, so that tiny figures need not agree to 5 %: what the metric's description
 /// says. A percentile, as `completion p99`, is of the metric before it.
@@ -373,6 +410,7 @@ fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option
     let mean = |values: &[f64], sample: Sample| Mean {
         mean: sample.mean,
         is_bound: false,
+        at_most: None,
         ci95: Spread::of(values).ci95,
         runs: sample.n,
     };
@@ -404,6 +442,7 @@ fn late_share(a: &Figure, b: &Figure, within: f64) -> Line {
     let mean = |share: &Share| Mean {
         mean: share.value(),
         is_bound: false,
+        at_most: None,
         ci95: None,
         runs: share.runs.len(),
     };
@@ -429,6 +468,7 @@ mod tests {
         let of_run = |&(values, mean, late, late_mean): &(f64, f64, f64, Option<f64>)| RunMetric {
             values,
             mean,
+            at_most: None,
             cut_off: 0.0,
             late: Some((late, late_mean)),
         };
@@ -442,8 +482,12 @@ mod tests {
     }
 
     fn verdict(a: &[f64], b: &[f64], within: f64) -> Verdict {
-        let lines =
-            compare_figures(&plain("goodput", "bps", a), &plain("goodput", "bps", b), within);
+        let lines = compare_figures(
+            &plain("goodput", "bps", a),
+            &plain("goodput", "bps", b),
+            false,
+            within,
+        );
         lines[0].verdict
     }
 
@@ -466,7 +510,7 @@ mod tests {
         let line = |error: f64| {
             let (a, b) = (plain("completion p99", "s", &near(100.0)), near(106.0));
             let a = Figure { error, ..a };
-            compare_figures(&a, &plain("completion p99", "s", &b), 0.05).remove(0)
+            compare_figures(&a, &plain("completion p99", "s", &b), false, 0.05).remove(0)
         };
         let (exact, sketched) = (line(0.0), line(0.01));
         // 1 % of 100 and of 106.
@@ -476,7 +520,7 @@ mod tests {
         assert_eq!((exact.is_significant(), sketched.verdict), (Some(true), Verdict::Differs));
         let wide = |error: f64| {
             let a = Figure { error, ..plain("completion p99", "s", &[100.0; 3]) };
-            compare_figures(&a, &plain("completion p99", "s", &[101.5; 3]), 0.001).remove(0)
+            compare_figures(&a, &plain("completion p99", "s", &[101.5; 3]), false, 0.001).remove(0)
         };
         assert_eq!((wide(0.0).verdict, wide(0.01).verdict), (Verdict::Differs, Verdict::Ok));
     }
@@ -484,9 +528,9 @@ mod tests {
     #[test]
     fn counts_are_held_against_one_per_run() {
         let of = |values: &[f64]| plain("timeouts", "", values);
-        let lines = compare_figures(&of(&[0.0; 5]), &of(&[0.0; 7]), 0.05);
+        let lines = compare_figures(&of(&[0.0; 5]), &of(&[0.0; 7]), false, 0.05);
         assert_eq!((lines[0].verdict, lines[0].difference()), (Verdict::Ok, 0.0));
-        let lines = compare_figures(&of(&[0.0; 5]), &of(&[1.0; 5]), 0.05);
+        let lines = compare_figures(&of(&[0.0; 5]), &of(&[1.0; 5]), false, 0.05);
         assert_eq!(lines[0].verdict, Verdict::Differs);
     }
 
@@ -497,6 +541,7 @@ mod tests {
             let line = compare_figures(
                 &plain(metric, "", &near(a)),
                 &plain(metric, "", &near(b)),
+                false,
                 TOLERANCE,
             );
             line[0].verdict
@@ -518,7 +563,7 @@ mod tests {
     #[test]
     fn equal_runs_are_not_called_runs_without_spread() {
         let same = plain("goodput", "bps", &[50.0, 100.0, 150.0]);
-        let line = compare_figures(&same, &same, 0.05).remove(0);
+        let line = compare_figures(&same, &same, true, 0.05).remove(0);
         assert_eq!((line.verdict, line.note), (Verdict::Ok, "the same run by run"));
         assert!(line.a.ci95.is_some(), "these runs have a spread");
     }
@@ -526,7 +571,8 @@ mod tests {
     #[test]
     fn from_zero_nothing_is_a_share() {
         let line = |a: &[f64], b: &[f64]| {
-            compare_figures(&plain("timeouts", "", a), &plain("timeouts", "", b), 0.05).remove(0)
+            compare_figures(&plain("timeouts", "", a), &plain("timeouts", "", b), false, 0.05)
+                .remove(0)
         };
         let from_zero = line(&[0.0; 5], &[12.0; 5]);
         assert_eq!((from_zero.verdict, from_zero.share(12.0)), (Verdict::Differs, None));
@@ -545,7 +591,7 @@ mod tests {
         let without = (10.0, 0.01, 0.0, None);
         let a = figure("completion", "s", &[with; 10]);
         let b: Vec<_> = (0..10).map(|i| if i % 2 == 0 { with } else { without }).collect();
-        let lines = compare_figures(&a, &figure("completion", "s", &b), 0.05);
+        let lines = compare_figures(&a, &figure("completion", "s", &b), false, 0.05);
         let names: Vec<_> = lines.iter().map(|line| line.metric.as_str()).collect();
         assert_eq!(
             names,
@@ -556,5 +602,38 @@ mod tests {
             assert_eq!(line.verdict, Verdict::Ok, "{line:?}");
         }
         assert!((lines[1].a.mean - 0.01).abs() < 1e-12 && lines[2].b.runs == 5);
+    }
+
+    #[test]
+    fn bounds_of_what_was_cut_off_agree_only_where_all_is_the_same() {
+        let of = |runs: &[(f64, Option<f64>, f64)]| {
+            let of_run = |&(mean, at_most, cut_off): &(f64, Option<f64>, f64)| RunMetric {
+                values: 4.0 - cut_off,
+                mean,
+                at_most,
+                cut_off,
+                late: None,
+            };
+            Figure { runs: runs.iter().map(of_run).collect(), ..plain("completion p50", "s", &[]) }
+        };
+        let line = |a: &Figure, b: &Figure, is_same| compare_figures(a, b, is_same, 0.05).remove(0);
+        // Nothing finishes: both have the run's duration as their least.
+        let none = of(&[(0.02, None, 4.0); 5]);
+        let open = line(&none, &none, false);
+        assert_eq!((open.verdict, open.note), (Verdict::Undecided, "values were cut off"));
+        assert!(open.is_open() && open.is_significant().is_none());
+        let same = line(&none, &none, true);
+        assert_eq!((same.verdict, same.note, same.difference()), (Verdict::Ok, SAME, 0.0));
+        // From 10 to 11 ms, and at least 20 ms: 9 ms are between them.
+        let known = of(&[(0.010, Some(0.011), 1.0); 5]);
+        let far = line(&known, &none, false);
+        assert_eq!((far.verdict, far.is_significant()), (Verdict::Differs, Some(true)));
+        assert!((far.difference() - 0.009).abs() < 1e-12 && !far.is_open());
+        assert_eq!((far.a.at_most, far.b.at_most), (Some(0.011), None));
+        let back = line(&none, &known, false);
+        assert!(back.verdict == Verdict::Differs && (back.difference() + 0.009).abs() < 1e-12);
+        // Bounds that overlap.
+        let wide = of(&[(0.009, Some(0.012), 1.0); 5]);
+        assert!(line(&known, &wide, false).is_open());
     }
 }

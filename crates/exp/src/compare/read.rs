@@ -75,7 +75,7 @@ impl Row {
 }
 
 /// A metric of a traffic entry or queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) subject: String,
     pub(super) metric: String,
@@ -99,6 +99,8 @@ pub(super) struct RunMetric {
     pub(super) values: f64,
     /// The mean, or the least that it can be if values were cut off.
     pub(super) mean: f64,
+    /// The most that the mean can be if values were cut off. `None`: it can be any.
+    pub(super) at_most: Option<f64>,
     /// Number of values that the end of the run cut off.
     pub(super) cut_off: f64,
     /// Number and mean of values that waited for a retransmission timer. `None` if the metric is no transfer time.
@@ -275,6 +277,7 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
         let of_run = RunMetric {
             values: cells.number(values)?.unwrap_or(0.0),
             mean: cells.number(mean)?.or(number(at_least)?).unwrap_or(0.0),
+            at_most: None,
             cut_off: number(cut_off)?.unwrap_or(0.0),
             late: cells.number(late)?.zip(Some(cells.number(late_mean)?)),
         };
@@ -372,7 +375,8 @@ fn add_percentiles(
         bytes += size_of::<RunMetric>();
         let cut_off = if high == Some(low) { 0.0 } else { sketched.cut_off.count() as f64 };
         let (values, mean) = (sketched.finished.count() as f64, low / about.scale());
-        figures[at].runs.push(RunMetric { values, mean, cut_off, late: None });
+        let at_most = high.filter(|_| cut_off > 0.0).map(|high| high / about.scale());
+        figures[at].runs.push(RunMetric { values, mean, at_most, cut_off, late: None });
     }
     bytes
 }

@@ -120,11 +120,18 @@ fn difference(line: &Line, scale: &Scale, value: f64) -> String {
 /// Puts a sign before a difference.
 fn signed(line: &Line, scale: &Scale) -> String {
     let shown = difference(line, scale, line.difference());
-    if line.difference() > 0.0 { format!("+{shown}") } else { shown }
+    let sign = if line.difference() > 0.0 { "+" } else { "" };
+    // Of bounds it is the least that lies between them.
+    match line.a.is_bound || line.b.is_bound {
+        true if line.is_open() => String::new(),
+        true if line.difference() > 0.0 => format!("> {sign}{shown}"),
+        true if line.difference() < 0.0 => format!("< {shown}"),
+        _ => format!("{sign}{shown}"),
+    }
 }
 
 fn shown_mean(mean: &Mean, scale: &Scale) -> String {
-    let high = (!mean.is_bound).then_some(mean.mean);
+    let high = if mean.is_bound { mean.at_most } else { Some(mean.mean) };
     scale.show_possible(Some(Possible { low: mean.mean, high }))
 }
 
@@ -133,6 +140,7 @@ fn cells(line: &Line) -> Vec<String> {
     let significance = match line.is_significant() {
         Some(true) => "significant",
         Some(false) => "",
+        None if line.is_open() => "",
         None => "?",
     };
     vec![
@@ -241,6 +249,8 @@ fn json_of_line(line: &Line) -> Json {
         let mut map = Map::new();
         let name = if mean.is_bound { "mean_at_least" } else { "mean" };
         map.insert(name.into(), rounded(mean.mean).into());
+        let at_most = mean.at_most.filter(|_| mean.is_bound);
+        map.extend(at_most.map(|at_most| ("mean_at_most".into(), rounded(at_most).into())));
         map.extend(mean.ci95.map(|ci95| ("ci95".into(), rounded(ci95).into())));
         map.insert("runs".into(), mean.runs.into());
         Json::Object(map)
@@ -255,10 +265,11 @@ fn json_of_line(line: &Line) -> Json {
     }
     map.insert("a".into(), mean(&line.a));
     map.insert("b".into(), mean(&line.b));
-    map.insert("difference".into(), rounded(line.difference()).into());
     // Unknown values are absent.
+    let difference = Some(line.difference()).filter(|_| !line.is_open());
     let known = [
-        ("difference_share", line.share(line.difference()).map(rounded)),
+        ("difference", difference.map(rounded)),
+        ("difference_share", difference.and_then(|value| line.share(value)).map(rounded)),
         ("difference_ci95", line.half_width.map(rounded)),
     ];
     map.extend(known.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
