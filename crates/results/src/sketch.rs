@@ -97,20 +97,25 @@ impl Sketch {
     /// Returns a percentile for a share from 0 to 1, within [`Sketch::ERROR`] of the value of that rank. `None` if it
     /// needs more values than there are, as the 99th percentile of fewer than 100.
     pub fn percentile(&self, share: f64) -> Option<f64> {
+        self.of_rank(self.rank(share)?).map(Bucket::middle)
+    }
+
+    /// Returns the rank of a percentile. `None` if it needs more values than there are.
+    fn rank(&self, share: f64) -> Option<u64> {
         let needed = (1.0 / (1.0 - share).max(f64::MIN_POSITIVE)).round();
         if self.count == 0 || (self.count as f64) < needed {
             return None;
         }
-        self.of_rank(((share * self.count as f64).ceil() as u64).clamp(1, self.count))
+        Some(((share * self.count as f64).ceil() as u64).clamp(1, self.count))
     }
 
-    /// Returns the value of a rank from 1 on. `None` beyond the last.
-    fn of_rank(&self, rank: u64) -> Option<f64> {
+    /// Returns the bucket of the value of a rank from 1 on. `None` beyond the last.
+    fn of_rank(&self, rank: u64) -> Option<Bucket> {
         let mut sum = 0;
         for (bucket, count) in self.buckets() {
             sum = count.saturating_add(sum);
             if sum >= rank {
-                return Some(bucket.middle());
+                return Some(bucket);
             }
         }
         None
@@ -148,17 +153,20 @@ impl Sketched {
     }
 
     /// Returns the bounds of a percentile: the least that it can be, and the most, or `None` where it can be any. They are equal
-    /// if nothing was cut off. Each is as exact as [`Sketch::percentile`].
+    /// if the values that were cut off cannot move it to another bucket: it is then as exact as [`Sketch::percentile`]. If not,
+    /// they are the ends of buckets, so that the percentile is between them in any case.
     pub fn percentile(&self, share: f64) -> Option<(f64, Option<f64>)> {
         if self.cut_off.count == 0 {
             return self.finished.percentile(share).map(|value| (value, Some(value)));
         }
         let mut all = self.finished.clone();
         all.merge(&self.cut_off);
-        let low = all.percentile(share)?;
-        let rank = (share * all.count as f64).ceil().max(1.0);
-        let is_known = rank <= self.finished.count as f64;
-        Some((low, self.finished.of_rank(rank as u64).filter(|_| is_known)))
+        let rank = all.rank(share)?;
+        let (low, high) = (all.of_rank(rank)?, self.finished.of_rank(rank));
+        Some(match high {
+            Some(high) if high == low => (low.middle(), Some(low.middle())),
+            _ => (low.from as f64, high.map(|high| high.to as f64)),
+        })
     }
 }
 
@@ -203,6 +211,27 @@ mod tests {
         let whole = Sketched { finished: of(1..61), cut_off: Sketch::default() };
         assert_eq!(whole.percentile(0.5), Some((30.0, Some(30.0))));
         assert_eq!(some.buckets().map(|(_, count, cut_off)| count + cut_off).sum::<u64>(), 64);
+    }
+
+    #[test]
+    fn bounds_of_percentiles_are_the_ends_of_buckets() {
+        let of = |values: &[u64]| {
+            let mut sketch = Sketch::default();
+            values.iter().for_each(|value| sketch.add(*value));
+            sketch
+        };
+        // Buckets of 8: 1000 to 1007, and 1016 to 1023.
+        let (low, high) = (Bucket::of(1001), Bucket::of(1022));
+        assert_eq!((low.from, low.to, high.from, high.to), (1000, 1007, 1016, 1023));
+        // The median is 1001 if both stay there, and 1022 if both end behind it.
+        let some = Sketched { finished: of(&[1022, 1022, 1022]), cut_off: of(&[1001, 1001]) };
+        assert_eq!(some.percentile(0.4), Some((1000.0, Some(1023.0))));
+        assert_eq!(some.percentile(0.9), None, "needs ten values");
+        let none = Sketched { finished: Sketch::default(), cut_off: of(&[1001; 4]) };
+        assert_eq!(none.percentile(0.5), Some((1000.0, None)));
+        // Within one bucket they change nothing that a sketch tells apart.
+        let one = Sketched { finished: of(&[1001, 1002, 1003]), cut_off: of(&[1003]) };
+        assert_eq!(one.percentile(0.5), Some((1003.5, Some(1003.5))));
     }
 
     #[test]
