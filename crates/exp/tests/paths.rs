@@ -290,6 +290,16 @@ fn a_run_that_is_shorter_than_a_timeout_says_so() {
         .map(|line| format!("{line}\n"))
         .collect();
     assert!(said(&read(&endless, &[]).unwrap(), Topic::Timeouts).is_empty());
+    // Exchanges without a count do not end: `run.until_done` would be refused.
+    let asks = endless.replace("kind = \"bulk\"", "kind = \"rpc\"\nresponse = \"20 kB\"");
+    let [asks] = said(&read(&asks, &[]).unwrap(), Topic::Timeouts).try_into().unwrap();
+    let way_out = "An exchange that needs a retransmission timeout (at least 200 ms on h1, h2, and 1 s for a lost SYN) is cut off. \
+                   Set run.duration above 1 s, or a count";
+    assert!(asks.contains(way_out) && !asks.contains("until_done"), "{asks}");
+    let [late] =
+        said(&read(RACK, &["run.duration=20 ms"]).unwrap(), Topic::Timeouts).try_into().unwrap();
+    let when = "small: the last of them start at 30 ms, and the run ends at 20 ms. A transfer";
+    assert!(late.contains(when), "{late}");
 }
 
 #[test]

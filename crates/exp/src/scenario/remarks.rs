@@ -10,7 +10,7 @@ use knee_run::ecn::negotiates;
 use knee_run::spec::{HostConfig, Network, NodeId};
 
 use super::Scenario;
-use crate::names::few;
+use crate::names::{expand, few};
 use crate::traffic::TrafficSpec;
 
 /// Hosts by their minimum retransmission timeout.
@@ -92,12 +92,17 @@ impl Scenario {
         all
     }
 
+    /// Returns whether a longer run with `until_done` lets transfers or exchanges of this name finish.
+    pub(crate) fn can_end(&self, name: &str) -> bool {
+        self.traffic.iter().any(|entry| entry.name == name && entry.can_end())
+    }
+
     /// Describes entries whose last transfers have less time than a retransmission timeout takes.
     fn short(&self) -> Vec<String> {
         let network = self.network.network();
         let end = self.scale.moment(self.end);
-        // Entries and their hosts with a long minimum, by the time of the last start.
-        let mut late: BTreeMap<Time, (Vec<&str>, SlowHosts)> = BTreeMap::new();
+        // Entries and their hosts with a long minimum, by the time of the last start, and by whether they end.
+        let mut late: BTreeMap<(Time, bool), (Vec<&str>, SlowHosts)> = BTreeMap::new();
         for entry in &self.traffic {
             let Some(last) = entry.last_start() else { continue };
             let last = self.scale.moment(Time::ZERO + last);
@@ -110,7 +115,7 @@ impl Scenario {
             if slow.is_empty() && SYN_TIMEOUT <= left {
                 continue;
             }
-            let (names, hosts) = late.entry(last).or_default();
+            let (names, hosts) = late.entry((last, self.can_end(&entry.name))).or_default();
             if !names.contains(&entry.name.as_str()) {
                 names.push(&entry.name);
             }
@@ -118,7 +123,7 @@ impl Scenario {
                 hosts.entry(rto_min).or_default().push(host);
             }
         }
-        let words = late.into_iter().map(|(last, (names, mut slow))| {
+        let words = late.into_iter().map(|((last, can_end), (names, mut slow))| {
             let left = end.since(last.min(end));
             let mut takes: Vec<String> = slow
                 .iter_mut()
@@ -132,16 +137,22 @@ impl Scenario {
             if SYN_TIMEOUT > left {
                 takes.push(format!("{} for a lost SYN", SYN_TIMEOUT.show()));
             }
-            let names = names.join(", ");
-            let until_done = if self.until_done { "" } else { "run.until_done = true and " };
+            let [last, end, left] =
+                [last.since(Time::ZERO), end.since(Time::ZERO), left].map(|time| (time, time.show()));
+            let when = match last.0 < end.0 {
+                true => format!("the run ends {} after the last start (at {} of {})", left.1, last.1, end.1),
+                false => format!("the last of them start at {}, and the run ends at {}", last.1, end.1),
+            };
+            let duration = format!("run.duration above {}", (last.0 + longest).show());
+            // Without an end of its own there is nothing for `until_done` to wait for.
+            let (what, set) = match (can_end, self.until_done) {
+                (true, true) => ("A transfer", duration),
+                (true, false) => ("A transfer", format!("run.until_done = true and {duration}")),
+                (false, _) => ("An exchange", format!("{duration}, or a count")),
+            };
+            let (names, takes) = (names.join(", "), takes.join(", and "));
             format!(
-                "{names}: the run ends {} after the last start (at {} of {}). A retransmission timeout takes {}. What waits for one \
-                 is cut off. The way out: {until_done}run.duration above {}",
-                left.show(),
-                last.since(Time::ZERO).show(),
-                end.since(Time::ZERO).show(),
-                takes.join(", and "),
-                (last.since(Time::ZERO) + longest).show(),
+                "{names}: {when}. {what} that needs a retransmission timeout ({takes}) is cut off. Set {set}"
             )
         });
         words.collect()
@@ -192,22 +203,47 @@ fn offloads_of(host: &HostConfig) -> String {
     format!("{tso}, {gro}")
 }
 
-/// Names hosts in the order of the network, adjacent ones as a range.
+/// Names hosts in the order of the network, as ranges that a file can have.
 fn runs_of(network: &Network, ids: &[NodeId]) -> String {
-    let mut ranges: Vec<(NodeId, NodeId)> = Vec::new();
+    let mut adjacent: Vec<(NodeId, Vec<&str>)> = Vec::new();
     for id in ids {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *id => *last = *id,
-            _ => ranges.push((*id, *id)),
+        let name = network.nodes[*id as usize].name.as_str();
+        match adjacent.last_mut() {
+            Some((last, names)) if *last + 1 == *id => (*last, _) = (*id, names.push(name)),
+            _ => adjacent.push((*id, vec![name])),
         }
     }
-    let name = |id: NodeId| network.nodes[id as usize].name.as_str();
-    let names = ranges.into_iter().map(|(first, last)| match last - first {
-        0 => name(first).to_owned(),
-        1 => format!("{}, {}", name(first), name(last)),
-        _ => format!("{}..{}", name(first), name(last)),
+    let names: Vec<String> = adjacent.iter().flat_map(|(_, names)| ranges_of(names)).collect();
+    few(&names)
+}
+
+/// Returns names as ranges, in their order: `s1..s4`, `h0.1..h1.2`. Three or more make a range.
+fn ranges_of(names: &[&str]) -> Vec<String> {
+    let is_range = |names: &[&str]| {
+        let [first, .., last] = names else { return false };
+        expand(&format!("{first}..{last}")).is_ok_and(|all| all == names)
+    };
+    let mut ranges = Vec::new();
+    if is_range(names) {
+        ranges.push(names);
+    } else {
+        // Those of one number, which follow each other.
+        let split = |name: &str| {
+            let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let number: Option<u64> = name[prefix.len()..].parse().ok();
+            (prefix.to_owned(), number)
+        };
+        let follows = |a: &&str, b: &&str| {
+            let (a, b) = (split(a), split(b));
+            a.0 == b.0 && a.1.zip(b.1).is_some_and(|(a, b)| a.checked_add(1) == Some(b))
+        };
+        ranges.extend(names.chunk_by(follows));
+    }
+    let words = ranges.into_iter().flat_map(|range| match range {
+        [first, .., last] if range.len() > 2 && is_range(range) => vec![format!("{first}..{last}")],
+        _ => range.iter().map(|name| (*name).to_owned()).collect(),
     });
-    few(&names.collect::<Vec<_>>())
+    words.collect()
 }
 
 /// Describes which entries negotiate ECN. `None` without connections.
@@ -278,4 +314,22 @@ fn one_of_each(network: &Network, hosts: &[NodeId]) -> Vec<NodeId> {
         is_new
     };
     hosts.iter().filter(&mut is_new).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_named_by_ranges_that_exist() {
+        let ranges = |names: &str| ranges_of(&names.split(' ').collect::<Vec<_>>()).join(", ");
+        assert_eq!(ranges("s1 s2 s3 s4"), "s1..s4");
+        assert_eq!(ranges("s1 s2 s3 r"), "s1..s3, r");
+        assert_eq!(ranges("s1 r"), "s1, r");
+        assert_eq!(ranges("s1 s2"), "s1, s2");
+        assert_eq!(ranges("s8 s9 s10 t11 t13"), "s8..s10, t11, t13");
+        assert_eq!(ranges("h0.1 h0.2 h1.1 h1.2"), "h0.1..h1.2");
+        // A range has no leading zeros.
+        assert_eq!(ranges("s01 s02 s03"), "s01, s02, s03");
+    }
 }
