@@ -84,6 +84,7 @@ fn row(row: &Row) -> CheckRow {
 
 fn term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
     let low = |bounds: Possible| rounded(bounds.low);
+    let open = judged.value.filter(|bounds| !bounds.is_exact());
     manifest::Term {
         role: judged.role.into(),
         case: judged.case.clone(),
@@ -93,7 +94,8 @@ fn term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
         stat: term.stat.name().into(),
         runs: Some(judged.runs),
         value: judged.value.filter(|bounds| bounds.is_exact()).map(low),
-        at_least: judged.value.filter(|bounds| !bounds.is_exact()).map(low),
+        at_least: open.map(low),
+        at_most: open.and_then(|bounds| bounds.high).map(rounded),
         ci95: judged.ci95.map(rounded),
     }
 }

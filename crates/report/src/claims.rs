@@ -417,9 +417,15 @@ fn check_html(m: &Manifest, check: &Check) -> String {
 /// The figures whose ratio or difference a value is.
 fn made_of(terms: &[Term]) -> String {
     let figure = |term: &Term| match (term.value, term.ci95) {
-        (None, _) => term.at_least.map_or("not measured".to_owned(), |least| {
-            format!("> {}", unit_of(&term.metric, least).named(least))
-        }),
+        (None, _) => match (term.at_least, term.at_most) {
+            (None, None) => "not measured".to_owned(),
+            (Some(least), None) => format!("> {}", unit_of(&term.metric, least).named(least)),
+            (None, Some(most)) => format!("< {}", unit_of(&term.metric, most).named(most)),
+            (Some(least), Some(most)) => {
+                let unit = unit_of(&term.metric, most);
+                format!("{} to {}", unit.show(least), unit.named(most))
+            }
+        },
         (Some(value), None) => unit_of(&term.metric, value).named(value),
         (Some(value), Some(half)) => {
             let unit = unit_of(&term.metric, value);
@@ -460,6 +466,7 @@ mod tests {
             stat: "mean".into(),
             value: Some(value),
             at_least: None,
+            at_most: None,
             ci95: None,
             runs: Some(3),
         }

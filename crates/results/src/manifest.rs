@@ -361,6 +361,9 @@ pub struct Term {
     /// The least that such a figure can be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
+    /// The most that it can be; `None`: it can be any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95: Option<f64>,
 }

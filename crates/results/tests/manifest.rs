@@ -21,6 +21,7 @@ fn whole() -> Manifest {
         runs: Some(3),
         value: Some(1e9),
         at_least: Some(9e8),
+        at_most: Some(1.1e9),
         ci95: Some(1e6),
     };
     let row = CheckRow {
