@@ -307,6 +307,7 @@ impl Drawn<'_> {
         let whose = std::iter::once(first.case.clone()).chain(at).collect::<Vec<_>>().join(", ");
         let more = match lacking.count() {
             0 => String::new(),
+            1 => " 1 more point is missing for the same reason.".to_owned(),
             more => format!(" {more} more points are missing for the same reason."),
         };
         Some(format!("No {} of {whose}: it {}.{more}", text::stat(stat), first.lacks(stat)))

@@ -74,9 +74,13 @@ impl Row {
             Columns::p999 => 1000,
             _ => 1,
         };
-        match self.values < needed {
-            true => format!("needs {needed} values, has {}", self.values),
-            false => "not measured".to_owned(),
+        // Those that were cut off count: their ages make bounds.
+        match (self.values + self.cut_off, self.cut_off) {
+            (has, 0) if has < needed => format!("needs {needed} values, has {has}"),
+            (has, cut_off) if has < needed => {
+                format!("needs {needed} values, has {has} ({cut_off} cut off)")
+            }
+            _ => "not measured".to_owned(),
         }
     }
 
@@ -181,5 +185,33 @@ impl Summary {
             }
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_statistic_lacks_counts_values_that_were_cut_off() {
+        let lacks = |values, cut_off| {
+            let row = Row {
+                case: "cubic".into(),
+                at: Vec::new(),
+                subject: "web".into(),
+                metric: "completion".into(),
+                unit: "s".into(),
+                runs: 1,
+                values,
+                cut_off,
+                at_least: [None; AT_LEAST.len()],
+                ci95: None,
+                stats: [None; STATS.len()],
+            };
+            row.lacks("p99")
+        };
+        assert_eq!(lacks(41, 0), "needs 100 values, has 41");
+        assert_eq!(lacks(0, 1), "needs 100 values, has 1 (1 cut off)");
+        assert_eq!(lacks(60, 40), "not measured");
     }
 }
