@@ -459,36 +459,79 @@ fn notes(experiment: &Experiment, swept: &SweepResult) -> Vec<String> {
 /// Heading of the number of values that the ends of runs cut off.
 const CUT_OFF: &str = "cut off";
 
+/// Returns how many values of a subject the ends of runs cut off.
+fn cut_off_of(subject: &Subject) -> u64 {
+    let of = |metric: Metric| subject.metric(metric).map(|summary| summary.cut_off.values);
+    // One that was cut off has one of each metric, but not where a metric is of rounds.
+    let any = subject.metrics.iter().map(|(_, summary)| summary.cut_off.values).max();
+    of(Metric::Completion).or(any).unwrap_or(0)
+}
+
+/// Returns whether entries of a kind count transfers, each of which has a completion time once it has begun.
+fn has_transfers(kind: Kind) -> bool {
+    Metric::Completion.kinds().contains(&kind)
+}
+
+/// Returns how many of a subject did not finish, without those that were cut off and so have bounds.
+fn others_unfinished(subject: &Subject) -> u64 {
+    match cut_off_of(subject) {
+        cut_off if has_transfers(subject.kind) => subject.unfinished.saturating_sub(cut_off),
+        0 => subject.unfinished,
+        // What was cut off is no transfer: an exchange or an iteration.
+        _ => 0,
+    }
+}
+
 /// Formats a line for each traffic entry of which the ends of runs cut anything off.
 fn cut_off_notes(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = String::new();
-    for (name, _) in subjects(swept) {
-        let unfinished =
-            rows(swept, std::slice::from_ref(&name)).map(|(_, of_row)| of_row.unfinished);
-        let (all, in_rows) = unfinished
-            .filter(|count| *count > 0)
-            .fold((0, 0), |(all, rows), count| (all + count, rows + 1));
+    let scenarios = experiment.configurations.iter().take(1);
+    let scenario = scenarios.filter_map(|first| experiment.scenario(first).ok()).next();
+    let mut can_end = Vec::new();
+    for (name, kind) in subjects(swept) {
         // A size class is a part of its entry, and its figures are in its row.
-        if all == 0 || name.contains('/') {
+        if name.contains('/') {
             continue;
         }
-        let place = match (in_rows, swept.tables.len()) {
-            (1, 1) => String::new(),
-            (rows, of) => format!(" in {rows} of {of} rows"),
+        let count = |of: &dyn Fn(&Subject) -> u64| {
+            let counts = rows(swept, std::slice::from_ref(&name)).map(|(_, of_row)| of(of_row));
+            let counts: Vec<u64> = counts.filter(|count| *count > 0).collect();
+            let place = match (counts.len(), swept.tables.len()) {
+                (1, 1) => String::new(),
+                (rows, of) => format!(" in {rows} of {of} rows"),
+            };
+            (counts.iter().sum::<u64>(), place)
         };
-        let _ = writeln!(
-            out,
-            "\"{name}\": {all} did not finish during the run{place} (\"{CUT_OFF}\"): figures that they could change are bounds"
-        );
+        let (cut_off, place) = count(&cut_off_of);
+        let what = match kind {
+            Kind::Attempts => "were not established in time",
+            _ => "did not finish during the run",
+        };
+        if cut_off > 0 {
+            let _ = writeln!(
+                out,
+                "\"{name}\": {cut_off} {what}{place} (\"{CUT_OFF}\"): figures that they could change are bounds"
+            );
+        }
+        let (others, place) = count(&others_unfinished);
+        let what = match has_transfers(kind) {
+            true => "had not begun when the run ended",
+            false => "did not finish during the run",
+        };
+        if others > 0 {
+            let _ = writeln!(out, "\"{name}\": {others} {what}{place}");
+        }
+        if cut_off + others > 0 && kind != Kind::Attempts {
+            can_end.push(scenario.as_ref().is_some_and(|scenario| scenario.can_end(&name)));
+        }
     }
-    let scenarios =
-        experiment.configurations.iter().take(1).map(|first| experiment.scenario(first));
-    let is_until_done = scenarios.filter_map(Result::ok).any(|scenario| scenario.until_done());
-    if !out.is_empty() {
-        out.push_str(match is_until_done {
-            true => "  a longer run.duration lets them finish\n",
-            false => "  run.until_done = true, with a longer run.duration, lets them finish\n",
-        });
+    let is_until_done = scenario.as_ref().is_some_and(|scenario| scenario.until_done());
+    match can_end.contains(&true) && !is_until_done {
+        _ if can_end.is_empty() => {}
+        true => {
+            out.push_str("  run.until_done = true, with a longer run.duration, lets them finish\n")
+        }
+        false => out.push_str("  a longer run.duration lets them finish\n"),
     }
     out
 }

@@ -282,6 +282,56 @@ fn unfinished_transfers_are_counted_and_make_bounds_of_what_they_could_change() 
 }
 
 #[test]
+fn transfers_that_have_not_begun_are_not_called_cut_off() {
+    fn late(run: &Run) -> Result<Outcome, knee_run::Error> {
+        let mut outcome = fake(run)?;
+        let flows = outcome.flows.iter_mut();
+        flows.for_each(|flow| (flow.connected_at, flow.done_at) = (None, None));
+        Ok(outcome)
+    }
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let options = Options { back_end: Arc::new(Fake(late)), ..simulated() };
+    let swept = run_into(&scratch, &experiment, &options).unwrap();
+    let shown = table::render(&experiment, &swept);
+    assert!(shown.contains("had not begun when the run ended in 4 of 4 rows"), "{shown}");
+    assert!(!shown.contains("cut off") && !shown.contains("bounds"), "{shown}");
+}
+
+#[test]
+fn attempts_that_were_given_up_have_a_footnote_without_a_way_out() {
+    // The link is down for all of it.
+    let text = r#"question = "?"
+cc = "cubic"
+[network]
+topology = "star"
+hosts = 2
+up = { rate = "1 Gbps" }
+down = { rate = "1 Gbps", queue = { kind = "droptail", limit = "100 pkts" } }
+[[network.change]]
+links = "switch-h1"
+at = "0 ms"
+until = "9 ms"
+down = true
+[[traffic]]
+name = "it"
+kind = "attempts"
+from = "h2"
+to = "h1"
+count = 4
+deadline = "2 ms"
+until = "5 ms"
+[run]
+duration = "10 ms"
+"#;
+    let experiment = experiment(text);
+    let swept = run_into(&Scratch::new(), &experiment, &simulated()).unwrap();
+    let shown = table::render(&experiment, &swept);
+    assert!(shown.contains("\"it\": 4 were not established in time (\"cut off\")"), "{shown}");
+    assert!(!shown.contains("until_done") && !shown.contains("lets them finish"), "{shown}");
+}
+
+#[test]
 fn a_stopped_sweep_keeps_what_has_finished() {
     static STOP: AtomicBool = AtomicBool::new(false);
     fn slow(run: &Run) -> Result<Outcome, knee_run::Error> {
