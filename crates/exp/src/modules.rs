@@ -53,11 +53,21 @@ pub(crate) fn files(
     asked: &Options,
     trusted: Option<&[String]>,
 ) -> Result<Modules, Error> {
-    let mut own = read(table)?;
+    let own = read(table)?;
     let Some(trusted) = trusted else { return Ok(Modules::new(with(own, asked))) };
-    // What an experiment defines and includes could make another code of a trusted file.
-    own.define.clear();
-    own.include.clear();
+    if trusted.iter().any(|name| is_path(name)) {
+        // What an experiment defines and includes could make another code of a trusted file.
+        let untrusted = |key: &str, way_out: &str| {
+            let why = format!("could change the code of a file that --cc names: {way_out}");
+            Err(Error::new(file, Origin::Nowhere, format!("module.{key}"), why))
+        };
+        if !own.include.is_empty() {
+            return untrusted("include", "name the folders with --cc-include");
+        }
+        if !own.define.iter().all(|define| Options::is_number(define)) {
+            return untrusted("define", "here macros are numbers, or are named with --cc-define");
+        }
+    }
     let files = Modules::new(with(own, asked));
     for name in trusted.iter().filter(|name| is_path(name)) {
         cc_named(name, Path::new(""), &files).map_err(|why| {

@@ -106,6 +106,16 @@ impl Options {
         }
         Err("must be the name of a macro, or NAME=VALUE".to_owned())
     }
+
+    /// Reports whether a macro for `-D` is a number, and no word of C: it cannot make other code of what names it.
+    pub fn is_number(define: &str) -> bool {
+        let (name, value) = define.split_once('=').unwrap_or((define, "1"));
+        let digits = value.strip_prefix('-').unwrap_or(value);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '.';
+        digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.chars().all(is_part)
+            && name.starts_with(|c: char| c.is_ascii_uppercase())
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +132,16 @@ mod tests {
         }
         assert_eq!(LinuxApi::named("6.9").unwrap().cong_control_arguments(), "2");
         assert_eq!(LinuxApi::named("7.3").unwrap().cong_control_arguments(), "4");
+    }
+
+    #[test]
+    fn a_number_is_no_code() {
+        for fine in ["KEEPS", "KEEPS=2", "A=-3", "A=0x1fUL", "A=1.5"] {
+            assert!(Options::is_number(fine), "{fine}");
+        }
+        for other in ["return=1", "A=system", "A=(1)", "A=", "A=1;x", "A={1}", "u32=1", "A=--1"] {
+            assert!(!Options::is_number(other), "{other}");
+        }
     }
 
     #[test]
