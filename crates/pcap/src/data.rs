@@ -501,6 +501,10 @@ impl Data {
     /// waited before the point or was lost there, and is counted as that.
     fn close_gap(&mut self, ack: u64, gap_end: Option<u64>, now: &Now<'_>) {
         let (Some(gap_end), Some(since_ns)) = (gap_end, self.gap_since_ns) else { return };
+        // Of more gaps than are kept it is unknown what arrived in them.
+        if !self.sacked.has_all(self.una, ack) {
+            return;
+        }
         let in_gap = |sent: &&Sent| sent.start < gap_end.min(ack);
         let is_late = |sent: &&Sent| sent.times == 1 && !sent.is_sacked && !sent.has_filled_gap;
         let late = self.sent.iter().take_while(in_gap).filter(is_late);
@@ -668,7 +672,9 @@ impl Data {
         }
         // Behind a loss an ACK covers what had come and was told of before: that is no ACK for much at once.
         let segments = Data::segments(newly.min(delivered), now.mss);
-        let is_jump = now.has_sack == Some(false) && self.recovery.is_repairing();
+        let is_told =
+            now.has_sack != Some(false) && self.sacked.has_all(self.una - newly, self.una);
+        let is_jump = !is_told && self.recovery.is_repairing();
         if segments > 0 && !is_jump {
             self.out.ack_segments.add(segments, now.number);
         }

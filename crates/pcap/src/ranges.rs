@@ -1,6 +1,6 @@
 //! Ranges of sequence numbers that a receiver has reported.
 
-/// Most ranges; further ones are ignored.
+/// Most ranges; of further ones only their hull is known.
 const MOST: usize = 512;
 
 /// Ranges that do not touch each other, in order.
@@ -8,6 +8,8 @@ const MOST: usize = 512;
 pub(crate) struct Ranges {
     list: Vec<(u64, u64)>,
     bytes: u64,
+    /// From the lowest begin to the highest end of those that are not in the list.
+    left_out: Option<(u64, u64)>,
 }
 
 impl Ranges {
@@ -26,6 +28,11 @@ impl Ranges {
         self.list.last().map(|range| range.1)
     }
 
+    /// Whether the list has all ranges between two numbers.
+    pub(crate) fn has_all(&self, start: u64, end: u64) -> bool {
+        self.left_out.is_none_or(|(first, last)| end <= first || last <= start)
+    }
+
     /// Adds a range. Calls `fresh` for each part of it that was not covered. Returns the union with the ranges that it touches, if
     /// any part was new.
     pub(crate) fn add(
@@ -37,7 +44,12 @@ impl Ranges {
         fresh.clear();
         let from = self.list.partition_point(|range| range.1 < start);
         let to = self.list.partition_point(|range| range.0 <= end);
-        if start >= end || (from == to && self.list.len() >= MOST) {
+        if start >= end {
+            return None;
+        }
+        if from == to && self.list.len() >= MOST {
+            let (first, last) = self.left_out.unwrap_or((start, end));
+            self.left_out = Some((first.min(start), last.max(end)));
             return None;
         }
         let (mut first, mut last, mut covered) = (start, end, start);
@@ -101,5 +113,8 @@ mod tests {
             ranges.add(i * 10, i * 10 + 5, &mut fresh);
         }
         assert_eq!(ranges.bytes(), MOST as u64 * 5);
+        let most = MOST as u64;
+        assert!(ranges.has_all(0, most * 10) && ranges.has_all(99_995, 200_000));
+        assert!(!ranges.has_all(0, most * 10 + 1) && !ranges.has_all(99_994, 200_000));
     }
 }

@@ -129,6 +129,27 @@ fn gaps_that_close_by_themselves_are_reordering() {
 }
 
 #[test]
+fn more_gaps_than_are_kept_are_no_reordering() {
+    // Every second of 1400 segments is lost and sent again: 700 gaps at once, while new data goes on.
+    let mut trace = begun();
+    trace.data(200 * MS, 90..1490);
+    for gap in 0..700 {
+        let first = 91 + 2 * gap;
+        trace.sack(221 * MS + 4000 * gap, 90, &[(first, first + 1)]);
+    }
+    for gap in 0..700 {
+        let (at_ns, lost, fresh) = (230 * MS + 20_000 * gap, 90 + 2 * gap, 1490 + gap);
+        trace.segment(at_ns, lost);
+        trace.segment(at_ns + 1000, fresh);
+        trace.sack(at_ns + 20 * MS, lost + 2, &[(1490, fresh + 1)]);
+    }
+    let of = trace.analysed().flows[0].a_to_b.clone();
+    assert_eq!((of.reordered_behind, of.retransmitted.segments), (0, 700));
+    // The first window left at once.
+    assert_eq!(names(&trace), ["sender-bursts"]);
+}
+
+#[test]
 fn one_direction_alone_is_said_to_be_one() {
     let only = |from: usize| {
         let mut trace = begun();

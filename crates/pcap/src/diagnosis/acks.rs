@@ -7,7 +7,8 @@ use crate::model::{Event, EventKind, Finding, Round, Severity};
 pub(super) const DELAYED: Kind = Kind {
     name: "delayed-ack",
     usually_means: "The window is one packet, or Nagle's algorithm holds back a short write: the delayed-ACK timer expires \
-                    before a second packet arrives.",
+                    before a second packet arrives. Where the capture is not at the receiver, it may also be a path whose delay rose for a \
+                    moment.",
     try_this: "Set TCP_NODELAY, keep windows above one packet (fewer connections, a larger K), run Linux 4.18 or later (DCTCP \
                acknowledges changes of CE at once), or set quickack on the route.",
     severity: Severity::Severe,
@@ -32,8 +33,8 @@ const BEYOND_TIMER: Kind = Kind {
 
 /// As [`LEFT_OUT`], where a lost ACK looks the same.
 const LOST_OR_LEFT_OUT: Kind = Kind {
-    usually_means: "The ACK of the last packet may have been lost on the way back. Or the receiver left it out, as DCTCP receivers of \
-                    Linux 4.0 to 4.17 do at a change of CE.",
+    usually_means: "The ACK of the last packet may have been lost on the way back, or a later one overtook it. Or the receiver left it \
+                    out, as DCTCP receivers of Linux 4.0 to 4.17 do at a change of CE.",
     try_this: "Capture at the receiver to tell which of the two it is, and keep SACK and tail loss probes on.",
     ..LEFT_OUT
 };

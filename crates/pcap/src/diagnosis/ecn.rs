@@ -24,8 +24,8 @@ pub(super) const OVERSTATED: Kind = Kind {
 
 pub(super) const UNMARKED: Kind = Kind {
     name: "ecn-never-marked",
-    usually_means: "The full queue drops and does not mark: ECN is off in that switch or class, or the DSCP selects a queue \
-                    without ECN.",
+    usually_means: "The queue drops and does not mark: ECN is off in that switch or class, or the DSCP selects a queue without ECN. It \
+                    may also be that no queue lost them: a bad link or a policer.",
     try_this: "Set the marking threshold at the port that drops, and check that the packets' DSCP selects the queue that marks.",
     severity: Severity::Costs,
 };
@@ -127,10 +127,8 @@ pub(super) fn unmarked(view: &View<'_>) -> Option<Finding> {
     if losses < LOSSES {
         return None;
     }
-    let summary = format!(
-        "{ect} segments were ECN-capable, no ACK reported a mark, and {losses} were lost: the full queue drops instead of \
-         marking."
-    );
+    let summary =
+        format!("{ect} segments were ECN-capable, no ACK reported a mark, and {losses} were lost.");
     let lost = [EventKind::FastRetransmission, EventKind::Rto, EventKind::TailLossProbe];
     let events = view.data.events.iter().filter(|event| lost.contains(&event.kind)).take(SHOWN);
     let evidence = events.map(|event| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kind, SHOWN, View, median, severity, share, sum, time};
+use super::{Kind, SHOWN, View, median, severity, share, silence, sum, time};
 use crate::model::{Event, EventKind, Finding, Severity};
 
 pub(super) const SPURIOUS: Kind = Kind {
@@ -92,7 +92,10 @@ fn arrival(view: &View<'_>, event: &Event) -> Option<Arrival> {
 pub(super) fn spurious(views: &[View<'_>], known: &Known) -> Vec<Finding> {
     let mut found = Vec::new();
     for view in views {
+        // Where one timeout follows another, the ACKs that had passed here were lost behind it.
+        let backed_off = silence::backed_off(view);
         let of_view: Vec<(&Event, u64)> = timers(view)
+            .filter(|event| !backed_off.contains(&event.seq))
             .filter_map(|event| match known.of(view, event)? {
                 Arrival::AckedLate(ns) => Some((event, ns)),
                 Arrival::NotAcked(_) => None,

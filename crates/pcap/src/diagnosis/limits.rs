@@ -66,8 +66,10 @@ pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
 /// A window that stays unused without losses, marks or requests that explain it.
 pub(super) fn application(view: &View<'_>) -> Option<Finding> {
     let data = view.data;
-    // Losses and marks would have made the window smaller, and a sender that waits for an answer has nothing to send.
-    if !view.is_near_sender || view.losses() > 0 || data.ecn.ece > 0 || receiver(view).is_some() {
+    // Losses and marks would have made the window smaller, spurious timeouts too, and a sender that waits for an answer has nothing to
+    // send.
+    let is_cut = view.losses() + data.retransmitted.segments > 0 || data.ecn.ece > 0;
+    if !view.is_near_sender || is_cut || receiver(view).is_some() {
         return None;
     }
     if view.back.bytes > 0 && data.rounds.iter().any(|round| round.was_idle_answered) {

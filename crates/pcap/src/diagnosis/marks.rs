@@ -189,7 +189,8 @@ fn not_agreed(view: &View<'_>) -> Option<Finding> {
 /// The least window at marks on end, in a queue that others make.
 pub(super) fn starved(view: &View<'_>) -> Option<Finding> {
     let MarkedRounds { rounds, count, segments, bps } = settled(view)?;
-    let base = view.base_rtt_ns()?;
+    // Of data: a SYN is much sooner on a slow link, which makes no queue of others.
+    let base = view.data.rtt.min()?;
     let least = rounds.iter().filter_map(|round| round.rtt_min_ns).min()?;
     if segments > LEAST_WINDOW || least < DOUBLED.saturating_mul(base) {
         return None;

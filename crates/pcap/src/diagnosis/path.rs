@@ -1,12 +1,12 @@
 //! Reordering at which the RTT changes for good.
 
-use super::{Kind, RATE_QUANTILE, SHOWN, View, median, time};
+use super::{Kind, RATE_QUANTILE, SHOWN, View, median, time, times};
 use crate::model::{Event, EventKind, Finding, Round, Severity, Span};
 
 pub(super) const CHANGE: Kind = Kind {
     name: "path-change",
     usually_means: "The flow moved to another path (PLB, a new flow label after a timeout, a failed link, flowlet switching), \
-                    where packets overtook those on the old one.",
+                    where packets overtook those on the old one. It may also be that a queue drained while packets were reordered.",
     try_this: "Nothing if it is rare. Otherwise check how often labels change (nstat TcpTimeoutRehash, TcpExtTCPPLBRehash), and \
                keep RACK on, which tolerates reordering.",
     severity: Severity::Note,
@@ -54,13 +54,17 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
     }
     let rounds: Vec<&Round> = view.rounds().collect();
     let bps = view.data.ack_rate_bps.quantile(RATE_QUANTILE)?.max(1) as f64;
+    let cluster = |rtt_ns: u64| rtt_ns.saturating_mul(ROUNDS as u64);
+    // Clusters without a change, and where the last one began.
+    let (mut unchanged, mut unchanged_ns) = (0, None::<u64>);
     let reordered = view.data.events.iter().filter(|event| is_reordering(view, event));
     let mut changes: Vec<(&Event, u64, u64)> = Vec::new();
     for event in reordered {
         // Packets that are late cluster; a cluster is one change.
-        if changes.last().is_some_and(|(last, from, to)| {
-            event.at_ns - last.at_ns < from.max(to).saturating_mul(ROUNDS as u64)
-        }) {
+        if changes
+            .last()
+            .is_some_and(|(last, from, to)| event.at_ns - last.at_ns < cluster(*from.max(to)))
+        {
             continue;
         }
         let at = rounds.partition_point(|round| round.begin_ns < event.at_ns);
@@ -87,12 +91,20 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
         let drop_ns = before.rtt_ns.saturating_sub(after.rtt_ns) as f64;
         if drop_ns > explained_ns + SHIFT * before.rtt_ns as f64 {
             changes.push((event, before.rtt_ns, after.rtt_ns));
+        } else if unchanged_ns.is_none_or(|last_ns| event.at_ns - last_ns >= cluster(before.rtt_ns))
+        {
+            unchanged += 1;
+            unchanged_ns = Some(event.at_ns);
         }
+    }
+    // Where packets overtake each other all the time, an RTT that falls meanwhile is chance.
+    if unchanged > changes.len() {
+        return None;
     }
     let (_, before, after) = *changes.first()?;
     let summary = format!(
-        "Packets overtook others {} times and the RTT stayed lower afterwards, the first time {} instead of {}.",
-        changes.len(),
+        "Packets overtook others {} and the RTT stayed lower afterwards, the first time {} instead of {}.",
+        times(changes.len()),
         time(after),
         time(before),
     );

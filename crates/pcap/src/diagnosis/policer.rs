@@ -13,10 +13,20 @@ use crate::model::{EventKind, Finding, Severity, Span};
 
 pub(super) const POLICER: Kind = Kind {
     name: "policer",
-    usually_means: "A policer (a rate limit without a queue) drops packets above its rate once its burst allowance is used up.",
+    usually_means: "A policer (a rate limit without a queue) drops packets above its rate once its burst allowance is used up. An \
+                    allowance of a few packets drops bursts at any rate: the rate is higher then than the one named here.",
     try_this: "Shape below that rate at the sender (fq with SO_MAX_PACING_RATE, tbf), or replace the policer by a shaper whose \
                queue marks.",
     severity: Severity::Costs,
+};
+
+/// The same, where a queue of a few packets is as quick as hosts are.
+const OR_SHORT_QUEUE: Kind = Kind {
+    usually_means: "A policer (a rate limit without a queue) may drop packets above its rate. It may also be a queue of a few packets: at \
+                    this rate it adds less to RTTs than hosts do.",
+    try_this: "Compare the rate with the links of the path. If it is that of a link, its buffer is too small for bursts: pace the \
+               sender (fq). If not, shape below that rate at the sender.",
+    ..POLICER
 };
 
 /// Fewer losses do not show a pattern; as in Flach et al., "An Internet-wide analysis of traffic policing" (SIGCOMM 2016).
@@ -66,6 +76,10 @@ const MOST: f64 = 1.0 / 3.0;
 const BEYOND: f64 = 0.5;
 /// Pairs of hosts that are looked at, and flows by themselves: those with most losses.
 const MOST_LOOKED: usize = 32;
+/// A SYN is sooner than the soonest data by what a segment takes on a link, which is this part of it at least: hosts add to both.
+const SERIALISED: f64 = 0.8;
+/// Bytes of a SYN on Ethernet.
+const SYN_BYTES: u64 = 74;
 /// Packets that may pass behind a loss beside what the rate allows: a bucket that lacks little for one refuses it.
 const PACKETS: u64 = 2;
 
@@ -311,14 +325,34 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     }
     let segment = views.iter().map(View::mss).max()? + HEADER_BYTES;
     let fit = sent.best(base, segment)?;
+    if is_serialised(views, segment, fit.best.bytes_per_ns) {
+        return None;
+    }
     let (waited_ns, rank) = queue_at_losses(views)?;
     let packets = waited_ns.saturating_sub(HOST_NS) as f64 * fit.best.bytes_per_ns / segment as f64;
     // A full queue, or one that an AQM holds short, is longest when it drops. What waits without a relation to losses is jitter.
     if packets > QUEUED && rank > LONGEST {
         return None;
     }
-    by_level(views, &sent, &fit, [base, segment, waited_ns, segments])
-        .or_else(|| by_rate(views, &sent, packets, [base, segment, waited_ns, segments]))
+    let found = by_level(views, &sent, &fit, [base, segment, waited_ns, segments])
+        .or_else(|| by_rate(views, &sent, packets, [base, segment, waited_ns, segments]))?;
+    let short_ns = QUEUED * segment as f64 / fit.best.bytes_per_ns;
+    let kind = if short_ns < HOST_NS as f64 { OR_SHORT_QUEUE } else { POLICER };
+    Some(Finding { usually_means: kind.usually_means, try_this: kind.try_this, ..found })
+}
+
+/// Whether no segment was sooner than a link of this rate sends one. A policer sends nothing at its own rate: it passes what the bucket
+/// has room for as fast as it comes.
+fn is_serialised(views: &[View<'_>], segment: u64, bytes_per_ns: f64) -> bool {
+    let takes_ns = segment.saturating_sub(SYN_BYTES) as f64 / bytes_per_ns;
+    let least_ns = (SERIALISED * takes_ns).max(HOST_NS as f64);
+    // Both from the point to the receiver and back.
+    let later = views.iter().filter_map(|view| {
+        let handshake = &view.flow.handshake;
+        let of_syn = if view.is_of_a() { handshake.rtt_to_b_ns } else { handshake.rtt_to_a_ns };
+        Some(view.data.rtt.min()?.saturating_sub(of_syn?))
+    });
+    later.min().is_some_and(|later_ns| later_ns as f64 >= least_ns)
 }
 
 /// Losses at the bucket's end.

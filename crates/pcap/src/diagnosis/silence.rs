@@ -8,7 +8,8 @@ use crate::model::{Event, EventKind, Finding, Severity};
 pub(super) const UNREACHABLE: Kind = Kind {
     name: "peer-unreachable",
     usually_means: "The other host or the path to it was gone: a link or a route failed, a firewall dropped the state, or the host \
-                    stopped. The timer doubles with each retransmission (exponential backoff).",
+                    stopped. It may also be a queue or a policer that drops all that this flow sends. The timer doubles with each \
+                    retransmission (exponential backoff).",
     try_this: "Look for link and route changes at that time, and for firewalls that forget idle connections. \
                net.ipv4.tcp_retries2 and TCP_USER_TIMEOUT bound how long a sender tries.",
     severity: Severity::Severe,

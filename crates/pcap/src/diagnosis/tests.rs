@@ -423,6 +423,18 @@ fn a_policer_drops_when_its_bucket_is_empty() {
 }
 
 #[test]
+fn no_policer_is_where_a_link_sends_each_segment_at_that_rate() {
+    // A segment takes 0.12 ms at the bucket's rate.
+    let with = |later_ns: u64| {
+        let mut made = lossy(|_| 9_900, MS);
+        made.handshake.rtt_to_b_ns = Some(MS - later_ns);
+        names(&made).contains(&"policer")
+    };
+    assert!(with(50 * US));
+    assert!(!with(115 * US));
+}
+
+#[test]
 fn a_pair_of_many_lossy_flows_hides_no_policer_elsewhere() {
     // Losses of these know nothing of a level, and there are more of them.
     let mut flows: Vec<Flow> = (0..40_u32)
@@ -446,6 +458,8 @@ fn losses_where_packets_wait_longer_than_the_path_takes_are_a_full_queues() {
     let with = |rtt_ns: u64| {
         let mut made = lossy(|_| 9_900, rtt_ns);
         made.handshake.rtt_to_b_ns = Some(200 * US);
+        // The soonest segment is as soon as the SYN.
+        made.a_to_b.rtt.add(200 * US, 0);
         names(&made).contains(&"policer")
     };
     assert!(with(500 * US));

@@ -12,7 +12,7 @@ use crate::model::{Event, EventKind, Finding, Severity};
 pub(super) const FLOOR: Kind = Kind {
     name: "rto-floor",
     usually_means: "No ACK could report the loss, so the sender waited for the retransmission timer, whose minimum suits long \
-                    paths.",
+                    paths. It may also be that ACKs were late and nothing was lost: then a lower minimum makes it worse.",
     try_this: "Lower the minimum RTO on this route (ip route change ... rto_min 10ms), check that SACK is on, and first find \
                the cause of the losses (buffers, marking).",
     severity: Severity::Severe,
