@@ -59,7 +59,7 @@ fn files(
 }
 
 fn simulated(run: &Run) -> Result<Outcome, knee_run::Error> {
-    Ok(knee_sim::simulate(run)?)
+    knee_sim::simulate(run)
 }
 
 /// Summary of a simulated run: keys of the traffic entry `it`, and tables.

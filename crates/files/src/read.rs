@@ -6,8 +6,10 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open, openat, stat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fcntl_setfl, fstat, open,
+    openat, openat2, stat, statat,
 };
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::trust;
@@ -105,13 +107,19 @@ pub fn open_file(path: &Path, what: &'static str) -> Result<File, Unreadable> {
     };
     // Opening alone is an order to some devices, so these are not opened at all; what decides is what has been opened.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    check(stat(path).map_err(io::Error::from)?.st_mode)?;
     let file = if geteuid().is_root() && !is_given(path) {
-        let (dir, name) = trust::place_of(path)?;
-        let found = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
-        check(found.st_mode)?;
-        openat(&dir, &name, flags | OFlags::NOFOLLOW, Mode::empty())
+        match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            // There are links: whose they are is looked at. So it is where the kernel has no such call.
+            Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => {
+                let (dir, name) = trust::place_of(path)?;
+                let found = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW);
+                check(found.map_err(io::Error::from)?.st_mode)?;
+                openat(&dir, &name, flags | OFlags::NOFOLLOW, Mode::empty())
+            }
+            opened => opened,
+        }
     } else {
-        check(stat(path).map_err(io::Error::from)?.st_mode)?;
         open(path, flags, Mode::empty())
     };
     let file = file.map_err(io::Error::from)?;
