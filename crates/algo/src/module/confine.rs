@@ -16,6 +16,7 @@ use std::process::Command;
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     reads: Vec<PathBuf>,
+    runs: Vec<PathBuf>,
     writes: Option<PathBuf>,
 }
 
@@ -26,7 +27,14 @@ impl Room {
             path if path.as_os_str().is_empty() => PathBuf::from("."),
             path => path.to_owned(),
         };
-        Room { reads: paths.into_iter().map(not_empty).collect(), writes: None }
+        Room { reads: paths.into_iter().map(not_empty).collect(), ..Room::default() }
+    }
+
+    /// One more directory to read, whose programs may run, such as those of a kernel's build.
+    #[must_use]
+    pub fn running(mut self, dir: &Path) -> Room {
+        self.runs.push(dir.to_owned());
+        self
     }
 
     /// The one directory that may be written below.
@@ -133,7 +141,8 @@ impl Rules {
         let Some(version) = version() else { return Ok(None) };
         let rules = Rules::new(version)?;
         let system = SYSTEM.iter().map(PathBuf::from);
-        for path in system.chain(compiler(command.get_program())) {
+        let runs = room.runs.iter().cloned();
+        for path in system.chain(compiler(command.get_program())).chain(runs) {
             rules.allow(&path, right::READ | right::EXECUTE, version)?;
         }
         for path in &room.reads {

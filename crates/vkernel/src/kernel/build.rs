@@ -448,7 +448,7 @@ pub(crate) fn make_module(
     // The kernel's Makefile unsets `LC_ALL`. The compilers' messages are parsed, so they must not be translated.
     make.envs([("LC_ALL", "C"), ("LANG", "C"), ("LC_MESSAGES", "C"), ("LC_CTYPE", "C")]);
     make.args(["ARCH=um", &format!("M={}", folder.display()), "modules"]);
-    let room = Room::reading([&tree]).writing(folder);
+    let room = Room::default().running(&tree).writing(folder);
     let ran = bounded::run(&mut make, None, bounded::MOST_PREPROCESSED, &room)
         .map_err(failed(format!("{what}: make does not start")))?;
     // Refused includes are reported before any message that would show the file's text.
