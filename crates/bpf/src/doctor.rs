@@ -228,7 +228,7 @@ fn left_behind() -> Option<Finding> {
         }
         if let Some(more) = elsewhere.filter(|more| *more > 0) {
             words.push(format!(
-                "references by closed sockets or by namespaces without a process: {more}"
+                "references by closed sockets, namespaces without a process or refused defaults: {more}"
             ));
         }
         (!words.is_empty()).then(|| format!("{name} ({})", words.join("; ")))

@@ -187,7 +187,7 @@ fn describe_held(out: &mut String, held: &Held) {
     words.extend(defaults.iter().map(|namespace| format!("the default of namespace {namespace}")));
     if let Some(more) = elsewhere.filter(|more| *more > 0) {
         words.push(format!(
-            "{more} more (closed sockets, or namespaces without a process, which end with a reboot)"
+            "{more} more (closed sockets, namespaces without a process, or defaults that the kernel refused; these end with a reboot)"
         ));
     }
     if words.is_empty() {
@@ -198,6 +198,7 @@ fn describe_held(out: &mut String, held: &Held) {
         (true, false) => "new connections still get it: sysctl net.ipv4.tcp_congestion_control, \
                           knee migrate --listeners"
             .to_owned(),
+        (false, _) if *connections == 0 => "new connections do not get it".to_owned(),
         (false, _) => "until closed or migrated (knee migrate)".to_owned(),
     };
     let _ =
