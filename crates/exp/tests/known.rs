@@ -10,16 +10,6 @@ use knee_run::outcome::Outcome;
 
 use crate::common::*;
 
-const FILE: &str = r#"question = "?"
-cc = ["dctcp"]
-
-[network]
-topology = "star"
-hosts = 4
-up = { rate = "1 Gbps", delay = "10 us" }
-down = { rate = "1 Gbps", delay = "10 us", queue = { kind = "step", limit = "200 kB", k = "30 kB", not_ect = "drop" } }
-"#;
-
 /// A column of a table by subject and metric. What is empty is not in it.
 struct Table(BTreeMap<(String, String), BTreeMap<String, String>>);
 
@@ -52,7 +42,7 @@ fn files(
     let has_connections =
         text.matches("\nkind = ").count() > text.matches("kind = \"ping\"").count();
     let cc = if has_connections { "" } else { "cc = [\"dctcp\"]\n" };
-    let text = format!("{FILE}{text}").replacen(cc, "", 1);
+    let text = format!("{STAR}{text}").replacen(cc, "", 1);
     let experiment = parsed("x.toml", &text, &Overrides::default());
     run_into(&scratch, &experiment, &options).unwrap();
     scratch.files("x")

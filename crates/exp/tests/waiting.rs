@@ -13,24 +13,10 @@ use knee_sim::simulate;
 use crate::common;
 use common::*;
 
-const NETWORK: &str = r#"question = "?"
-cc = ["dctcp"]
-
-[network]
-topology = "star"
-hosts = 6
-up = { rate = "1 Gbps", delay = "10 us" }
-down = { rate = "1 Gbps", delay = "10 us", queue = { kind = "step", limit = "200 kB", k = "30 kB", not_ect = "drop" } }
-
-[hosts]
-rto_min = "10 ms"
-
-[run]
-duration = "4 s"
-"#;
+const HOSTS: &str = "\n[hosts]\nrto_min = \"10 ms\"\n\n[run]\nduration = \"4 s\"\n";
 
 fn parse(traffic: &str) -> Result<Experiment, String> {
-    let text = format!("{NETWORK}\n[[traffic]]\nname = \"it\"\n{traffic}");
+    let text = format!("{STAR}{HOSTS}\n[[traffic]]\nname = \"it\"\n{traffic}");
     let experiment = Experiment::parse(Path::new("x.toml"), &text, &Overrides::default());
     experiment.map_err(|error| error.to_string())
 }
@@ -157,8 +143,8 @@ fn a_query_is_asked_of_all_when_all_have_answered() {
 #[test]
 fn queries_with_timeouts_are_counted_as_such() {
     // 5 x 10 packets at once into a buffer of 5: tails are lost, and so are probes and what is sent again.
-    let network =
-        NETWORK.replace("limit = \"200 kB\", k = \"30 kB\"", "limit = \"5 pkts\", k = \"1 MB\"");
+    let network = format!("{STAR}{HOSTS}")
+        .replace("limit = \"200 kB\", k = \"30 kB\"", "limit = \"5 pkts\", k = \"1 MB\"");
     let text = format!(
         "{network}\n[[traffic]]\nname = \"it\"\nkind = \"query\"\nfrom = \"h6\"\nto = \"h1..h5\"\nresponse = \"60 kB\"\ncount = 30\n"
     );

@@ -50,7 +50,7 @@ pub struct Ran {
 }
 
 /// Variables by which a compiler reads, writes or runs something else than it is told.
-const OF_OTHERS: [&str; 10] = [
+const READ_BY_COMPILERS: [&str; 10] = [
     "CPATH",
     "C_INCLUDE_PATH",
     "OBJC_INCLUDE_PATH",
@@ -93,7 +93,7 @@ pub fn run(
             "a file or folder is named @..., which is a list of options to it",
         ));
     }
-    for name in OF_OTHERS {
+    for name in READ_BY_COMPILERS {
         command.env_remove(name);
     }
     let rules = Rules::of(command, room)?;

@@ -344,3 +344,17 @@ fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
     }
     .filter(|trials| *trials > 0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_widened_interval_ends_where_the_metric_does() {
+        let of_jain = Interval::around(0.95, 0.26).widened(0.0, Metric::Jain);
+        assert_eq!((of_jain.value, of_jain.high), (Some(0.95), 1.0));
+        let approximated = Interval::around(0.9, 0.0).widened(0.3, Metric::Utilisation);
+        assert_eq!(approximated.high, 1.0);
+        assert_eq!(Interval::around(5.0, 7.0).widened(0.0, Metric::Completion).high, 12.0);
+    }
+}

@@ -17,6 +17,17 @@ use knee_run::{BackEnd, Capabilities, Run, RunOptions, RunResult};
 use knee_sim::Simulator;
 use tempfile::TempDir;
 
+/// The beginning of an experiment: six hosts at a switch that marks.
+pub(crate) const STAR: &str = r#"question = "?"
+cc = ["dctcp"]
+
+[network]
+topology = "star"
+hosts = 6
+up = { rate = "1 Gbps", delay = "10 us" }
+down = { rate = "1 Gbps", delay = "10 us", queue = { kind = "step", limit = "200 kB", k = "30 kB", not_ect = "drop" } }
+"#;
+
 /// A directory that goes away.
 pub(crate) struct Scratch(TempDir);
 
