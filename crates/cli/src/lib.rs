@@ -224,8 +224,8 @@ const DIRECTIONS: [char; 12] = [
     '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
 ];
 
-/// Escapes control characters that a terminal would obey, and those that turn the direction of a text. Names, questions and values come from files of unknown
-/// origin.
+/// Escapes control characters that a terminal would obey, and those that turn the direction of a text. Names, questions and
+/// values come from files of unknown origin.
 fn plain(text: &str) -> Cow<'_, str> {
     let is_order = |c: char| (c.is_control() && c != '\n' && c != '\t') || DIRECTIONS.contains(&c);
     // Long outputs are mostly of plain bytes, which are quickly checked.
