@@ -385,6 +385,31 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_is_read_runs_and_no_variable_asks_for_more() {
+        if !is_there() {
+            let mut err = io::stderr();
+            io::Write::write_all(&mut err, b"SKIPPED: this kernel has no Landlock\n").unwrap();
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let program = scratch.path().join("program");
+        fs::write(&program, "#!/bin/sh\ntrue\n").unwrap();
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, all).unwrap();
+        let script = program.display().to_string();
+        assert!(!shown(&Room::reading([scratch.path()]), &script).is_done);
+        assert!(shown(&Room::default().running(scratch.path()), &script).is_done);
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo \"$DEPENDENCIES_OUTPUT$CPATH\"; umask"]);
+        command.env("DEPENDENCIES_OUTPUT", "/x").env("CPATH", "/y");
+        let ran = bounded::run(&mut command, None, 1 << 20, &Room::default()).unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "\n0077\n");
+        let mut command = Command::new("sh");
+        let why = bounded::run(command.args(["-c", ":", "@x"]), None, 1 << 20, &Room::default());
+        assert!(why.unwrap_err().to_string().contains("list of options"));
+    }
+
+    #[test]
     fn text_for_the_assembler_is_found_in_whatever_words() {
         for text in [
             r#"asm(".inc" "bin \"/etc/shadow\"");"#,
