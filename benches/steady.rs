@@ -11,10 +11,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use knee_approx::Paths;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;
 use knee_run::outcome::Outcome;
+use knee_run::routes::Routes;
 use knee_run::spec::{HEADER_BYTES, LinkId, Run};
 
 /// Settling times, base RTTs of the longest path among coupled flows.
@@ -143,8 +143,27 @@ impl Flow {
     }
 }
 
+/// Returns the hash of each flow, from the same draws of a splitmix64 generator as the simulator's.
+fn hashes(run: &Run) -> Vec<u64> {
+    let mut state = run.seed;
+    let mut draw = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    for host in run.network.nodes.iter().filter_map(|node| node.host.as_ref()) {
+        draw();
+        if host.jiffies_at_start.is_none() {
+            draw();
+        }
+    }
+    run.flows.iter().map(|_| draw()).collect()
+}
+
 fn flows(run: &Run, outcome: &Outcome) -> Vec<Flow> {
-    let paths = Paths::new(run).unwrap();
+    let hashes = hashes(run);
+    let mut routes = Routes::new(&run.network);
     let time_of = |links: &[LinkId], frame_bytes| -> u64 {
         let links = links.iter().map(|link| &run.network.links[*link as usize]);
         let times =
@@ -156,7 +175,8 @@ fn flows(run: &Run, outcome: &Outcome) -> Vec<Flow> {
         .iter()
         .enumerate()
         .map(|(index, flow)| {
-            let (there, back) = (paths.there(index).to_vec(), paths.back(index).to_vec());
+            let mut path = |from, to| routes.path(from, to, hashes[index]).unwrap();
+            let (there, back) = (path(flow.from, flow.to), path(flow.to, flow.from));
             let host = run.network.nodes[flow.from as usize].host.as_ref();
             let frame_bytes = host.map_or(0, |host| host.mss_bytes()) + HEADER_BYTES;
             let rtt_ps = time_of(&there, frame_bytes) + time_of(&back, HEADER_BYTES);

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use knee_approx::Links;
 use knee_run::BackEnd;
 use knee_sim::Simulator;
 use knee_vkernel::Algorithms;
@@ -134,26 +133,6 @@ fn among(all: &[&Entry], on: &On) -> Result<Made, Failure> {
 
 fn says<T>(text: &str) -> Result<T, Failure> {
     Err(Failure::Says(text.to_owned()))
-}
-
-/// Approximations of the simulator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Approximation {
-    /// Each link alone.
-    Links,
-}
-
-/// Returns the back end that approximates the simulator.
-///
-/// # Errors
-/// Fails for flags of other back ends.
-pub(crate) fn approximated(on: &On, threads: Option<u32>) -> Result<Made, Failure> {
-    if on.back_end != "sim" {
-        return says("--approximate is for --on sim: other back ends have a TCP of their own");
-    }
-    simulator(on, "")?;
-    let threads = threads.unwrap_or(0) as usize;
-    Ok(Arc::new(Links { options: knee_approx::Options { threads } }))
 }
 
 fn simulator(on: &On, _: &str) -> Result<Made, Failure> {

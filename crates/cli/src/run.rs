@@ -8,13 +8,11 @@ use knee_exp::results::Results;
 use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
-use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult, percent};
-use knee_exp::{
-    Experiment, Overrides, approximation_error, memory, overview, refused, remarks, report, table,
-};
+use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult};
+use knee_exp::{Experiment, Overrides, memory, overview, refused, remarks, report, table};
 use knee_run::BackEnd;
 
-use crate::back_ends::{self, Approximation, On};
+use crate::back_ends::{self, On};
 use crate::library::{RESULTS, find};
 use crate::progress::Line;
 use crate::{
@@ -75,13 +73,6 @@ pub(crate) struct Args {
     /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
-    /// Approximate completion times, for fabrics that do not fit memory: simulate each link alone, twice.
-    #[arg(long, value_name = "HOW")]
-    approximate: Option<Approximation>,
-    /// Also run the full simulation, with its results in DIR-full, and print the error of the approximation. Claims and
-    /// comparisons within it are refused.
-    #[arg(long, requires = "approximate")]
-    approximation_error: bool,
     #[command(flatten)]
     on: On,
 }
@@ -93,10 +84,7 @@ enum Tables {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let back_end = match args.approximate {
-        None => back_ends::named(&args.on)?,
-        Some(Approximation::Links) => back_ends::approximated(&args.on, args.threads)?,
-    };
+    let back_end = back_ends::named(&args.on)?;
     if args.attempts > 1 && !back_end.capabilities().has_host {
         return Err(Failure::Says(
             "--attempts is for --on lab and --on hosts=FILE: no host limits a simulation"
@@ -116,8 +104,6 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         scale,
         quick: args.quick,
         memory_bytes: args.memory,
-        // The full simulation beside it takes what it takes.
-        approximated: args.approximate.is_some() && !args.approximation_error,
         modules: args.module.options(),
         // Files on the command line are trusted. Those that an experiment names may not be yet.
         only_reads: args.check,
@@ -242,26 +228,14 @@ fn run_one(
         Some(dir) if args.files.len() == 1 => Results::at(dir)?,
         Some(dir) => Results::numbered(dir, &experiment.name)?,
     };
-    // What is in the way there is said before the first run.
-    let full_results = match args.approximation_error {
-        true => {
-            let name = results.dir().file_name().unwrap_or_default().to_string_lossy();
-            Some(Results::at(&results.dir().with_file_name(format!("{name}-full")))?)
-        }
-        false => None,
-    };
     let mut progress = Progress::new(experiment);
     let swept = sweep(experiment, options, &mut results, &mut |done| progress.show(done));
     progress.clear();
-    let mut swept = swept?;
+    let swept = swept?;
     if swept.runs_done == 0 {
         drop(results);
         return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
     }
-    let beside = match full_results.filter(|_| !swept.interrupted) {
-        Some(full_results) => full(args, (experiment, options), full_results, &mut swept)?,
-        None => String::new(),
-    };
     let dir = results.finish(experiment, &swept)?;
     if swept.interrupted {
         let (done, all) = (swept.runs_done, experiment.runs());
@@ -279,33 +253,9 @@ fn run_one(
             Tables::Fitting => overview::render(experiment, &swept),
             Tables::All => table::render(experiment, &swept),
         };
-        print(&format!("{gap}{shown}{beside}{}", closing(&swept, &dir)))?;
+        print(&format!("{gap}{shown}{}", closing(&swept, &dir)))?;
     }
     Ok(swept)
-}
-
-/// Runs the full simulation beside an approximation, and notes the error. Returns a table of it.
-fn full(
-    args: &Args,
-    (experiment, options): (&Arc<Experiment>, &Options),
-    mut results: Results,
-    swept: &mut SweepResult,
-) -> Result<String, Failure> {
-    let options = Options { back_end: back_ends::named(&args.on)?, ..options.clone() };
-    let mut progress = Progress::new(experiment);
-    let full = sweep(experiment, &options, &mut results, &mut |done| progress.show(done));
-    progress.clear();
-    let full = full?;
-    if full.interrupted {
-        return Ok(String::new());
-    }
-    let dir = results.finish(experiment, &full)?;
-    let Some((error, table)) = approximation_error::compare(experiment, swept, &full) else {
-        return Ok("no percentile to measure the error of: 100 transfers are needed\n".to_owned());
-    };
-    swept.set_error(error);
-    let error = percent(error);
-    Ok(format!("\n{table}largest error: {error}; full simulation in {}\n", dir.display()))
 }
 
 /// Prints failures and warnings of algorithms from files.

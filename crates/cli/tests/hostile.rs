@@ -258,61 +258,6 @@ fn what_no_algorithm_should_do_is_counted_and_said_once() {
     assert!(!scratch.at("results/warnings.csv").exists());
 }
 
-/// Two transfers that meet, and one that meets no other: each link's simulation is of some of them.
-const TRANSFERS: &str = r#"
-[[traffic]]
-name = "alone"
-kind = "bulk"
-from = "s1"
-to = "r"
-size = "300 kB"
-start = "400 ms"
-"#;
-
-#[test]
-fn an_approximation_says_what_the_full_run_says_of_an_algorithm() {
-    let folder = Path::new(&hostile("wraps")).with_file_name("hostile.h");
-    let header = fs::read_to_string(folder).unwrap();
-    let text = fs::read_to_string(hostile("wraps")).unwrap();
-    // It says that it is loaded, once per host.
-    let (before, table) = text.split_at(text.find("HOSTILE(").unwrap());
-    assert!(table.starts_with("HOSTILE(wraps, tcp_register_congestion_control);"), "{text}");
-    let loud = format!(
-        "{before}static int loudly(struct tcp_congestion_ops *ops)\n{{\n\tpr_warn(\"loaded\\n\");\n\
-         \treturn tcp_register_congestion_control(ops);\n}}\n\nHOSTILE(wraps, loudly);\n"
-    );
-    // Warnings and lines, each with its flow or host, sorted.
-    let found = |more: &[&str]| {
-        let scratch = Scratch::new();
-        let sized =
-            EXPERIMENT.replace("to = \"r\"\n", "to = \"r\"\nsize = \"200 kB\"\nflows = 2\n");
-        fs::write(scratch.at("x.toml"), format!("{sized}{TRANSFERS}")).unwrap();
-        fs::write(scratch.at("hostile.h"), &header).unwrap();
-        fs::write(scratch.at("loud.c"), &loud).unwrap();
-        let output = scratch.run("./loud.c", more);
-        let why = said(&output);
-        assert_eq!(output.status.code(), Some(0), "{why}");
-        assert_eq!(why.matches("knee: warning: run 0 (").count(), 1, "{why}");
-        assert!(why.contains("1 run with warnings: results/warnings.csv"), "{why}");
-        let column = |line: &str, at: usize| line.split(',').nth(at).unwrap().to_owned();
-        let rows = |file: &str, columns: &[usize]| {
-            let text = scratch.read(file);
-            let row = |line: &str| columns.iter().map(|at| column(line, *at)).collect::<Vec<_>>();
-            let mut rows: Vec<_> = text.lines().map(row).collect();
-            rows.sort();
-            rows
-        };
-        let warnings = rows("warnings.csv", &[3, 4, 5]);
-        let lines = rows("module-log.csv", &[4, 5, 6, 8]);
-        (warnings, lines, scratch.read("warnings.csv"))
-    };
-    let (full, approximated) = (found(&[]), found(&["--approximate", "links"]));
-    assert!(full.0.iter().any(|row| row[1..] == ["alone", "cwnd_huge"]), "{full:?}");
-    assert!(full.0.iter().any(|row| row[1..] == ["bulk", "cwnd_huge"]), "{full:?}");
-    assert!(full.1.iter().any(|row| row[1..] == ["", "warning", "loaded"]), "{full:?}");
-    assert_eq!((&full.0, &full.1), (&approximated.0, &approximated.1), "{}", approximated.2);
-}
-
 #[test]
 fn what_is_missing_is_named_at_once_and_nothing_that_follows() {
     for compiler in ["gcc", "clang-19", "clang"] {

@@ -42,8 +42,7 @@ pub(crate) fn claims(experiment: &Experiment, swept: &SweepResult) -> Vec<manife
             name: claim.name.clone(),
             says: claim.says.clone(),
             by: claim.by.name().into(),
-            // The cause of the file is that of a full run.
-            because: judged.refused.clone().or_else(|| claim.because.clone()),
+            because: claim.because.clone(),
             see: claim.see.clone(),
             cannot: claim.cannot.clone(),
             verdict: judged.verdict,

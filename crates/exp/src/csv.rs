@@ -198,7 +198,6 @@ impl Writer<'_> {
 
     fn flows(&self) -> String {
         let flows = (0u32..).zip(self.run.flows.iter().zip(&self.outcome.flows));
-        let is_whole = !self.outcome.completions_only;
         let rows = flows.filter(|(i, _)| self.chosen.holds(*i)).map(|(i, (flow, got))| {
             let c = &got.counters;
             let row = rows::Flow {
@@ -213,15 +212,15 @@ impl Writer<'_> {
                     }
                 },
                 algorithm: flow.cc.name().into(),
-                algorithm_at_end: is_whole.then_some(got.algorithm).into(),
-                ecn: is_whole.then_some(got.ecn).into(),
+                algorithm_at_end: got.algorithm.into(),
+                ecn: got.ecn.into(),
                 start_s: moment(flow.start),
                 connected_at_s: got.connected_at.map(moment).into(),
                 established_at_s: got.established_at.map(moment).into(),
                 done_at_s: got.done_at.map(moment).into(),
                 stopped_at_s: got.stopped_at.map(moment).into(),
                 completion_s: got.completion_time().map(span).into(),
-                received_bytes: is_whole.then_some(got.received_bytes).into(),
+                received_bytes: got.received_bytes.into(),
                 timeouts: c.timeouts.into(),
                 syn_timeouts: c.syn_timeouts.into(),
                 retransmitted_segs: c.retransmitted_segs.into(),
@@ -242,7 +241,7 @@ impl Writer<'_> {
                 delivered_ce_pkts: c.delivered_ce.into(),
                 srtt_s: got.srtt.map(span).into(),
                 min_rtt_s: got.min_rtt.map(span).into(),
-                cwnd_pkts: is_whole.then_some(got.cwnd_pkts).into(),
+                cwnd_pkts: got.cwnd_pkts.into(),
                 inits_left_out: got.inits_left_out.into(),
             };
             row.cells()

@@ -139,8 +139,6 @@ pub struct Overrides {
     pub quick: bool,
     /// Memory limit of a run, bytes, instead of [`MOST_BYTES`].
     pub memory_bytes: Option<u64>,
-    /// Whether runs are approximated link by link, which takes less memory.
-    pub approximated: bool,
     /// Compiler options for algorithm files, added to the file's.
     pub modules: module::Options,
     /// Whether algorithm files are refused that only the experiment names: to load one runs its code. Those in `cc` are
@@ -524,7 +522,6 @@ impl Experiment {
             // With the run's number, the repeat's number and commas.
             label_bytes: (case.name.len() + labels + 2 * self.axes.len() + 16) as u64,
             repeat: self.repeat,
-            approximated: self.asked.approximated,
         };
         let read = |root: &Node, cc: Option<&Cc>| {
             let given = Given { cc, modules: &self.files };

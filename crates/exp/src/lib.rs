@@ -46,8 +46,6 @@
 #![forbid(unsafe_code)]
 
 mod about;
-mod approximation;
-pub mod approximation_error;
 mod arrivals;
 mod balance;
 pub mod beside;

@@ -94,14 +94,6 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     }
     measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
-    if outcome.completions_only {
-        // Everything else describes a run of the whole network, and the last of a round all its flows together.
-        const KNOWN: [M; 3] = [M::Completion, M::Slowdown, M::Unfinished];
-        for entry in &mut measured {
-            entry.values.retain(|(metric, _)| KNOWN.contains(metric));
-            entry.late.retain(|(metric, _)| KNOWN.contains(metric));
-        }
-    }
     measured
 }
 

@@ -6,10 +6,8 @@ use serde_json::{Map, Value as Json};
 
 use crate::cases::Configuration;
 use crate::metric::{Kind, Metric};
-use crate::stats::{Summary, rounded};
+use crate::stats::Summary;
 
-/// Key of a back end's description with the share by which its figures may differ from the simulator's.
-pub const ERROR: &str = "error";
 /// Largest number of sentences of one kind to keep. The result files have all.
 pub const MOST_WARNINGS: usize = 20;
 
@@ -36,29 +34,6 @@ pub struct SweepResult {
     pub is_model: bool,
     /// The back end's description of itself.
     pub about: Map<String, Json>,
-}
-
-impl SweepResult {
-    /// Returns the share by which figures may differ from those of the full simulation. `None`: they are no
-    /// approximation.
-    pub fn error(&self) -> Option<f64> {
-        self.about.get(ERROR).and_then(Json::as_f64)
-    }
-
-    /// Replaces the back end's own statement by a measured error.
-    pub fn set_error(&mut self, error: f64) {
-        self.about.insert(ERROR.to_owned(), rounded(error).into());
-    }
-}
-
-/// Formats an error as a percentage.
-pub fn percent(error: f64) -> String {
-    format!("{:.0} %", (100.0 * error).ceil())
-}
-
-/// Returns whether two figures differ by more than the error of either.
-pub(crate) fn tells_apart(a: f64, b: f64, error: f64) -> bool {
-    (a - b).abs() > error * a.abs().max(b.abs())
 }
 
 /// The work of all runs, and its cost.
@@ -132,18 +107,5 @@ impl Subject {
     /// Returns the summary of a metric, if it was measured.
     pub fn metric(&self, metric: Metric) -> Option<&Summary> {
         self.metrics.iter().find(|(m, _)| *m == metric).map(|(_, summary)| summary)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_closer_than_the_error_are_not_told_apart() {
-        assert!(!tells_apart(10.0, 11.0, 0.2));
-        assert!(tells_apart(10.0, 13.0, 0.2));
-        assert!(tells_apart(13.0, 10.0, 0.2));
-        assert_eq!(percent(0.417), "42 %");
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use crate::approximation;
 use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
@@ -40,7 +39,6 @@ pub(crate) fn around(
     };
     let _ = writeln!(out, "{}: {}", experiment.name, experiment.question);
     let tcp = match swept.is_model {
-        _ if swept.error().is_some() => "Linux TCP, simulated link by link".to_owned(),
         true => "Linux TCP, simulated".to_owned(),
         false => format!("real TCP, on {}", swept.back_end),
     };
@@ -93,10 +91,8 @@ fn all_tables(experiment: &Experiment, swept: &SweepResult, most_queues: usize) 
 fn claims(experiment: &Experiment, swept: &SweepResult) -> String {
     let widest = ClaimVerdict::ALL.iter().map(|verdict| verdict.name().len()).max().unwrap_or(0);
     let lines = experiment.claims.iter().map(|claim| {
-        let judged = claim.judge(experiment, swept);
-        let refused =
-            judged.refused.map_or_else(String::new, |why| format!("      REFUSED: {why}\n"));
-        format!("claim {:<widest$}  {}\n{refused}", judged.verdict.name(), claim.says)
+        let verdict = claim.judge(experiment, swept).verdict;
+        format!("claim {:<widest$}  {}\n", verdict.name(), claim.says)
     });
     lines.collect()
 }
@@ -403,7 +399,6 @@ impl Scale {
 fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> String {
     let notes = notes(experiment, swept);
     let mut out = String::from("\n");
-    out.push_str(&approximation::note(experiment, swept));
     out.push_str(&cut_off_notes(experiment, swept));
     out.extend(notes.iter().take(most).map(String::as_str));
     if let Some(more @ 1..) = notes.len().checked_sub(most) {

@@ -138,40 +138,6 @@ fn a_ratio_is_decided_by_the_corners_of_both_intervals() {
     assert_eq!(of(16.0, 1.0).0, ClaimVerdict::DoesNotStand);
 }
 
-#[test]
-fn a_verdict_within_the_error_of_an_approximation_is_refused() {
-    let text = format!("{MIX}{CLAIM}");
-    let experiment = parsed(&text, &Overrides::default());
-    let of = |cubic: f64, error: Option<f64>| {
-        let figures = |case: &str, _: &str| Some((if case == "cubic" { cubic } else { 2.0 }, None));
-        let mut swept = swept(&experiment, figures);
-        if let Some(error) = error {
-            (swept.back_end, swept.is_model) = ("sim --approximate links", false);
-            swept.set_error(error);
-        }
-        let judged = experiment.claims[0].judge(&experiment, &swept);
-        let shown = table::render(&experiment, &swept);
-        (judged.verdict, judged.refused, shown)
-    };
-    // 30 / 2 = 15 is above 10; with 10 % of error it is at least 27 / 2.2 = 12.3, with 30 % 21 / 2.6 = 8.1.
-    let (verdict, refused, shown) = of(30.0, None);
-    assert_eq!((verdict, refused), (ClaimVerdict::Stands, None));
-    assert!(!shown.contains("REFUSED") && !shown.contains("full simulation"), "{shown}");
-    let (verdict, refused, shown) = of(30.0, Some(0.1));
-    assert_eq!((verdict, refused), (ClaimVerdict::Stands, None));
-    assert!(shown.contains("Linux TCP, simulated link by link"), "{shown}");
-    let (verdict, refused, shown) = of(30.0, Some(0.3));
-    assert_eq!(verdict, ClaimVerdict::Undecided);
-    let why = "what decides it lies within the error of sim --approximate links, which is 30 %";
-    assert_eq!(refused.as_deref(), Some(why));
-    assert!(shown.contains(&format!("      REFUSED: {why}\n")), "{shown}");
-    // Cases whose figures are closer than the error are not compared.
-    let refused = "the cases are not compared: p50 of short of reno and dctcp\n";
-    assert!(shown.contains(refused) && !shown.contains("of cubic and"), "{shown}");
-    let (_, _, shown) = of(2.2, Some(0.3));
-    assert!(shown.contains("p50 of short of cubic and dctcp"), "{shown}");
-}
-
 /// Transfers that the end of the run cut off leave open how large a figure is: a claim that depends on it is undecided.
 #[test]
 fn what_was_cut_off_decides_no_claim() {

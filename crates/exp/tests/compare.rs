@@ -359,27 +359,3 @@ fn broken_directories_are_one_sentence() {
     let shown = render(&[compared(&a, &unsaid, false).unwrap()]);
     assert!(shown.contains("(mix, unknown back end)"), "{shown}");
 }
-
-#[test]
-fn differences_within_the_error_of_an_approximation_are_refused() {
-    let scratch = Scratch::new();
-    let one = simulated(&scratch, MIX);
-    let other_seed = Overrides { seed: Some(9), ..Overrides::default() };
-    let two = run(&scratch, MIX, &other_seed, &common::simulated());
-    let both = || compared(&one, &two, false).unwrap();
-    let refused = |found: &Comparison| found.left_out.iter().any(|why| why.starts_with("REFUSED"));
-    let before = both();
-    assert!(!refused(&before));
-    let path = one.join("manifest.json");
-    let manifest = fs::read_to_string(&path).unwrap();
-    let with = manifest.replacen("\"name\": \"sim\"", "\"name\": \"sim\", \"error\": 0.9", 1);
-    assert_ne!(with, manifest);
-    fs::write(&path, with).unwrap();
-    let after = both();
-    assert!(refused(&after), "{:?}", after.left_out);
-    let within = |line: &&Line| line.note == "within the error";
-    // Counters that no run has are equal, so they are not in question.
-    let differing = before.lines.iter().filter(|line| line.a.mean != line.b.mean).count();
-    assert!(after.lines.iter().filter(within).count() > differing / 2, "of {differing}");
-    assert!(after.lines.iter().filter(within).all(|line| line.verdict == Verdict::Undecided));
-}

@@ -102,11 +102,6 @@ impl BackEnd {
         self.name == "sim"
     }
 
-    /// Share by which its figures may differ from the simulator's; `None`: they are no approximation.
-    pub fn error(&self) -> Option<f64> {
-        self.about.get("error").and_then(Json::as_f64)
-    }
-
     /// A word that it says of itself, as the `version` of its kernel.
     pub fn word(&self, key: &str) -> Option<&str> {
         self.about.get(key)?.as_str().filter(|word| !word.is_empty())

@@ -40,9 +40,6 @@ pub struct Outcome {
     pub window: Option<Windowed>,
     /// Work of the simulator.
     pub work: Work,
-    /// Of its flows only start times, completion times and warnings are known. Lines of modules are known, too. Everything
-    /// else is absent, whatever its field says.
-    pub completions_only: bool,
 }
 
 impl Outcome {

@@ -17,7 +17,7 @@ use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
 use knee_run::{Error, validate};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -45,14 +45,6 @@ pub(crate) fn divided((run, stop): (&Run, Stop<'_>), threads: usize) -> Result<O
     let plan = Plan::new(run, stop)?;
     let division = Division::of(run, &plan, threads);
     simulate_divided((run, stop), plan, division)
-}
-
-/// Like [`simulate`], but ends once `stop` is set.
-///
-/// # Errors
-/// The errors of [`simulate`], and [`Error::Stopped`].
-pub fn simulate_until(run: &Run, stop: &AtomicBool) -> Result<Outcome, Error> {
-    simulate_on_up_to((run, Stop::at(stop)), 1)
 }
 
 /// Like [`simulate_on`], on as many threads as the run gains from.

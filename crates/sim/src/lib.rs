@@ -113,5 +113,5 @@ mod sync {
 }
 
 pub use back_end::Simulator;
-pub use exchange::{Loads, simulate, simulate_in_turns, simulate_on, simulate_until};
+pub use exchange::{Loads, simulate, simulate_in_turns, simulate_on};
 pub use sim::{simulate_captured, simulate_recorded, simulate_tapped};

@@ -18,7 +18,7 @@ use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::Stat;
 use crate::stats::Possible;
-use crate::sweep_result::{Subject, Summaries, SweepResult, percent};
+use crate::sweep_result::{Subject, Summaries, SweepResult};
 
 impl Bounds {
     /// Returns the verdict on a value. Without a value, the check is undecided.
@@ -72,10 +72,9 @@ impl Interval {
         Interval { value: Some(share), low: self.low.min(low), high: self.high.max(high) }
     }
 
-    /// Widens the interval by a share of either end, as far as the metric can have such values.
-    fn widened(self, share: f64, metric: Metric) -> Interval {
-        let (low, high) = (self.low * (1.0 - share).max(0.0), self.high * (1.0 + share));
-        let (low, high) = metric.possible(low, high);
+    /// Returns the part of the interval that the metric can have.
+    fn possible(self, metric: Metric) -> Interval {
+        let (low, high) = metric.possible(self.low, self.high);
         Interval { low, high: self.value.map_or(high, |value| high.max(value)), ..self }
     }
 
@@ -105,8 +104,6 @@ pub struct Judged {
     pub verdict: ClaimVerdict,
     /// Verdicts on its checks, in order.
     pub checks: Vec<JudgedCheck>,
-    /// Why an approximation gives no verdict where its figures alone would, in a sentence.
-    pub refused: Option<String>,
 }
 
 /// The verdict of a sweep on a check.
@@ -166,21 +163,12 @@ impl Claim {
     /// Returns the verdict on what was run.
     pub fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> Judged {
         if self.cannot.is_some() {
-            return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new(), refused: None };
+            return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new() };
         }
-        let judge = |error: f64| {
-            let all = self.checks.iter().map(|check| check.judge(experiment, swept, error));
-            let checks: Vec<JudgedCheck> = all.collect();
-            let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
-            Judged { verdict: ClaimVerdict::of(&verdicts), checks, refused: None }
-        };
-        let Some(error) = swept.error() else { return judge(0.0) };
-        let judged = judge(error);
-        let refused = (judged.verdict != judge(0.0).verdict).then(|| {
-            let (by, error) = (swept.back_end, percent(error));
-            format!("what decides it lies within the error of {by}, which is {error}")
-        });
-        Judged { refused, ..judged }
+        let all = self.checks.iter().map(|check| check.judge(experiment, swept));
+        let checks: Vec<JudgedCheck> = all.collect();
+        let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
+        Judged { verdict: ClaimVerdict::of(&verdicts), checks }
     }
 }
 
@@ -192,11 +180,10 @@ struct Place {
 }
 
 impl Check {
-    fn judge(&self, experiment: &Experiment, swept: &SweepResult, error: f64) -> JudgedCheck {
+    fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> JudgedCheck {
         let places = self.places();
         let several = places.len() > 1;
-        let rows =
-            places.iter().filter_map(|place| self.row(place, several, experiment, swept, error));
+        let rows = places.iter().filter_map(|place| self.row(place, several, experiment, swept));
         let rows: Vec<Row> = rows.collect();
         JudgedCheck { verdict: CheckVerdict::all(rows.iter().map(|row| row.verdict)), rows }
     }
@@ -234,7 +221,6 @@ impl Check {
         several: bool,
         experiment: &Experiment,
         swept: &SweepResult,
-        error: f64,
     ) -> Option<Row> {
         let other = self.other.as_ref().map(|(join, term)| (*join, term.placed(place)));
         let figure = self.figure.placed(place);
@@ -242,13 +228,13 @@ impl Check {
             return None;
         }
         let (first, value) = figure.measured("figure", experiment, swept)?;
-        let value = value.map(|value| value.widened(error, figure.metric));
+        let value = value.map(|value| value.possible(figure.metric));
         let (terms, value) = match other {
             None => (vec![first], value),
             Some((join, other)) => {
                 let metric = other.metric;
                 let (second, other) = other.measured(join.name(), experiment, swept)?;
-                let other = other.map(|other| other.widened(error, metric));
+                let other = other.map(|other| other.possible(metric));
                 let value = value.zip(other).and_then(|(value, other)| match join {
                     Join::Over => value.over(other),
                     Join::Minus => Some(value.minus(other)),
@@ -350,11 +336,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_widened_interval_ends_where_the_metric_does() {
-        let of_jain = Interval::around(0.95, 0.26).widened(0.0, Metric::Jain);
+    fn an_interval_ends_where_the_metric_does() {
+        let of_jain = Interval::around(0.95, 0.26).possible(Metric::Jain);
         assert_eq!((of_jain.value, of_jain.high), (Some(0.95), 1.0));
-        let approximated = Interval::around(0.9, 0.0).widened(0.3, Metric::Utilisation);
-        assert_eq!(approximated.high, 1.0);
-        assert_eq!(Interval::around(5.0, 7.0).widened(0.0, Metric::Completion).high, 12.0);
+        assert_eq!(Interval::around(0.9, 0.3).possible(Metric::Utilisation).high, 1.0);
+        assert_eq!(Interval::around(5.0, 7.0).possible(Metric::Completion).high, 12.0);
     }
 }

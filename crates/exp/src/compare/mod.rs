@@ -16,7 +16,6 @@ use crate::difference::{
 };
 use crate::error::Error;
 use crate::stats::Spread;
-use crate::sweep_result::{percent, tells_apart};
 use read::{Figure, Row, RunMetric};
 
 /// Number of keys that an error names.
@@ -200,46 +199,11 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
         let words = |apart: &String| format!("{}, not as in the simulator: {apart}", side.back_end);
         left_out.extend(side.apart.iter().map(words));
     }
-    left_out.extend(refuse_within_error(&mut lines, [&a, &b]));
     lines.sort_by(|x, y| {
         let (x, y) = (x.badness(options.within), y.badness(options.within));
         y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
     });
     Ok(Comparison { a, b, options, differences, of_host, lines, left_out })
-}
-
-/// Takes back verdicts on differences that lie within the error of an approximation, and on those from or to zero, of which
-/// the error, a share, says nothing. Returns a sentence for each kind that there is.
-fn refuse_within_error(lines: &mut [Line], sides: [&Side; 2]) -> Vec<String> {
-    let Some(error) = sides.into_iter().filter_map(|side| side.error).reduce(f64::max) else {
-        return Vec::new();
-    };
-    let (mut within, mut of_zero) = (0, 0);
-    for line in lines.iter_mut().filter(|line| line.a.mean != line.b.mean) {
-        let (count, note) = if line.a.mean == 0.0 || line.b.mean == 0.0 {
-            (&mut of_zero, "one side is 0")
-        } else if !tells_apart(line.a.mean, line.b.mean, error) {
-            (&mut within, "within the error")
-        } else {
-            continue;
-        };
-        *count += 1;
-        (line.verdict, line.note) = (Verdict::Undecided, note);
-    }
-    let figures = |count: usize, one: &str, several: &str| match count {
-        1 => format!("REFUSED: 1 figure {one}"),
-        _ => format!("REFUSED: {count} figures {several}"),
-    };
-    let error = percent(error);
-    let within = (within > 0).then(|| {
-        let figures = figures(within, "differs", "differ");
-        format!("{figures} by less than the error of the approximation, which is {error}")
-    });
-    let of_zero = (of_zero > 0).then(|| {
-        let figures = figures(of_zero, "is 0 on one side", "are 0 on one side");
-        format!("{figures}: the error of the approximation is a share, and says nothing of that")
-    });
-    within.into_iter().chain(of_zero).collect()
 }
 
 /// Merges rows left out for the same reason into one sentence, which names the first of them.

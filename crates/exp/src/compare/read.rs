@@ -31,8 +31,6 @@ pub struct Side {
     pub back_end: String,
     /// Whether the back end is the simulator.
     pub(super) is_simulated: bool,
-    /// Share by which its figures may differ from the simulator's. `None` if they are no approximation.
-    pub error: Option<f64>,
     /// Scale of the run: its rates as a share of those in the file.
     pub scale: f64,
     /// Version of Linux that simulated hosts behave like.
@@ -131,7 +129,6 @@ impl Side {
             experiment: manifest.experiment,
             apart: manifest.back_end.differences(),
             is_simulated: manifest.back_end.is_simulated(),
-            error: manifest.back_end.error(),
             back_end: manifest.back_end.name,
             scale: manifest.back_end.scale,
             linux: manifest.linux_profile.unwrap_or_default(),

@@ -36,15 +36,6 @@ const LINK: u64 = 280;
 const DEPARTURES: u64 = 640;
 /// Bytes of a node, besides its description twice: names, and its place in lists.
 const NODE: u64 = 136;
-/// Bytes of a flow that is approximated, besides its description and its completion: two paths, and its place and
-/// two times at each link.
-const APPROXIMATED_FLOW: u64 = 512;
-/// Bytes of a cable of its own, as the network of a link alone has.
-const OWN_CABLE: u64 = 160;
-/// Bytes of a link and its ends that are not simulated, besides their description: names, and who sends over it.
-const APPROXIMATED_LINK: u64 = 170;
-/// How much more flows than the average link has the busiest one.
-const BUSIEST: u64 = 8;
 /// Bytes of a packet in flight: itself, its event, and its place in a queue.
 const PACKET: u64 = 144;
 /// Bytes of an unacknowledged segment at its sender, in a ring that doubles.
@@ -127,8 +118,6 @@ pub(crate) struct MemoryInputs {
     pub(crate) label_bytes: u64,
     /// Number of runs whose values are combined.
     pub(crate) repeat: u32,
-    /// Whether links are simulated one by one.
-    pub(crate) approximated: bool,
 }
 
 /// Memory that one key needs.
@@ -159,13 +148,11 @@ pub(super) fn check(
     let sum = |parts: &[Part<'_>]| parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
     let [lists, packets, paths] = amounts.network()?;
     parts.extend([lists, paths]);
-    let at_once = amounts.simulated_flows();
-    let likely_packets = amounts.part_of(at_once, amounts.likely_in_flight());
-    let likely_packets = likely_packets.saturating_mul(PACKET + SEGMENT);
+    let likely_packets = amounts.likely_in_flight().saturating_mul(PACKET + SEGMENT);
     let links = amounts.network.links.len();
     let listed = if links > MOST_LISTED_LINKS { 0 } else { links as u64 * LISTED };
     let besides = likely_packets.min(packets.bytes).saturating_add(listed + PROCESS);
-    let less = at_once.saturating_mul(FLOW_LESS);
+    let less = amounts.flows.saturating_mul(FLOW_LESS);
     let likely_bytes = sum(&parts).saturating_add(besides).saturating_sub(less);
     let nodes = (amounts.network.nodes.len() + links) as u64;
     let of_flows = amounts.flows.saturating_mul(THREAD_PER_FLOW);
@@ -299,11 +286,7 @@ impl<'a> Amounts<'a> {
         let mut all = Vec::new();
         let mut quickest = Quickest::new(&self.network);
         let row = self.asked.label_bytes + self.name_text;
-        let of_flow = match self.asked.approximated {
-            true => APPROXIMATED_FLOW,
-            false => FLOW,
-        };
-        let of_flow = of_flow
+        let of_flow = FLOW
             + (size_of::<Flow>() + size_of::<FlowOutcome>() + 2 * size_of::<FlowWindow>()) as u64;
         let of_row = row + 6 * TIME_TEXT + 30 * NUMBER_TEXT;
         let of_exchange = size_of::<RpcRecord>() as u64 + row + 2 * TIME_TEXT + NUMBER_TEXT;
@@ -396,22 +379,11 @@ impl<'a> Amounts<'a> {
             key: "topology",
             things: links.len() as u64,
             of: ("links and their queues", "fewer of them, or fewer flows of fq-codel"),
-            bytes: match self.asked.approximated {
-                true => links.len() as u64 * (size_of::<Link>() as u64 + APPROXIMATED_LINK),
-                false => empty
-                    .saturating_add(self.described_bytes())
-                    .saturating_add(self.routes_bytes(longest)),
-            },
+            bytes: empty
+                .saturating_add(self.described_bytes())
+                .saturating_add(self.routes_bytes(longest)),
         };
         let MaxInFlight { packets, segments, acks } = self.max_in_flight();
-        let at_once = self.simulated_flows();
-        let [packets, segments, acks] =
-            [packets, segments, acks].map(|all| self.part_of(at_once, all));
-        // Each of these flows has a host and a link of its own.
-        let of_flows = match self.asked.approximated {
-            true => at_once.saturating_mul(FLOW + 2 * (LINK + NODE + OWN_CABLE)),
-            false => 0,
-        };
         let packets = Part {
             table: self.root.child_or_empty("hosts")?,
             key: "rcvbuf_max",
@@ -420,8 +392,7 @@ impl<'a> Amounts<'a> {
             bytes: packets
                 .saturating_add(acks)
                 .saturating_mul(PACKET)
-                .saturating_add(segments.saturating_mul(SEGMENT))
-                .saturating_add(of_flows),
+                .saturating_add(segments.saturating_mul(SEGMENT)),
         };
         let paths = Part {
             table: self.root.need_child("network")?,
@@ -495,32 +466,6 @@ impl<'a> Amounts<'a> {
         let next_links = if balance.is_empty() { 0 } else { places.saturating_mul(switches * 4) };
         let routes = distances.saturating_add(next_links).saturating_add(kept);
         tables.fold(routes, u64::saturating_add)
-    }
-
-    /// Returns the number of flows that are simulated at once: all, or those of the busiest links, one per core.
-    fn simulated_flows(&self) -> u64 {
-        if !self.asked.approximated {
-            return self.flows;
-        }
-        let is_switch = |node: NodeId| self.network.nodes[node as usize].host.is_none();
-        let between = |link: &&Link| is_switch(link.from) && is_switch(link.to);
-        let between = self.network.links.iter().filter(between).count() as u64;
-        let senders: HashSet<NodeId> =
-            self.scenario.traffic.iter().flat_map(TrafficSpec::senders).collect();
-        let receivers = self.scenario.destinations().len() as u64;
-        let links = (between / HOPS).min(senders.len() as u64).min(receivers).max(1);
-        let busiest = (self.flows / links).saturating_mul(BUSIEST).clamp(1, self.flows.max(1));
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        busiest.saturating_mul(cores).min(self.flows)
-    }
-
-    /// Returns the part of something that so many flows have, if all have `all`.
-    fn part_of(&self, flows: u64, all: u64) -> u64 {
-        if flows == self.flows {
-            return all;
-        }
-        let part = u128::from(all) * u128::from(flows) / u128::from(self.flows.max(1));
-        u64::try_from(part).unwrap_or(u64::MAX)
     }
 
     /// Likely largest number of packets in flight. Slow start fills each port to a receiver up to its limit, or up to
