@@ -50,7 +50,7 @@ pub(crate) fn host() -> HostConfig {
         tcp_ecn: 1,
         rcvbuf_initial_bytes: 512 << 10,
         rcvbuf_max_bytes: 512 << 10,
-        ..HostConfig::new(LinuxVersion::V6_1)
+        ..HostConfig::new(LinuxVersion(6, 1))
     }
 }
 

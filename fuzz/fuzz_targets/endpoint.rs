@@ -16,7 +16,7 @@ const MOST_SEGMENTS: usize = 20_000;
 const MOST_EVENTS: u64 = 100_000;
 
 fn config(numbers: &mut Numbers<'_>) -> HostConfig {
-    let linux = numbers.one_of(&[LinuxVersion::V6_1, LinuxVersion::V6_12, LinuxVersion::V6_18]);
+    let linux = numbers.one_of(&[LinuxVersion(6, 1), LinuxVersion(6, 12), LinuxVersion(6, 18)]);
     let (bits, more) = (numbers.u8(), numbers.u8());
     let is = |bit: u8| bits >> bit & 1 == 1;
     let mut config = HostConfig {

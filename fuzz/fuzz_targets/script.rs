@@ -7,7 +7,7 @@ use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, play};
 
 knee_fuzz::target!(|text: &str| {
     let limits = Limits { events: 1_000, ..Limits::default() };
-    let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
+    let profile = Profile { linux: LinuxVersion(6, 18), hz: 250 };
     match Script::parse("x", text) {
         Ok(script) => {
             if let Ok(mut stack) = SimStack::new(&script.settings, profile) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use knee_algo::Algorithm;
+use knee_units::LinuxVersion;
 
 /// An algorithm of `src/testing` that kernels before 6.10 cannot run.
 const LOOKS_AT_THE_FLAG: &str = "flagged";
@@ -169,12 +170,11 @@ fn headers() -> Vec<PathBuf> {
     found
 }
 
-/// MAJOR and MINOR of the kernel that the headers belong to.
-fn version(headers: &Path) -> (u32, u32) {
+/// Version of the kernel that the headers belong to.
+fn version(headers: &Path) -> LinuxVersion {
     let release = read(&headers.join("include/generated/utsrelease.h"));
     let number = release.split('"').nth(1).expect("#define UTS_RELEASE \"...\"");
-    let mut parts = number.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
-    (parts.next().expect("a number"), parts.next().expect("another"))
+    LinuxVersion::of_release(number).expect("two numbers")
 }
 
 /// Compiles everything that the folder's Makefile names into modules.
@@ -251,7 +251,7 @@ fn every_algorithm_compiles_against_a_kernels_headers() {
         add_to_makefile(&folder, LOOKS_AT_THE_FLAG);
         let built = build_modules(&headers, &folder);
         let said = text(&built.stderr);
-        if version(&headers) >= (6, 10) {
+        if version(&headers) >= LinuxVersion(6, 10) {
             assert!(built.status.success(), "{said}");
         } else {
             let reason = "looks at the flag of cong_control, which this kernel does not have";

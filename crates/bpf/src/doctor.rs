@@ -123,7 +123,7 @@ fn offers(api: &KernelApi) -> Vec<Finding> {
         what: "lacking",
         ok: Some(false),
         found: format!("{}: {}", lack.what, lack.so),
-        remedy: format!("Linux {}.{} or later", lack.since.0, lack.since.1),
+        remedy: format!("Linux {} or later", lack.since),
     }));
     all.extend((api.struct_ops && api.spares_process_1).then(not_for_process_1));
     all

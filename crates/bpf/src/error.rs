@@ -1,6 +1,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use knee_units::LinuxVersion;
+
 /// The reason why an operation in the kernel failed.
 #[derive(Debug)]
 pub enum Error {
@@ -35,7 +37,7 @@ pub enum Error {
         /// The missing feature.
         what: String,
         /// The first version of Linux that has it.
-        since: crate::Version,
+        since: LinuxVersion,
         /// The running kernel's release.
         release: String,
     },
@@ -227,10 +229,10 @@ impl fmt::Display for Error {
             Error::BadParams { algorithm, expected, given } => {
                 write!(f, "{algorithm} has {expected} parameters, {given} were given")
             }
-            Error::Lacks { algorithm, what, since: (major, minor), release } => {
+            Error::Lacks { algorithm, what, since, release } => {
                 write!(
                     f,
-                    "{algorithm} needs {what}, which takes Linux {major}.{minor} or later; this is {release}"
+                    "{algorithm} needs {what}, which takes Linux {since} or later; this is {release}"
                 )
             }
             Error::NotPermitted { what, needs } => {

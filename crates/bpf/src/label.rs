@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use knee_netns::FoundNamespace;
+use knee_units::LinuxVersion;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{ErrorKind, Link, Object, OpenObject};
 use rustix::net::{AddressFamily, SocketType};
@@ -29,7 +30,7 @@ const PROGRAM: &str = "knee_label";
 /// The directory of the pins, below knee's. Its name is longer than an algorithm's name can be.
 const PINS: &str = "labels_at_devices";
 /// The first version of Linux with links of programs at devices (TCX).
-const LINKS_SINCE: crate::Version = (6, 6);
+const LINKS_SINCE: LinuxVersion = LinuxVersion(6, 6);
 /// The most programs that are read at one device; the kernel allows fewer.
 const PROGRAMS_MAX: usize = 64;
 

@@ -55,7 +55,7 @@ pub use inside::{Inside, Value};
 pub use label::{Kept, Labels, LabelsAt, LabelsDropped, LabelsSeen};
 pub use load::{Loaded, check_fits, check_name};
 pub use migrate::{Migration, Outcome, Planned};
-pub use probe::{KernelApi, Lack, Version};
+pub use probe::{KernelApi, Lack};
 pub use registry::{Registered, registered};
 pub use rights::Rights;
 pub use source::Source;

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use knee_algo::Params;
 use knee_algo::module::INIT_PROGRAM;
+use knee_units::LinuxVersion;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
     AsRawLibbpf as _, Link, MapCore as _, MapFlags, MapHandle, MapMut, MapType, Object, OpenMap,
@@ -410,16 +411,19 @@ fn check(embedded: &Embedded, operations: &[Operation], api: &KernelApi) -> Resu
         release: api.release.clone(),
     };
     if !api.btf {
-        return Err(lacks("the kernel's type information (CONFIG_DEBUG_INFO_BTF=y)", (5, 4)));
+        return Err(lacks(
+            "the kernel's type information (CONFIG_DEBUG_INFO_BTF=y)",
+            LinuxVersion(5, 4),
+        ));
     }
     if !api.struct_ops {
-        return Err(lacks("congestion control in BPF (CONFIG_BPF_JIT=y)", (5, 6)));
+        return Err(lacks("congestion control in BPF (CONFIG_BPF_JIT=y)", LinuxVersion(5, 6)));
     }
     if table::has(operations, "cong_control")
         && api.cong_control_args == 2
         && embedded.looks_at_flag()
     {
-        return Err(lacks("the flag of cong_control", (6, 10)));
+        return Err(lacks("the flag of cong_control", LinuxVersion(6, 10)));
     }
     Ok(())
 }

@@ -4,12 +4,10 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use knee_units::LinuxVersion;
 use libbpf_rs::btf::types::{Func, FuncProto, MemberAttr, Ptr, Struct};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 use rustix::time::{ClockId, clock_getres};
-
-/// A release of Linux: major and minor number.
-pub type Version = (u32, u32);
 
 /// The kernel functions that algorithms may call (bpf.h), since Linux 5.13.
 const KERNEL_FUNCTIONS: [&str; 5] = [
@@ -19,14 +17,14 @@ const KERNEL_FUNCTIONS: [&str; 5] = [
     "tcp_reno_undo_cwnd",
     "tcp_reno_cong_avoid",
 ];
-const KERNEL_FUNCTIONS_SINCE: Version = (5, 13);
+const KERNEL_FUNCTIONS_SINCE: LinuxVersion = LinuxVersion(5, 13);
 
 /// Fields that algorithms may write only on newer kernels: struct, field, and first version.
-const WRITABLE_SINCE: [(&str, &str, Version); 4] = [
-    ("sock", "sk_pacing_rate", (6, 0)),
-    ("sock", "sk_pacing_status", (6, 0)),
-    ("tcp_sock", "app_limited", (6, 4)),
-    ("tcp_sock", "snd_cwnd_stamp", (6, 10)),
+const WRITABLE_SINCE: [(&str, &str, LinuxVersion); 4] = [
+    ("sock", "sk_pacing_rate", LinuxVersion(6, 0)),
+    ("sock", "sk_pacing_status", LinuxVersion(6, 0)),
+    ("tcp_sock", "app_limited", LinuxVersion(6, 4)),
+    ("tcp_sock", "snd_cwnd_stamp", LinuxVersion(6, 10)),
 ];
 
 /// The features that a kernel offers to congestion controls in BPF.
@@ -34,8 +32,8 @@ const WRITABLE_SINCE: [(&str, &str, Version); 4] = [
 pub struct KernelApi {
     /// The kernel's release, as `uname -r` prints it.
     pub release: String,
-    /// The release's first two numbers; (0, 0) if it has none.
-    pub version: Version,
+    /// The release's first two numbers; 0.0 if it has none.
+    pub version: LinuxVersion,
     /// Ticks per second of the kernel's coarse clock (`CONFIG_HZ`).
     pub hz: u32,
     /// Whether the kernel has BTF of its own types, without which none of knee's objects loads.
@@ -64,7 +62,7 @@ pub struct KernelApi {
     pub spares_process_1: bool,
     /// Fields (struct, name) that algorithms may write only on newer kernels, as far as BTF has
     /// them. Each comes with its offset in bytes and the first version that allows it.
-    not_writable: Vec<(&'static str, usize, Version)>,
+    not_writable: Vec<(&'static str, usize, LinuxVersion)>,
 }
 
 /// A feature that this kernel lacks.
@@ -75,7 +73,7 @@ pub struct Lack {
     /// The consequence for knee.
     pub so: &'static str,
     /// The first version that has it.
-    pub since: Version,
+    pub since: LinuxVersion,
 }
 
 impl KernelApi {
@@ -90,7 +88,7 @@ impl KernelApi {
 
     /// The features of a kernel with this release, tick and BTF.
     fn of(release: &str, hz: u32, btf: Option<&Btf<'_>>) -> KernelApi {
-        let version = version_of(release).unwrap_or((0, 0));
+        let version = LinuxVersion::of_release(release).unwrap_or_default();
         let mut api =
             KernelApi { release: release.to_owned(), version, hz, ..KernelApi::default() };
         let Some(btf) = btf else { return api };
@@ -136,13 +134,13 @@ impl KernelApi {
             self.btf,
             "type information (CONFIG_DEBUG_INFO_BTF)",
             "nothing can be loaded",
-            (5, 4),
+            LinuxVersion(5, 4),
         );
         unless(
             self.struct_ops,
             "congestion control in BPF (CONFIG_BPF_JIT, CONFIG_BPF_SYSCALL)",
             "nothing can be loaded",
-            (5, 6),
+            LinuxVersion(5, 6),
         );
         unless(
             self.missing_functions.is_empty(),
@@ -151,47 +149,50 @@ impl KernelApi {
             KERNEL_FUNCTIONS_SINCE,
         );
         unless(
-            self.version >= (6, 0),
+            self.version >= LinuxVersion(6, 0),
             "pacing by BPF",
             "algorithms that pace cannot be loaded",
-            (6, 0),
+            LinuxVersion(6, 0),
         );
         unless(
             self.links,
             "struct_ops links",
             "no trials (--confirm-within), and no live update under the same name",
-            (6, 4),
+            LinuxVersion(6, 4),
         );
         unless(
             self.tcx,
             "links of programs at devices",
             "no other paths by IPv6 labels (knee plb)",
-            (6, 6),
+            LinuxVersion(6, 6),
         );
         unless(
             self.cong_control_args >= 4,
             "the flag of cong_control",
             "algorithms that look at it cannot be loaded",
-            (6, 10),
+            LinuxVersion(6, 10),
         );
         unless(
             self.tcp_iterator,
             "iterators over TCP sockets",
             "nothing can look inside of connections or move them",
-            (5, 9),
+            LinuxVersion(5, 9),
         );
         lacks
     }
 
     /// The feature that the verifier or libbpf found missing, and its first version, if the
     /// messages `log` name one.
-    pub(crate) fn lack_in(&self, log: &str) -> Option<(String, Version)> {
+    pub(crate) fn lack_in(&self, log: &str) -> Option<(String, LinuxVersion)> {
         if let Some(offset) = number_after(log, "no write support to tcp_sock at off ") {
             let field = self.not_writable.iter().find(|(_, known, _)| *known == offset)?;
             return Some((format!("to write {}", field.0), field.2));
         }
         if MAY_GOTO.iter().any(|words| log.contains(words)) {
-            return Some(("a loop whose end the verifier does not see".to_owned(), (6, 9)));
+            return Some((
+                "a loop whose end the verifier does not see".to_owned(),
+                LinuxVersion(6, 9),
+            ));
         }
         let (_, rest) = log.split_once("extern (func ksym) '")?;
         let (name, rest) = rest.split_once('\'')?;
@@ -202,12 +203,6 @@ impl KernelApi {
 
 /// Messages of verifiers that do not know the instruction may_goto (module_bpf.h).
 const MAY_GOTO: [&str; 2] = ["unknown opcode e5", "invalid BPF_JMP/JMP32 opcode e0"];
-
-/// Parses a release: `6.18.4-generic` is (6, 18).
-pub(crate) fn version_of(release: &str) -> Option<Version> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
 
 /// Measures `CONFIG_HZ` by the tick of the coarse clock. The configuration is not always readable:
 /// Debian's kernels do not show it, and a container does not have the host's /boot.
@@ -239,30 +234,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_releases_are_compared_as_numbers() {
-        assert_eq!(version_of("6.18.4-generic"), Some((6, 18)));
-        assert_eq!(version_of("6.4-rc1"), Some((6, 4)));
-        assert_eq!(version_of("next"), None);
-        assert!(version_of("6.10.0") > version_of("6.4.1"));
-    }
-
-    #[test]
     fn a_kernel_without_btf_lacks_everything_and_is_no_error() {
         let api = KernelApi::of("5.3.0", 250, None);
-        assert_eq!(api.lacks().first().map(|lack| lack.since), Some((5, 4)));
+        assert_eq!(api.lacks().first().map(|lack| lack.since), Some(LinuxVersion(5, 4)));
         assert_eq!(api.cong_control_args, 0);
     }
 
     #[test]
     fn what_the_verifier_refuses_has_a_name_and_a_version() {
         let api = KernelApi {
-            not_writable: vec![("snd_cwnd_stamp", 1444, (6, 10))],
+            not_writable: vec![("snd_cwnd_stamp", 1444, LinuxVersion(6, 10))],
             ..KernelApi::of("6.1.0", 250, None)
         };
         let words = |log| api.lack_in(log);
         assert_eq!(
             words("13: (63)\nno write support to tcp_sock at off 1444\nprocessed 5 insns"),
-            Some(("to write snd_cwnd_stamp".to_owned(), (6, 10)))
+            Some(("to write snd_cwnd_stamp".to_owned(), LinuxVersion(6, 10)))
         );
         // No kernel version allows writing that field.
         assert_eq!(words("no write support to tcp_sock at off 8\n"), None);
@@ -270,7 +257,7 @@ mod tests {
             "libbpf: extern (func ksym) 'tcp_slow_start': not found in kernel or module BTFs\n";
         assert_eq!(
             words(missing),
-            Some(("the kernel function tcp_slow_start".to_owned(), (5, 13)))
+            Some(("the kernel function tcp_slow_start".to_owned(), LinuxVersion(5, 13)))
         );
         assert_eq!(words("R1 invalid mem access 'scalar'\n"), None);
     }

@@ -18,6 +18,7 @@ use knee_bpf::{Embedded, KernelApi, Loaded, TraceFilter, Tracer};
 use knee_testbed::net::{Pair, Path, SERVER};
 use knee_testbed::own_name;
 use knee_testbed::trace::{record, replay};
+use knee_units::LinuxVersion;
 use libbpf_rs::{MapCore as _, MapFlags};
 
 /// No single read or write may take longer than that.
@@ -111,7 +112,7 @@ fn a_field_that_may_be_written_on_newer_kernels_only_is_named() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let may = KernelApi::running().version >= (6, 10);
+    let may = KernelApi::running().version >= LinuxVersion(6, 10);
     assert_taken(Algorithm::for_tests("stamped"), "to write snd_cwnd_stamp", may);
 }
 

@@ -30,9 +30,9 @@ fn no_program_has_grown_much_for_the_verifier() {
         return;
     }
     let (release, baseline) = baseline();
-    let (major, minor) = KernelApi::running().version;
-    let same_kernel = release == format!("{major}.{minor}");
-    let mut counted = format!("kernel = \"{major}.{minor}\"\n");
+    let version = KernelApi::running().version.to_string();
+    let same_kernel = release == version;
+    let mut counted = format!("kernel = \"{version}\"\n");
     let mut grown = Vec::new();
     for (algorithm, embedded) in outside::with_all() {
         let loaded = Loaded::register_for_any_user(

@@ -3,7 +3,7 @@
 use knee_exp::machine;
 use knee_run::BackEnd;
 use knee_run::back_end::Linux;
-use knee_run::spec::LinuxVersion;
+use knee_run::spec::{LinuxVersion, PROFILES};
 
 use crate::Failure;
 
@@ -26,7 +26,7 @@ pub(crate) fn keys(profile: &str) -> Result<Vec<String>, Failure> {
         let release = machine::kernel_release().unwrap_or_default();
         return of_release(&release, running_hz()).map_err(Failure::Says);
     }
-    let names: Vec<&str> = LinuxVersion::NAMED.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = PROFILES.iter().map(|(name, _)| *name).collect();
     match names.contains(&profile) {
         true => Ok(vec![linux(profile)]),
         false => Err(Failure::Says(format!(
@@ -43,17 +43,14 @@ fn linux(name: &str) -> String {
 
 /// Returns the nearest profile at or before a release, with the kernel's ticks per second.
 fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
-    let running = version(release).ok_or_else(|| {
+    let running = LinuxVersion::of_release(release).ok_or_else(|| {
         format!(
             "--profile running: cannot read the running kernel's version ({release:?}): give one, \
                 as 6.12"
         )
     })?;
-    let known = LinuxVersion::NAMED.iter().rev().map(|(name, _)| *name);
-    let nearest = known
-        .into_iter()
-        .find(|name| version(name).is_some_and(|version| version <= running))
-        .ok_or_else(|| {
+    let (nearest, _) =
+        PROFILES.iter().rev().find(|(_, version)| *version <= running).ok_or_else(|| {
             format!("--profile running: {release} is older than every profile: give one, as 6.1")
         })?;
     let hz = hz.ok_or(
@@ -61,12 +58,6 @@ fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
          hosts.hz=250",
     )?;
     Ok(vec![linux(nearest), format!("hosts.hz={hz}")])
-}
-
-/// Parses the major and minor number at the beginning of a release.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 #[cfg(feature = "kernel")]

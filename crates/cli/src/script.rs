@@ -10,6 +10,7 @@ use std::thread;
 
 use clap::ValueEnum;
 use knee_algo::module;
+use knee_run::spec::PROFILES;
 use knee_script::{
     Limits, LinuxVersion, Played, Profile, Refusal, Script, ScriptOutcome, Settings, Settled,
     SimStack, Stack, capture, play_again_if_late,
@@ -136,7 +137,7 @@ impl Against {
     fn json(self) -> Json {
         match self {
             Against::Sim(Profile { linux, hz }) => {
-                json!({ "on": "sim", "linux": linux.name(), "hz": hz, "algorithms": "ours" })
+                json!({ "on": "sim", "linux": linux.to_string(), "hz": hz, "algorithms": "ours" })
             }
             Against::Kernel(whose) => {
                 let algorithms = if whose == AlgorithmSource::Ours { "ours" } else { "kernel" };
@@ -242,7 +243,7 @@ fn plays(args: &Args) -> Result<Vec<Play>, Failure> {
             let shown = file.display();
             let name = match against {
                 Against::Sim(profile) if several => {
-                    format!("{shown} (Linux {})", profile.linux.name())
+                    format!("{shown} (Linux {})", profile.linux)
                 }
                 _ => shown.to_string(),
             };
@@ -262,7 +263,7 @@ fn against(args: &Args) -> Result<Vec<Against>, Failure> {
         return Ok(vec![Against::Kernel(args.algorithms)]);
     }
     let hz = hz(args, 1000)?;
-    Ok(versions(args, LinuxVersion::V6_1)?
+    Ok(versions(args, LinuxVersion(6, 1))?
         .into_iter()
         .map(|linux| Against::Sim(Profile { linux, hz }))
         .collect())
@@ -271,7 +272,7 @@ fn against(args: &Args) -> Result<Vec<Against>, Failure> {
 /// The simulator's profile for conversations, with the running kernel's HZ if it is the other side.
 fn profile_of_conversations(args: &Args) -> Result<Profile, Failure> {
     let running = if args.on == On::Kernel { running().1 } else { None };
-    let versions = versions(args, LinuxVersion::V6_18)?;
+    let versions = versions(args, LinuxVersion(6, 18))?;
     let [linux] = versions[..] else {
         return Err(Failure::Says("--random takes one version of Linux".to_owned()));
     };
@@ -290,12 +291,12 @@ fn versions(args: &Args, default: LinuxVersion) -> Result<Vec<LinuxVersion>, Fai
     let mut versions = Vec::new();
     for asked in &args.linux {
         if asked == "all" {
-            versions.extend(LinuxVersion::NAMED.iter().map(|(_, version)| *version));
+            versions.extend(PROFILES.iter().map(|(_, version)| *version));
             continue;
         }
-        let known = LinuxVersion::NAMED.iter().find(|(name, _)| name == asked);
+        let known = PROFILES.iter().find(|(name, _)| name == asked);
         let (_, version) = known.ok_or_else(|| {
-            let names: Vec<_> = LinuxVersion::NAMED.iter().map(|(name, _)| *name).collect();
+            let names: Vec<_> = PROFILES.iter().map(|(name, _)| *name).collect();
             let names = names.join(", ");
             Failure::Says(format!("--linux {asked}: the simulator knows {names}, or all"))
         })?;

@@ -8,6 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use knee_run::spec::LinuxVersion;
 use knee_testbed::net::{choose, chosen, ssthresh_of};
 use knee_testbed::outside;
 use knee_testbed::sandbox::{Sandbox, available};
@@ -374,7 +375,7 @@ fn the_source_of_a_linux_module_is_loaded_as_it_is() {
 fn a_module_is_shown_to_the_verifier_and_its_init_is_run() {
     let Some(host) = sandbox() else { return };
     // Its loop takes may_goto.
-    if knee_bpf::KernelApi::running().version < (6, 9) {
+    if knee_bpf::KernelApi::running().version < LinuxVersion(6, 9) {
         return;
     }
     let files = Files::new();

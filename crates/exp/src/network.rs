@@ -16,7 +16,7 @@ use knee_file::units::{Pkts, Size};
 use knee_file::{Error, Node, Reader, keys, one_of};
 use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::{Duration, Rate};
-use knee_run::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Sysctls};
+use knee_run::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, PROFILES, Sysctls};
 use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::balance;
@@ -378,7 +378,7 @@ keys! {
     /// TCP settings of a host.
     static HOST: HostKeys = "host" {
         /// Linux version of the TCP.
-        linux: Choice<LinuxVersion> = of(&LinuxVersion::NAMED).or("6.1"),
+        linux: Choice<LinuxVersion> = of(&PROFILES).or("6.1"),
         /// Ticks per second: 100, 250, 300 or 1000.
         hz: Key<u32> = within(100, 1000).only_on("sim, vkernel"),
         /// Jiffies at the start of a run.
@@ -535,7 +535,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
     }
     let mtu_bytes = bytes(&HOST.mtu, base.mtu_bytes)?;
     let max_tcp_header_bytes = bytes(&HOST.max_tcp_header, base.max_tcp_header_bytes)?;
-    if reader.has(&HOST.max_tcp_header) && base.linux > LinuxVersion::V6_1 {
+    if reader.has(&HOST.max_tcp_header) && base.linux >= LinuxVersion(6, 6) {
         let why = "has no effect since Linux 6.6: leave it out, or set linux = \"6.1\"";
         return Err(reader.error(&HOST.max_tcp_header, why));
     }

@@ -43,7 +43,7 @@ fn bulk_mix_is_the_published_set_up() {
     assert_eq!(hosts.len(), 4);
     for host in &hosts {
         let config = host.host.as_ref().unwrap();
-        assert_eq!((config.linux, config.hz, config.tcp_ecn), (LinuxVersion::V6_1, 1000, 1));
+        assert_eq!((config.linux, config.hz, config.tcp_ecn), (LinuxVersion(6, 1), 1000, 1));
         assert_eq!((config.mtu_bytes, config.gso_max_segs), (1500, 1));
         assert_eq!(config.jiffies_at_start, None);
     }

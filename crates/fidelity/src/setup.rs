@@ -138,7 +138,7 @@ pub struct Path {
 
 impl Path {
     fn network(&self, tcp_ecn: u8) -> Network {
-        let mut host = HostConfig::new(LinuxVersion::V6_1);
+        let mut host = HostConfig::new(LinuxVersion(6, 1));
         host.jiffies_at_start = Some(48);
         host.tcp_ecn = tcp_ecn;
         host.skb_overhead_bytes = 768;

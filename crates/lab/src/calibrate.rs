@@ -86,7 +86,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,
     };
-    let host = HostConfig::new(LinuxVersion::V6_18);
+    let host = HostConfig::new(LinuxVersion(6, 18));
     let hosts = vec![("a".to_owned(), host.clone()), ("b".to_owned(), host)];
     let flow = Flow {
         group: 0,

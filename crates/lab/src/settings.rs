@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_a_running_kernel_cannot_be_told_is_refused_by_name() {
         let said = |change: fn(&mut HostConfig), hosts| {
-            let mut config = HostConfig::new(LinuxVersion::V6_12);
+            let mut config = HostConfig::new(LinuxVersion(6, 12));
             change(&mut config);
             check("s1", &config, hosts).err().map_or_else(String::new, |why| why.to_string())
         };

@@ -25,7 +25,7 @@ fn two_flows(algorithm: &str) -> Run {
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) }),
         sampled: false,
     };
-    let host = HostConfig { tcp_ecn: 1, ..HostConfig::new(LinuxVersion::V6_18) };
+    let host = HostConfig { tcp_ecn: 1, ..HostConfig::new(LinuxVersion(6, 18)) };
     let flow = |bytes: Option<u64>, stop: Option<Time>| Flow {
         group: 0,
         from: 0,

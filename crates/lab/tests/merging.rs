@@ -41,7 +41,7 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         tcp_ecn: 1,
         gso_max_segs: 44,
         gro_window,
-        ..HostConfig::new(LinuxVersion::V6_18)
+        ..HostConfig::new(LinuxVersion(6, 18))
     };
     let flow = Flow {
         group: 0,

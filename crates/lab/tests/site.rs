@@ -27,7 +27,7 @@ const PORT: u16 = 5001;
 const FULL_DATAGRAM_BYTES: usize = 1472;
 
 fn config() -> HostConfig {
-    HostConfig::new(LinuxVersion::V6_18)
+    HostConfig::new(LinuxVersion(6, 18))
 }
 
 fn host(number: u8, config: &HostConfig) -> Host {
@@ -229,7 +229,7 @@ fn what_the_kernel_lacks_is_refused() {
     assert!(why.contains("min_rtt_wlen of 1500 ms: Linux accepts whole seconds only"), "{why}");
     // Other versions and clocks are not the site's to judge.
     assert_eq!(refusal(&|config| config.hz = 100), None);
-    assert_eq!(refusal(&|config| config.linux = LinuxVersion::V6_1), None);
+    assert_eq!(refusal(&|config| config.linux = LinuxVersion(6, 1)), None);
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn star(rate: Option<Rate>, k_pkts: u32, delay: Duration, large: bool) -> Networ
     };
     let queue = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) });
     let up = Cable { rate: None, queue, sampled: false, ..down.clone() };
-    let mut config = HostConfig::new(LinuxVersion::V6_18);
+    let mut config = HostConfig::new(LinuxVersion(6, 18));
     config.gso_max_segs = if large { 44 } else { 1 };
     let host = |name: &str| (name.to_owned(), config.clone());
     Star { hosts: vec![host("a"), host("b")], up, down }.build()

@@ -340,7 +340,7 @@ mod tests {
         };
         FatTree {
             k: 4,
-            host: HostConfig::new(LinuxVersion::V6_1),
+            host: HostConfig::new(LinuxVersion(6, 1)),
             host_up: cable.clone(),
             host_down: cable.clone(),
             edge: cable.clone(),

@@ -22,7 +22,7 @@ mod tests {
 
     #[test]
     fn one_asks_and_the_other_grants() {
-        let host = |tcp_ecn| HostConfig { tcp_ecn, ..HostConfig::new(LinuxVersion::V6_1) };
+        let host = |tcp_ecn| HostConfig { tcp_ecn, ..HostConfig::new(LinuxVersion(6, 1)) };
         let old = HostConfig { syn_ect: false, ..host(2) };
         let [cubic, dctcp] = ["cubic", "dctcp"].map(|name| Algorithm::by_name(name).unwrap());
         for (client, server, expected) in [

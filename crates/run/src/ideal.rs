@@ -143,7 +143,7 @@ mod tests {
             hops: 3,
             through: 2,
             cross: 1,
-            host: HostConfig::new(LinuxVersion::V6_1),
+            host: HostConfig::new(LinuxVersion(6, 1)),
             access: cable(10_000, 1),
             bottleneck: cable(1_000, 10),
             back: cable(1_000, 10),

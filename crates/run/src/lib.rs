@@ -64,7 +64,7 @@
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
 //!     sampled: false,
 //! };
-//! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));
+//! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 1)));
 //! let flow = Flow {
 //!     group: 0,
 //!     from: 0,

@@ -356,7 +356,7 @@ mod tests {
             leaves: 2,
             spines: SPINES,
             hosts_per_leaf: 2,
-            host: HostConfig::new(LinuxVersion::V6_1),
+            host: HostConfig::new(LinuxVersion(6, 1)),
             host_up: cable.clone(),
             host_down: cable.clone(),
             fabric: cable,

@@ -6,6 +6,7 @@ use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DynamicThresholdConfig, ETHERNET_BYTES, Ecn, QueueConfig};
 pub use knee_traffic::{Schedule, Sequence, Series, Task, Traffic};
+pub use knee_units::LinuxVersion;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -294,25 +295,17 @@ pub enum Serialisation {
     StoreAndForward,
 }
 
-/// The Linux that a host behaves like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LinuxVersion {
-    /// 6.1, the kernel of the reference data.
-    V6_1,
-    /// 6.12, with what it has taken over from later versions until 6.12.117.
-    V6_12,
-    /// 6.18.
-    V6_18,
-}
+/// Versions of Linux that hosts can behave like, with their names in experiments, oldest first. Of a long-term version it is a
+/// late release, with what that has taken over from later versions: 6.1.192, the kernel of the reference data, and 6.12.117.
+pub const PROFILES: [(&str, LinuxVersion); 3] =
+    [("6.1", LinuxVersion(6, 1)), ("6.12", LinuxVersion(6, 12)), ("6.18", LinuxVersion(6, 18))];
 
-impl LinuxVersion {
-    /// Every one, with the name that experiments use.
-    pub const NAMED: [(&str, LinuxVersion); 3] =
-        [("6.1", LinuxVersion::V6_1), ("6.12", LinuxVersion::V6_12), ("6.18", LinuxVersion::V6_18)];
-
-    /// Name in experiments.
-    pub fn name(self) -> &'static str {
-        LinuxVersion::NAMED[self as usize].0
+/// The first version that has a sysctl, if not all versions have it.
+pub fn sysctl_since(name: &str) -> Option<LinuxVersion> {
+    match name {
+        "tcp_syn_linear_timeouts" => Some(LinuxVersion(6, 5)),
+        "tcp_rto_min_us" => Some(LinuxVersion(6, 11)),
+        _ => None,
     }
 }
 
@@ -435,14 +428,14 @@ impl HostConfig {
             receive_queues: 1,
             gro: false,
             cpu: None,
-            limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
+            limit_output_bytes: if linux >= LinuxVersion(6, 18) { 4 << 20 } else { 1 << 20 },
             skb_overhead_bytes: 1216,
             max_tcp_header_bytes: 320,
             base_rtt: None,
             fq: false,
             fq_counts_headers: false,
             rcvbuf_initial_bytes: 131_072,
-            rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
+            rcvbuf_max_bytes: if linux >= LinuxVersion(6, 16) { 32 << 20 } else { 6 << 20 },
             sndbuf_initial_bytes: 16_384,
             sndbuf_max_bytes: None,
             defects: Defects::default(),

@@ -25,7 +25,7 @@ fn cable(delay_us: u64) -> Cable {
 fn tree() -> Network {
     FatTree {
         k: 4,
-        host: HostConfig::new(LinuxVersion::V6_1),
+        host: HostConfig::new(LinuxVersion(6, 1)),
         host_up: cable(1),
         host_down: cable(2),
         edge: cable(3),
@@ -52,7 +52,7 @@ fn equal_links_and_hosts_are_described_once() {
     let network = tree();
     assert_eq!((network.links.len(), cables(&network), configs(&network)), (96, 4, 1));
     // Hosts that come one by one.
-    let hosts = (0..5).map(|i| (format!("h{i}"), HostConfig::new(LinuxVersion::V6_1)));
+    let hosts = (0..5).map(|i| (format!("h{i}"), HostConfig::new(LinuxVersion(6, 1))));
     let star = Star { hosts: hosts.collect(), up: cable(1), down: cable(2) }.build();
     assert_eq!((star.links.len(), cables(&star), configs(&star)), (10, 2, 1));
 }

@@ -25,7 +25,7 @@ fn network(hosts: &[bool], links: &[(u32, u32)]) -> Network {
     let mut network = Network::default();
     for (i, is_host) in hosts.iter().enumerate() {
         match is_host {
-            true => network.host(format!("n{i}"), HostConfig::new(LinuxVersion::V6_1)),
+            true => network.host(format!("n{i}"), HostConfig::new(LinuxVersion(6, 1))),
             false => network.switch(format!("n{i}")),
         };
     }
@@ -137,7 +137,7 @@ proptest! {
 
 #[test]
 fn regular_fabrics_have_the_paths_of_a_search_per_host() {
-    let host = || HostConfig::new(LinuxVersion::V6_1);
+    let host = || HostConfig::new(LinuxVersion(6, 1));
     let leaf_spine = LeafSpine {
         leaves: 5,
         spines: 3,

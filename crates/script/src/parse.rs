@@ -4,9 +4,10 @@ use crate::expression::{Comparison, Expr, Token, Tokens, expected};
 use crate::mistake::{MAX_DEPTH, MAX_LINE_BYTES, Mistake, OPTIONS};
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::settings::{GSO_SEGS, MSS_BYTES, SYSCTLS, Settings};
-use crate::stack::{INFO, Linux};
+use crate::stack::INFO;
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
+use knee_run::spec::LinuxVersion;
 use knee_wire::Segment;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -110,7 +111,7 @@ struct Block {
 
 enum BlockKind {
     Repeat { count: Expr, variable: Option<String> },
-    If { linux: (Comparison, Linux), then: Option<Vec<Line>> },
+    If { linux: (Comparison, LinuxVersion), then: Option<Vec<Line>> },
 }
 
 struct Parser {
@@ -584,7 +585,7 @@ fn when(tokens: &mut Tokens) -> Result<Option<When>, Mistake> {
     Ok(Some(When { from_start, earliest, latest }))
 }
 
-fn linux_condition(tokens: &mut Tokens) -> Result<(Comparison, Linux), Mistake> {
+fn linux_condition(tokens: &mut Tokens) -> Result<(Comparison, LinuxVersion), Mistake> {
     if !tokens.take_word("linux") {
         return Err(expected("`linux`", tokens.peek()));
     }
@@ -593,10 +594,7 @@ fn linux_condition(tokens: &mut Tokens) -> Result<(Comparison, Linux), Mistake> 
         Some(Token::Number { text, .. }) => text,
         other => return Err(expected("a version such as 6.12", other.as_ref())),
     };
-    let parsed = version
-        .split_once('.')
-        .and_then(|(major, minor)| Some(Linux(major.parse().ok()?, minor.parse().ok()?)));
-    let linux = parsed.ok_or(Mistake::Version(version))?;
+    let linux = version.parse().map_err(|()| Mistake::Version(version))?;
     Ok((comparison, linux))
 }
 

@@ -11,8 +11,9 @@ use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
-use crate::stack::{Call, Info, Linux, MakeStack, Refusal, SocketOption, Stack};
+use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
 use knee_queue::time::{Duration, Time};
+use knee_run::spec::LinuxVersion;
 use knee_sim::tap::Tapped;
 use knee_wire::Segment;
 use peer::Peer;
@@ -68,7 +69,7 @@ pub struct Played {
 
 impl Played {
     /// A script that does not apply to this version.
-    pub fn not_for(linux: Linux) -> Played {
+    pub fn not_for(linux: LinuxVersion) -> Played {
         Played::not_for_this(format!("it does not apply to Linux {linux}"))
     }
 

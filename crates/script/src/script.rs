@@ -2,8 +2,8 @@
 
 use crate::expression::{Comparison, Expr};
 use crate::settings::Settings;
-use crate::stack::Linux;
 use knee_queue::Ecn;
+use knee_run::spec::LinuxVersion;
 use std::fmt;
 
 /// A packet script, read and checked.
@@ -16,7 +16,7 @@ pub struct Script {
     /// The end point that it is about.
     pub settings: Settings,
     /// Versions of Linux that it holds for.
-    pub(crate) needs: Vec<(Comparison, Linux)>,
+    pub(crate) needs: Vec<(Comparison, LinuxVersion)>,
     /// The window that its peer advertises unless it says otherwise, bytes.
     pub(crate) window_bytes: u32,
     /// Whether it uses diagnostic values of the algorithm (`cc.NAME`).
@@ -31,7 +31,7 @@ impl Script {
     }
 
     /// Whether it is about this version.
-    pub fn is_for(&self, linux: Linux) -> bool {
+    pub fn is_for(&self, linux: LinuxVersion) -> bool {
         self.needs.iter().all(|(comparison, version)| comparison.holds(&linux, version))
     }
 
@@ -74,7 +74,7 @@ pub(crate) enum Statement {
     Event { when: When, event: Event },
     Let { name: String, value: Expr },
     Repeat { count: Expr, variable: Option<String>, body: Vec<Line> },
-    If { linux: (Comparison, Linux), then: Vec<Line>, otherwise: Vec<Line> },
+    If { linux: (Comparison, LinuxVersion), then: Vec<Line>, otherwise: Vec<Line> },
 }
 
 /// When something happens: at a time after the event before it, or after the start.

@@ -1,10 +1,10 @@
 //! The simulator's end point as a stack: virtual time, exact.
 
 use crate::settings::Settings;
-use crate::stack::{Call, Info, Linux, Refusal, SocketOption, Stack};
+use crate::stack::{Call, Info, Refusal, SocketOption, Stack};
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Cc, HostConfig, LinuxVersion};
+use knee_run::spec::{Cc, HostConfig, LinuxVersion, sysctl_since};
 use knee_sim::endpoint::EndPoint;
 use knee_wire::Segment;
 use std::path::Path;
@@ -23,18 +23,8 @@ pub struct Profile {
 /// An end point of the simulator.
 pub struct SimStack {
     endpoint: EndPoint,
-    linux: Linux,
+    linux: LinuxVersion,
     diag: Vec<String>,
-}
-
-impl From<LinuxVersion> for Linux {
-    fn from(version: LinuxVersion) -> Linux {
-        match version {
-            LinuxVersion::V6_1 => Linux(6, 1),
-            LinuxVersion::V6_12 => Linux(6, 12),
-            LinuxVersion::V6_18 => Linux(6, 18),
-        }
-    }
 }
 
 fn refuse<T>(text: impl Into<String>) -> Result<T, Refusal> {
@@ -68,7 +58,7 @@ impl SimStack {
             set_sysctl(&mut config, name, value)?;
         }
         let endpoint = EndPoint::new(config, &cc, 1).map_err(|why| Refusal(why.to_string()))?;
-        Ok(SimStack { endpoint, linux: Linux::from(profile.linux), diag })
+        Ok(SimStack { endpoint, linux: profile.linux, diag })
     }
 
     fn set_option(&mut self, option: &SocketOption) -> Result<(), Refusal> {
@@ -101,16 +91,10 @@ fn diag_names(cc: &Cc) -> Vec<String> {
     cc.algorithm.diag().iter().map(|info| format!("cc.{}", info.name)).collect()
 }
 
-/// Sysctls newer than 6.1, with their first version.
-const SYSCTLS_SINCE: [(&str, Linux); 2] =
-    [("tcp_rto_min_us", Linux(6, 11)), ("tcp_syn_linear_timeouts", Linux(6, 5))];
-
 fn set_sysctl(config: &mut HostConfig, name: &str, value: &str) -> Result<(), Refusal> {
-    let linux = Linux::from(config.linux);
-    if let Some((_, since)) = SYSCTLS_SINCE.iter().find(|(known, _)| *known == name) {
-        if linux < *since {
-            return refuse(format!("sysctl {name}: Linux {linux} has none, Linux {since} has"));
-        }
+    let linux = config.linux;
+    if let Some(since) = sysctl_since(name).filter(|since| linux < *since) {
+        return refuse(format!("sysctl {name}: Linux {linux} has none, Linux {since} has"));
     }
     let not_taken =
         || Refusal(format!("the simulator does not support the sysctl `{name} = {value}`"));
@@ -176,7 +160,7 @@ impl Stack for SimStack {
         "the simulator"
     }
 
-    fn linux(&self) -> Linux {
+    fn linux(&self) -> LinuxVersion {
         self.linux
     }
 

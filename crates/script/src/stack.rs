@@ -2,18 +2,8 @@
 
 use crate::Settings;
 use knee_queue::time::{Duration, Time};
+use knee_run::spec::LinuxVersion;
 use knee_wire::Segment;
-use std::fmt;
-
-/// A version of Linux, as (6, 18).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Linux(pub u32, pub u32);
-
-impl fmt::Display for Linux {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0, self.1)
-    }
-}
 
 /// Call of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +104,7 @@ pub trait Stack {
     fn name(&self) -> &'static str;
 
     /// Version of Linux that it is, or models.
-    fn linux(&self) -> Linux;
+    fn linux(&self) -> LinuxVersion;
 
     /// Time on the stack's clock.
     fn now(&self) -> Time;

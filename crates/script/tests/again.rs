@@ -2,7 +2,7 @@
 
 use knee_queue::time::{Duration, Time};
 use knee_script::{
-    Call, Error, Info, Limits, Linux, LinuxVersion, Profile, Refusal, Script, SimStack, Stack,
+    Call, Error, Info, Limits, LinuxVersion, Profile, Refusal, Script, SimStack, Stack,
     play_again_if_late,
 };
 use knee_wire::Segment;
@@ -19,7 +19,7 @@ impl Stack for Unsure {
         self.inner.name()
     }
 
-    fn linux(&self) -> Linux {
+    fn linux(&self) -> LinuxVersion {
         self.inner.linux()
     }
 
@@ -60,7 +60,7 @@ impl Stack for Unsure {
 fn attempts(snd_cwnd_pkts: u32, lateness_us: u64, leaves_out_calls: bool) -> Result<u32, Error> {
     let text = format!("open active, rtt 1ms\nexpect cwnd == {snd_cwnd_pkts}\n");
     let script = Script::parse("again.script", &text)?;
-    let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
+    let profile = Profile { linux: LinuxVersion(6, 18), hz: 250 };
     let lateness = Duration::from_us(lateness_us);
     let settled = play_again_if_late(&script, Limits::default(), 4, &mut |settings| {
         let inner = SimStack::new(settings, profile)?;

@@ -20,7 +20,7 @@ const SERVER_ISS: u32 = 77;
 
 /// A flow of 60 kB through a queue of this many packets, at its sender.
 fn tapped(limit_pkts: u32) -> Vec<Tapped> {
-    tapped_of(HostConfig::new(LinuxVersion::V6_1), limit_pkts)
+    tapped_of(HostConfig::new(LinuxVersion(6, 1)), limit_pkts)
 }
 
 fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
@@ -237,7 +237,7 @@ fn script_of(file: &[u8], ipv6: bool) -> String {
 
 fn assert_plays(text: &str) -> Vec<Tapped> {
     let script = Script::parse("captured.script", text).unwrap();
-    let profile = Profile { linux: LinuxVersion::V6_1, hz: 1000 };
+    let profile = Profile { linux: LinuxVersion(6, 1), hz: 1000 };
     let mut stack = SimStack::new(&script.settings, profile).unwrap();
     let played = play(&script, &mut stack, Limits::default()).unwrap();
     assert_eq!(played.outcome, ScriptOutcome::Passed, "{text}\n{:#?}", played.account);
@@ -319,7 +319,7 @@ fn a_capture_that_begins_within_a_connection_has_a_handshake_made_up() {
 #[test]
 fn merged_segments_are_taken_apart() {
     let mut merged: Vec<Tapped> = Vec::new();
-    let host = HostConfig { gso_max_segs: 8, ..HostConfig::new(LinuxVersion::V6_1) };
+    let host = HostConfig { gso_max_segs: 8, ..HostConfig::new(LinuxVersion(6, 1)) };
     for tapped in tapped_of(host, 1000) {
         match merged.last_mut() {
             Some(last)

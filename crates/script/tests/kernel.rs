@@ -12,8 +12,8 @@ use std::thread;
 use knee_queue::time::Duration;
 use knee_script::random::conversation;
 use knee_script::{
-    Algorithms, KernelStack, Limits, Linux, LinuxVersion, Profile, Script, ScriptOutcome, SimStack,
-    Stack, not_for_kernels_own, play, play_again_if_late, running,
+    Algorithms, KernelStack, Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, Stack,
+    not_for_kernels_own, play, play_again_if_late, running,
 };
 use knee_testbed::kernel_is_ready;
 
@@ -59,7 +59,7 @@ fn differing_of(whose: Algorithms, scripts: &[Script]) -> Vec<String> {
 
 /// How long it takes in the simulator, in simulated time, which is about what it takes on a kernel.
 fn took(script: &Script) -> Duration {
-    let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
+    let profile = Profile { linux: LinuxVersion(6, 18), hz: 250 };
     let stack = SimStack::new(&script.settings, profile).ok();
     let played = stack.and_then(|mut stack| play(script, &mut stack, Limits::default()).ok());
     played.map_or(Duration::ZERO, |played| played.took)
@@ -118,11 +118,11 @@ fn the_kernel_holds_random_conversations_as_the_simulator_does() {
         return;
     }
     let linux = running();
-    if linux != Linux(6, 18) {
+    if linux != LinuxVersion(6, 18) {
         eprintln!("not compared: conversations are those of Linux 6.18, this is {linux}");
         return;
     }
-    let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
+    let profile = Profile { linux: LinuxVersion(6, 18), hz: 250 };
     let scripts: Vec<_> = (0..30)
         .map(|turn| {
             let algorithm = ["reno", "cubic", "dctcp", "bbr"][turn % 4];

@@ -132,7 +132,7 @@ fn apply(text: &str, edit: &Edit) -> String {
 fn check(text: &str) -> Result<(), TestCaseError> {
     let started = Instant::now();
     let limits = Limits { events: 3_000, time: knee_queue::time::Duration::from_ms(60_000) };
-    let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
+    let profile = Profile { linux: LinuxVersion(6, 18), hz: 250 };
     let said = match Script::parse("x", text) {
         Err(why) => why.to_string(),
         Ok(script) => match SimStack::new(&script.settings, profile) {

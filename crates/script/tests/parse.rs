@@ -11,7 +11,7 @@ fn refused(text: &str) -> String {
 
 fn played(text: &str, limits: Limits) -> Result<ScriptOutcome, String> {
     let script = Script::parse("s", text).map_err(|why| why.to_string())?;
-    let profile = Profile { linux: LinuxVersion::V6_1, hz: 1000 };
+    let profile = Profile { linux: LinuxVersion(6, 1), hz: 1000 };
     let mut stack = SimStack::new(&script.settings, profile).map_err(|why| why.0)?;
     play(&script, &mut stack, limits).map(|played| played.outcome).map_err(|why| why.to_string())
 }

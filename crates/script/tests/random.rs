@@ -4,9 +4,9 @@ use knee_script::random::conversation;
 use knee_script::{Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, play};
 
 const PROFILES: [Profile; 3] = [
-    Profile { linux: LinuxVersion::V6_1, hz: 1000 },
-    Profile { linux: LinuxVersion::V6_12, hz: 1000 },
-    Profile { linux: LinuxVersion::V6_18, hz: 250 },
+    Profile { linux: LinuxVersion(6, 1), hz: 1000 },
+    Profile { linux: LinuxVersion(6, 12), hz: 1000 },
+    Profile { linux: LinuxVersion(6, 18), hz: 250 },
 ];
 const ALGORITHMS: [&str; 6] = ["reno", "cubic", "dctcp", "bbr", "bic", "nv"];
 

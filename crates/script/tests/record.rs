@@ -83,7 +83,7 @@ fn bulk(bytes: u64) -> Traffic {
 }
 
 fn host() -> HostConfig {
-    HostConfig::new(LinuxVersion::V6_1)
+    HostConfig::new(LinuxVersion(6, 1))
 }
 
 #[test]

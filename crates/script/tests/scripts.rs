@@ -34,17 +34,17 @@ fn all_pass_on(profile: Profile) {
 
 #[test]
 fn the_simulator_is_linux_6_1_in_every_script() {
-    all_pass_on(Profile { linux: LinuxVersion::V6_1, hz: 1000 });
+    all_pass_on(Profile { linux: LinuxVersion(6, 1), hz: 1000 });
 }
 
 #[test]
 fn the_simulator_is_linux_6_12_in_every_script() {
-    all_pass_on(Profile { linux: LinuxVersion::V6_12, hz: 1000 });
+    all_pass_on(Profile { linux: LinuxVersion(6, 12), hz: 1000 });
 }
 
 #[test]
 fn the_simulator_is_linux_6_18_in_every_script() {
-    all_pass_on(Profile { linux: LinuxVersion::V6_18, hz: 250 });
+    all_pass_on(Profile { linux: LinuxVersion(6, 18), hz: 250 });
 }
 
 /// A round trip below a tick of the timestamps counts as 1 ms in 6.1 (`tcp_rcv_rtt_measure_ts`). From 6.16 on, and in 6.12.117, it
@@ -61,7 +61,7 @@ fn a_round_trip_below_a_tick_tunes_the_receive_buffer_of_6_1_alone() {
         Script::parse("below-a-tick", &text).expect("it is right")
     };
     for (linux, expected) in
-        [(LinuxVersion::V6_1, "12"), (LinuxVersion::V6_12, "10"), (LinuxVersion::V6_18, "10")]
+        [(LinuxVersion(6, 1), "12"), (LinuxVersion(6, 12), "10"), (LinuxVersion(6, 18), "10")]
     {
         let script = script(expected);
         let profile = Profile { linux, hz: 1000 };

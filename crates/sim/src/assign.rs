@@ -254,14 +254,14 @@ mod tests {
     }
 
     fn leaf_spine() -> Network {
-        let host = HostConfig::new(LinuxVersion::V6_1);
+        let host = HostConfig::new(LinuxVersion(6, 1));
         let (host_up, host_down, fabric) = (cable(), cable(), cable());
         LeafSpine { leaves: 4, spines: 3, hosts_per_leaf: 2, host, host_up, host_down, fabric }
             .build()
     }
 
     fn fat_tree() -> Network {
-        let host = HostConfig::new(LinuxVersion::V6_1);
+        let host = HostConfig::new(LinuxVersion(6, 1));
         let (host_up, host_down) = (cable(), cable());
         FatTree { k: 4, host, host_up, host_down, edge: cable(), core: cable() }.build()
     }

@@ -253,7 +253,7 @@ mod tests {
             leaves: 2,
             spines: 2,
             hosts_per_leaf,
-            host: HostConfig::new(LinuxVersion::V6_1),
+            host: HostConfig::new(LinuxVersion(6, 1)),
             host_up: cable(host_delay),
             host_down: cable(host_delay),
             fabric: cable(fabric_delay),

@@ -376,7 +376,7 @@ mod tests {
             sampled: true,
         };
         let up = Cable { rate: None, delay: Duration::from_us(5), loss: 0.0, ..down.clone() };
-        let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));
+        let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 1)));
         Star { hosts: vec![host("a"), host("b")], up, down }.build()
     }
 

@@ -23,7 +23,7 @@
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
 //!     sampled: false,
 //! };
-//! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));
+//! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 1)));
 //! let network =
 //!     Star { hosts: vec![host("a"), host("b")], up: cable.clone(), down: cable }.build();
 //! let flow = Flow {

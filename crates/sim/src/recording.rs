@@ -25,9 +25,9 @@ pub(crate) fn simulate(
     let flow = run.flows.iter().find(|flow| flow.group == wanted.group);
     let flow = flow.expect("a run has connections of the group that is recorded");
     let host = run.network.nodes[flow.from as usize].host.as_ref();
-    let (hz, linux) = host.map_or((1000, LinuxVersion::V6_1), |host| (host.hz, host.linux));
+    let (hz, linux) = host.map_or((1000, LinuxVersion(6, 1)), |host| (host.hz, host.linux));
     let header = Header {
-        release: linux.name().to_owned(),
+        release: linux.to_string(),
         about: wanted.about.to_owned(),
         ..Header::new(flow.cc.algorithm, &flow.cc.params, Origin::Simulator, hz)
     };

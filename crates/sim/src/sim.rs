@@ -759,7 +759,7 @@ mod tests {
             leaves: 2,
             spines: 2,
             hosts_per_leaf: 1,
-            host: HostConfig::new(LinuxVersion::V6_1),
+            host: HostConfig::new(LinuxVersion(6, 1)),
             host_up: cable.clone(),
             host_down: cable.clone(),
             fabric: cable,

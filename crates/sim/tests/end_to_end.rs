@@ -52,7 +52,7 @@ fn timers_fire_when_the_wheel_says() {
     }
     // Armed at jiffy j for n jiffies: g * (floor((j + n) / g) + 1); g is 1 for n < 63, 8 for n < 504, 64 for n < 4032.
     // SYNs: 64 * (floor((10000 + 1000) / 64) + 1) = 11008, then 2000 more, from 6.5 on 1000.
-    for (linux, second) in [(LinuxVersion::V6_1, 13_056), (LinuxVersion::V6_12, 12_032)] {
+    for (linux, second) in [(LinuxVersion(6, 1), 13_056), (LinuxVersion(6, 12), 12_032)] {
         let mut end = end_point(HostConfig { linux, jiffies_at_start: Some(10_000), ..host() });
         end.connect();
         assert_eq!(next_ms(end).map(|ms| ms + 10_000), [10_000, 11_008, second]);

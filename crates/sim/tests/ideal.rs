@@ -17,7 +17,7 @@ fn a_transfer_alone_comes_close_to_it_and_never_below() {
         initial_cwnd_pkts: 2000,
         rcvbuf_initial_bytes: 64 << 20,
         rcvbuf_max_bytes: 64 << 20,
-        ..HostConfig::new(LinuxVersion::V6_1)
+        ..HostConfig::new(LinuxVersion(6, 1))
     };
     let network = ParkingLot {
         hops: 3,

@@ -30,7 +30,7 @@ fn troubled(chance: &mut Chance) -> Path {
     let gro_window = us(if chance.below(4) == 0 { 20 } else { 0 });
     let hz = [100, 250, 1000][chance.below(3) as usize];
     let rcvbuf = [20_000, 131_072, 8 << 20][chance.below(3) as usize];
-    let linux = if chance.below(3) == 0 { LinuxVersion::V6_18 } else { LinuxVersion::V6_1 };
+    let linux = if chance.below(3) == 0 { LinuxVersion(6, 18) } else { LinuxVersion(6, 1) };
     path.burst_bytes = 1600;
     path.hosts(|host| {
         (host.sack, host.tcp_ecn, host.hz, host.linux) = (sack, tcp_ecn, hz, linux);

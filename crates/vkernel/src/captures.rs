@@ -140,7 +140,7 @@ mod tests {
 
     /// Two hosts at a switch. Links 0 and 1 are the first host's, up and down.
     fn run() -> Run {
-        let host = HostConfig::new(LinuxVersion::V6_1);
+        let host = HostConfig::new(LinuxVersion(6, 1));
         let cable = Cable {
             rate: Rate::from_bps(1_000_000_000),
             serialisation: Serialisation::StoreAndForward,

@@ -56,11 +56,7 @@ fn kernels() -> Vec<Built> {
 }
 
 fn linux(kernel: &Built) -> LinuxVersion {
-    LinuxVersion::NAMED
-        .iter()
-        .find(|(name, _)| *name == kernel.version)
-        .expect("it was asked for by name")
-        .1
+    kernel.version.parse().expect("it was asked for by name")
 }
 
 fn cable(rate_mbps: u64, queue: QueueConfig) -> Cable {

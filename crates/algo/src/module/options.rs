@@ -3,16 +3,17 @@
 
 use std::path::PathBuf;
 
+use knee_units::LinuxVersion;
+
 use super::Api;
 
 /// Oldest supported kernel release.
-const OLDEST: (u32, u32) = (4, 4);
+const OLDEST: LinuxVersion = LinuxVersion(4, 4);
 
 /// A kernel release, as in `LINUX_VERSION_CODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinuxApi {
-    major: u32,
-    minor: u32,
+    version: LinuxVersion,
     patch: u32,
 }
 
@@ -22,49 +23,42 @@ impl LinuxApi {
     /// # Errors
     /// If the text is not a supported release; states the allowed form.
     pub fn named(name: &str) -> Result<LinuxApi, String> {
-        let wrong = || {
-            format!(
-                "must be a release of Linux from {}.{} on, as 4.19 or 6.1.192",
-                OLDEST.0, OLDEST.1
-            )
-        };
+        let wrong = || format!("must be a release of Linux from {OLDEST} on, as 4.19 or 6.1.192");
         let numbers: Vec<u32> = name
             .split('.')
             .map(|part| part.parse().ok().filter(|number| *number < 256))
             .collect::<Option<_>>()
             .ok_or_else(wrong)?;
-        let (major, minor, patch) = match numbers[..] {
-            [major, minor] => (major, minor, 0),
-            [major, minor, patch] => (major, minor, patch),
+        let (version, patch) = match numbers[..] {
+            [major, minor] => (LinuxVersion(major, minor), 0),
+            [major, minor, patch] => (LinuxVersion(major, minor), patch),
             _ => return Err(wrong()),
         };
-        if (major, minor) < OLDEST {
-            return Err(wrong());
-        }
-        Ok(LinuxApi { major, minor, patch })
+        if version < OLDEST { Err(wrong()) } else { Ok(LinuxApi { version, patch }) }
     }
 
     /// Returns the `LINUX_VERSION_CODE`.
     pub(super) fn code(self) -> String {
-        format!("{:#08x}", (self.major << 16) + (self.minor << 8) + self.patch)
+        let LinuxVersion(major, minor) = self.version;
+        format!("{:#08x}", (major << 16) + (minor << 8) + self.patch)
     }
 
     /// Returns whether a function that ends without returning its value compiled in kernels of this
     /// release.
     pub(super) fn takes_missing_returns(self) -> bool {
-        (self.major, self.minor) < (5, 6)
+        self.version < LinuxVersion(5, 6)
     }
 
     /// Returns the number of arguments of `cong_control`. Since 6.10 the ACK and a flag are among
     /// them.
     pub(super) fn cong_control_arguments(self) -> &'static str {
-        if (self.major, self.minor) < (6, 10) { "2" } else { "4" }
+        if self.version < LinuxVersion(6, 10) { "2" } else { "4" }
     }
 }
 
 impl std::fmt::Display for LinuxApi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)?;
+        write!(f, "{}", self.version)?;
         if self.patch > 0 {
             write!(f, ".{}", self.patch)?;
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use knee_algo::{Algorithm, Params};
+use knee_units::LinuxVersion;
 use libbpf_rs::Link;
 
 use super::before::{Before, Owned};
@@ -374,7 +375,7 @@ pub(super) fn need_links(algorithm: &str, what: &str) -> Result<(), Error> {
         return Ok(());
     }
     let (algorithm, what, release) = (algorithm.to_owned(), what.to_owned(), api.release.clone());
-    Err(Error::Lacks { algorithm, what, since: (6, 4), release })
+    Err(Error::Lacks { algorithm, what, since: LinuxVersion(6, 4), release })
 }
 
 /// Refuses a path that is no cgroup before any change.

@@ -9,7 +9,7 @@ use knee_results::{
     Bucket, CASE, HOST_LIMITED, Manifest, Metric, REPEAT, RUN, ResultFile, Sketch, Sketched, Table,
     rows,
 };
-use knee_run::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::HostConfig;
 use serde_json::{Map, Value as Json};
 
 use crate::cases::MAX_RUNS;
@@ -185,8 +185,7 @@ fn is_of_the_kernel(
     let (first, last) = (first.0, last.1);
     let by_itself = |side: &BTreeMap<String, String>| {
         let linux = side.get("hosts.linux")?;
-        let (_, version) = LinuxVersion::NAMED.iter().find(|(name, _)| name == linux)?;
-        let host = HostConfig::new(*version);
+        let host = HostConfig::new(linux.parse().ok()?);
         let bytes = match last {
             "limit_output" => host.limit_output_bytes,
             "rcvbuf_max" => host.rcvbuf_max_bytes,

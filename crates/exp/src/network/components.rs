@@ -97,7 +97,7 @@ mod tests {
     fn network(hosts: NodeId, switches: NodeId, links: &[(NodeId, NodeId)]) -> Network {
         let mut network = Network::default();
         for host in 0..hosts {
-            network.host(format!("h{host}"), HostConfig::new(LinuxVersion::V6_1));
+            network.host(format!("h{host}"), HostConfig::new(LinuxVersion(6, 1)));
         }
         for switch in 0..switches {
             network.switch(format!("s{switch}"));

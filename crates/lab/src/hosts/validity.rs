@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use knee_linux::side::inits_left_out;
 use knee_run::Run;
 use knee_run::outcome::Validity;
-use knee_run::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion, PROFILES};
 
 use super::Machines;
 use super::merge::ClockOver;
@@ -163,7 +163,7 @@ fn of_sysctls(
     has: &BTreeMap<String, String>,
     all_need_ecn: bool,
 ) -> Vec<String> {
-    let stocks: Vec<_> = LinuxVersion::NAMED
+    let stocks: Vec<_> = PROFILES
         .iter()
         .map(|(_, version)| (*version, settings::wanted(&HostConfig::new(*version))))
         .collect();
@@ -238,7 +238,7 @@ mod tests {
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
             sampled: false,
         };
-        let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_18));
+        let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 18)));
         let hosts = vec![host("a"), host("b")];
         let run = Run {
             seed: 1,
@@ -275,9 +275,9 @@ mod tests {
     }
 
     fn differing(change: impl FnOnce(&mut HostConfig), has: &[(&str, &str)]) -> Vec<String> {
-        let mut config = HostConfig::new(LinuxVersion::V6_18);
+        let mut config = HostConfig::new(LinuxVersion(6, 18));
         change(&mut config);
-        let stock = HostConfig::new(LinuxVersion::V6_1);
+        let stock = HostConfig::new(LinuxVersion(6, 1));
         let settings = settings::wanted(&stock).into_iter();
         let mut machine: BTreeMap<_, _> =
             settings.map(|(key, value)| (settings::name(key), value)).collect();

@@ -99,7 +99,7 @@ fn read(key: &str) -> io::Result<String> {
 /// All that experiments can ask for, as the namespace of the calling thread has it, by the names of [`name`]; those that the
 /// kernel lacks are left out.
 pub(crate) fn all() -> BTreeMap<String, String> {
-    let settings = wanted(&HostConfig::new(LinuxVersion::V6_18));
+    let settings = wanted(&HostConfig::new(LinuxVersion(6, 18)));
     let has = |(key, _): Setting| Some((name(key), read(key).ok()?));
     settings.into_iter().filter_map(has).collect()
 }

@@ -34,7 +34,7 @@ fn star() -> Network {
         sampled: true,
     };
     let up = Cable { rate: None, ..down.clone() };
-    let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_18));
+    let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 18)));
     Star { hosts: vec![host("a"), host("b")], up, down }.build()
 }
 

@@ -7,11 +7,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use knee_netns::netlink::{self, LinkSettings, Netlink, Queue};
+use knee_run::spec::HostConfig;
 use rustix::net::{AddressFamily, Protocol, RawProtocol, SocketFlags, SocketType};
 
 use super::sys;
 use crate::settings::TIMESTAMPS_BYTES;
-use crate::{Linux, Refusal, SYSCTLS, Settings};
+use crate::{LinuxVersion, Refusal, SYSCTLS, Settings};
 
 const NAME: &str = "knee";
 const TUN: &str = "/dev/net/tun";
@@ -90,7 +91,7 @@ fn set_sysctls(settings: &Settings) -> Result<(), Refusal> {
     }
     // A new namespace takes these two from the first one, where they may be tuned.
     for (key, value) in default_buffers(super::running()) {
-        fs::write(path(key), value).map_err(|why| {
+        fs::write(path(key), &value).map_err(|why| {
             Refusal(format!("sysctl {key} = \"{value}\": the kernel does not take it: {why}"))
         })?;
     }
@@ -113,11 +114,10 @@ fn set_sysctls(settings: &Settings) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Least, first and largest size of the buffers, bytes, as Linux has them where there is memory enough. The largest
-/// receive buffer grew with 6.16.
-fn default_buffers(linux: Linux) -> [(&'static str, &'static str); 2] {
-    let rmem = if linux >= Linux(6, 16) { "4096 131072 33554432" } else { "4096 131072 6291456" };
-    [("tcp_rmem", rmem), ("tcp_wmem", "4096 16384 4194304")]
+/// Least, first and largest size of the buffers, bytes, as Linux has them where there is memory enough.
+fn default_buffers(linux: LinuxVersion) -> [(&'static str, String); 2] {
+    let rmem = format!("4096 131072 {}", HostConfig::new(linux).rcvbuf_max_bytes);
+    [("tcp_rmem", rmem), ("tcp_wmem", "4096 16384 4194304".to_owned())]
 }
 
 /// Path of a sysctl in the thread's namespace.

@@ -37,7 +37,7 @@ use self::clock::{Clock, Tap};
 use self::lateness_probe::LatenessProbe;
 use self::wire::Wire;
 use crate::wire::sides;
-use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
+use crate::{Call, Info, LinuxVersion, Refusal, Settings, SocketOption, Stack};
 
 /// Written by one call at most: more than any socket takes at once.
 const WRITE_BYTES: usize = 16 << 20;
@@ -91,9 +91,8 @@ pub struct KernelStack {
 }
 
 /// The version of the running kernel.
-pub fn running() -> Linux {
-    let (major, minor) = KernelApi::running().version;
-    Linux(major, minor)
+pub fn running() -> LinuxVersion {
+    KernelApi::running().version
 }
 
 fn refused<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Refusal {
@@ -382,7 +381,7 @@ impl Stack for KernelStack {
         "the kernel"
     }
 
-    fn linux(&self) -> Linux {
+    fn linux(&self) -> LinuxVersion {
         running()
     }
 

@@ -5,8 +5,9 @@ use crate::play::{Limits, ScriptOutcome, play};
 use crate::script::{Error, Script};
 use crate::settings::Settings;
 use crate::sim::{Profile, SimStack};
-use crate::stack::{Call, Info, Linux, Refusal, Stack};
+use crate::stack::{Call, Info, Refusal, Stack};
 use knee_queue::time::{Duration, Time};
+use knee_run::spec::LinuxVersion;
 use knee_wire::Segment;
 
 /// Plays in a row that must end well.
@@ -41,7 +42,7 @@ impl Stack for LateStack {
         self.inner.name()
     }
 
-    fn linux(&self) -> Linux {
+    fn linux(&self) -> LinuxVersion {
         self.inner.linux()
     }
 

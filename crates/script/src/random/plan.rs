@@ -5,7 +5,6 @@ use super::dice::Dice;
 use super::peer::{Echo, Peer};
 use crate::sim::Profile;
 use knee_queue::time::Duration;
-use knee_run::spec::LinuxVersion;
 
 /// Sysctls of which one is now and then other than it is by default.
 const SYSCTLS: &[&str] = &[
@@ -74,11 +73,9 @@ impl Plan {
     }
 
     pub(super) fn head(&self, algorithm: &str, seed: u64, profile: Profile) -> Vec<String> {
-        let known = LinuxVersion::NAMED.iter().find(|(_, version)| *version == profile.linux);
-        let linux = known.map_or("an unknown version", |(name, _)| *name);
         let mut head = vec![
             format!("title Random conversation {seed} with {algorithm}, as the simulator holds it"),
-            format!("# As Linux {linux}, {} Hz.", profile.hz),
+            format!("# As Linux {}, {} Hz.", profile.linux, profile.hz),
             format!("algorithm {algorithm}"),
             // The memory that segments are charged is not the subject.
             "sysctl tcp_wmem = 4096 4194304 4194304".to_owned(),

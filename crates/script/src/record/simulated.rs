@@ -39,7 +39,7 @@ pub fn of_run(run: &Run, at: TapAt, from: &str) -> Result<(About, Vec<Tapped>), 
         (Side::Listening, Some(cc)) => cc,
         _ => &flow.cc,
     };
-    let (linux, hz) = (host.linux.name(), host.hz);
+    let (linux, hz) = (host.linux, host.hz);
     let side = match at.side {
         Side::Connecting => "connects",
         Side::Listening => "listens",

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn frames_are_as_long_as_the_simulator_counts_them() {
         for ipv6 in [false, true] {
-            for (sack, linux) in [(true, LinuxVersion::V6_1), (false, LinuxVersion::V6_18)] {
+            for (sack, linux) in [(true, LinuxVersion(6, 1)), (false, LinuxVersion(6, 18))] {
                 let config = HostConfig { ipv6, sack, ..HostConfig::new(linux) };
                 let run = run(&config);
                 let frames = Frames::new(&run.network);

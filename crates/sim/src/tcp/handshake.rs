@@ -125,7 +125,7 @@ impl Sock {
         let linear = match self.state {
             State::SynSent => {
                 let config = &self.host.config;
-                let of_version = if config.linux >= LinuxVersion::V6_12 { 4 } else { 0 };
+                let of_version = if config.linux >= LinuxVersion(6, 5) { 4 } else { 0 };
                 config.sysctls.syn_linear_timeouts.unwrap_or(of_version).into()
             }
             _ => 0,

@@ -87,7 +87,7 @@ fn net() -> Net {
     let link = Link { from: 0, to: 1, parallel: 1, sampled: false, cable: cable.into() };
     let node = |name: &str| Node {
         name: name.to_owned(),
-        host: Some(HostConfig::new(LinuxVersion::V6_1).into()),
+        host: Some(HostConfig::new(LinuxVersion(6, 1)).into()),
     };
     let network =
         Network { nodes: vec![node("a"), node("b")], links: vec![link], ..Network::default() };
@@ -289,7 +289,7 @@ proptest! {
         newer in any::<bool>(),
         sack in any::<bool>(),
     ) {
-        let version = if newer { LinuxVersion::V6_18 } else { LinuxVersion::V6_1 };
+        let version = if newer { LinuxVersion(6, 18) } else { LinuxVersion(6, 1) };
         let config = HostConfig {
             tcp_ecn: 1,
             sack,

@@ -250,7 +250,7 @@ impl Sock {
         if window > 0 && window <= i32::MAX as u32 {
             let segment_bytes = self.unsent_bytes().min(self.size_goal()).min(self.rest_of_cut());
             let bytes = segment_bytes.min(window).min(self.mss());
-            let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion::V6_12;
+            let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion(6, 8);
             self.cut_end = is_cut.then_some(self.tp.snd_nxt.wrapping_add(segment_bytes));
             // This makes the segment carry PSH in any case.
             self.writer.psh_seq = self.tp.snd_nxt.wrapping_sub(self.tp.max_window / 2 + 1);
@@ -319,7 +319,8 @@ impl Sock {
         let mss = self.mss();
         let probe = push == Push::Probe;
         let nagle_off = matches!(push, Push::Probe | Push::NagleOff);
-        let old_fin = self.host.config.linux < LinuxVersion::V6_12;
+        // In 6.12, not in 6.1; when it came is not known.
+        let old_fin = self.host.config.linux < LinuxVersion(6, 12);
         let size_goal = self.size_goal();
         let max_segs = self.tso_segs(net);
         let mut sent_pkts = 0;

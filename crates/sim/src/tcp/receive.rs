@@ -195,7 +195,8 @@ impl Receiver {
 
     /// Returns the longest delayed-ACK time that a connection remembers, jiffies.
     fn most_ato(rto_jiffies: u32, host: &HostState) -> u32 {
-        if host.config.linux >= LinuxVersion::V6_12 {
+        // 6.12.117 has it, 6.12.0 had not; when it came is not known.
+        if host.config.linux >= LinuxVersion(6, 12) {
             rto_jiffies.min(host.jiffies.of_ms(DELACK_MAX_MS))
         } else {
             rto_jiffies
@@ -335,7 +336,7 @@ impl Sock {
         let payload_end = packet.end_seq.wrapping_sub(u32::from(packet.has(flags::FIN)));
         if after(payload_end, window_end)
             && self.receiver.unread_bytes > 0
-            && self.host.config.linux >= LinuxVersion::V6_18
+            && self.host.config.linux >= LinuxVersion(6, 17)
         {
             // Payload beyond the window is accepted only if no unread data waits.
             return true;
@@ -355,7 +356,8 @@ impl Sock {
     /// Returns the ticks by which a pure ACK may be late: one RTO of a peer with a slightly faster
     /// clock.
     fn replay_ticks(&self) -> i32 {
-        let hz_of_peer = if self.host.config.linux >= LinuxVersion::V6_12 { 1200 } else { 1024 };
+        // In 6.12, not in 6.1; when it came is not known.
+        let hz_of_peer = if self.host.config.linux >= LinuxVersion(6, 12) { 1200 } else { 1024 };
         let ticks = u64::from(self.rtt.rto_jiffies) * hz_of_peer / u64::from(self.host.config.hz);
         ticks as i32
     }
@@ -416,7 +418,8 @@ impl Sock {
             self.receiver.out_of_order.note_duplicate(packet.seq, rcv_nxt);
         }
         // Linux takes a bare FIN from 6.18 on, and in 6.12.y.
-        let bare_fin = payload_bytes == 0 && self.host.config.linux >= LinuxVersion::V6_12;
+        let takes_fin = self.host.config.linux.has(LinuxVersion(6, 18), LinuxVersion(6, 12));
+        let bare_fin = payload_bytes == 0 && takes_fin;
         if self.receive_window() == 0 && !bare_fin {
             self.receiver.enter_quickack_mode(MAX_QUICKACKS);
             self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -588,8 +591,9 @@ impl Sock {
 
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.tos.ecn(), net);
-        if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_12 {
-            // Linux does this from 6.17 on, and 6.12.y since August 2025.
+        // 6.12.y since August 2025.
+        let linux = self.host.config.linux;
+        if payload_bytes > 0 && linux.has(LinuxVersion(6, 17), LinuxVersion(6, 12)) {
             self.measure_rcv_mss(packet, payload_bytes);
         }
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -610,9 +614,9 @@ impl Sock {
         if new && self.receiver.peer_sack {
             self.grow_window(payload_bytes);
         }
-        if self.host.config.linux >= LinuxVersion::V6_18 {
+        if linux >= LinuxVersion(6, 16) {
             let space_bytes = self.receiver.space_bytes;
-            self.receiver.grow_rcvbuf(space_bytes, self.tp.rcv_nxt, LinuxVersion::V6_18);
+            self.receiver.grow_rcvbuf(space_bytes, self.tp.rcv_nxt, linux);
         }
     }
 
@@ -795,7 +799,7 @@ impl Sock {
             ato = ato.min(most);
         }
         ato = ato.min(jiffies.of_ms(DELACK_MAX_MS));
-        if self.host.config.linux >= LinuxVersion::V6_12 {
+        if self.host.config.linux >= LinuxVersion(6, 7) {
             // The ACK is due before the sender's smallest timeout.
             let rto_min = jiffies.of_us(self.host.config.rto_min.us());
             ato = ato.min(rto_min.saturating_sub(1).max(1));

@@ -168,7 +168,7 @@ mod tests {
 
     fn host() -> HostState {
         HostState {
-            config: HostConfig::new(LinuxVersion::V6_1).into(),
+            config: HostConfig::new(LinuxVersion(6, 1)).into(),
             jiffies: Jiffies::new(1000, 0, Duration::ZERO),
             modules: LoadedModules::default(),
             gro: Default::default(),

@@ -272,8 +272,8 @@ impl Sock {
             self.backoff = 0;
             self.rtt.set_rto(self.tp.srtt_us, &self.host);
         } else {
-            // Before 6.5 a probe did not count here.
-            if !is_probe || self.host.config.linux >= LinuxVersion::V6_12 {
+            // Earlier a probe did not count here.
+            if !is_probe || self.host.config.linux >= LinuxVersion(6, 5) {
                 self.backoff = self.backoff.saturating_add(1);
             }
             self.rtt.back_off(&self.host);

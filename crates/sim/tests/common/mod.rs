@@ -94,7 +94,7 @@ pub(crate) fn host() -> HostConfig {
         skb_overhead_bytes: 768,
         rcvbuf_initial_bytes: 8 << 20,
         rcvbuf_max_bytes: 512 << 20,
-        ..HostConfig::new(LinuxVersion::V6_1)
+        ..HostConfig::new(LinuxVersion(6, 1))
     }
 }
 

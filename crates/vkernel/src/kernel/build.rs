@@ -7,6 +7,7 @@ use std::process::Command;
 
 use knee_algo::module::bounded::{self, Includes};
 use knee_algo::module::confine::Room;
+use knee_run::spec::LinuxVersion;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -132,10 +133,11 @@ impl Source {
         })?;
         let (version, from) = if path.is_dir() {
             let release = release(&path)?;
-            (version_of(&release), From::Tree(path))
+            (LinuxVersion::of_release(&release), From::Tree(path))
         } else {
-            (version_in_name(&path).or(wanted.map(str::to_owned)), From::Archive(path))
+            (version_in_name(&path), From::Archive(path))
         };
+        let version = version.map(|version| version.to_string()).or(wanted.map(str::to_owned));
         let version = version.ok_or_else(|| {
             Error::Failed(
                 "--source: the archive's name does not say its version: add --version".to_owned(),
@@ -163,19 +165,10 @@ impl Source {
     }
 }
 
-/// Shortens a release to its version: 6.1.192 to 6.1.
-fn version_of(release: &str) -> Option<String> {
-    let mut numbers = release.split('.');
-    Some(format!("{}.{}", numbers.next()?, numbers.next()?))
-}
-
 /// Reads the version from a file name: 6.1 from linux-source-6.1.tar.xz or linux-6.1.192.tar.gz.
-fn version_in_name(path: &Path) -> Option<String> {
+fn version_in_name(path: &Path) -> Option<LinuxVersion> {
     let name = path.file_name()?.to_str()?;
-    let at = name.find(|c: char| c.is_ascii_digit())?;
-    let numbers = name[at..].split(|c: char| !c.is_ascii_digit()).take(2);
-    let numbers: Vec<&str> = numbers.filter(|number| !number.is_empty()).collect();
-    (numbers.len() == 2).then(|| numbers.join("."))
+    LinuxVersion::of_release(&name[name.find(|c: char| c.is_ascii_digit())?..])
 }
 
 /// Reads the release, such as 6.1.192, from the tree's Makefile.
@@ -496,10 +489,9 @@ mod tests {
     #[test]
     fn versions_are_found_in_names() {
         let of = |name: &str| version_in_name(Path::new(name));
-        assert_eq!(of("/x2/linux-source-6.1.tar.xz").as_deref(), Some("6.1"));
-        assert_eq!(of("linux-6.12.117.tar.gz").as_deref(), Some("6.12"));
+        assert_eq!(of("/x2/linux-source-6.1.tar.xz"), Some(LinuxVersion(6, 1)));
+        assert_eq!(of("linux-6.12.117.tar.gz"), Some(LinuxVersion(6, 12)));
         assert_eq!(of("linux.tar"), None);
-        assert_eq!(version_of("6.1.192").as_deref(), Some("6.1"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use knee_linux::sysctls::{self, RTO_MIN};
 use knee_queue::time::Duration;
-use knee_run::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion, sysctl_since};
 
 use super::lack::Lack;
 use crate::Error;
@@ -12,15 +12,12 @@ use crate::guest::Step;
 const STOCK_INITCWND_PKTS: u32 = 10;
 const STOCK_RTO_MIN: Duration = Duration::from_ms(200);
 const SECOND: Duration = Duration::from_ms(1000);
-/// Sysctls that experiments can set, with the first kernel version that has them.
-const SINCE: [(&str, LinuxVersion); 2] =
-    [("ipv4/tcp_syn_linear_timeouts", LinuxVersion::V6_12), (RTO_MIN, LinuxVersion::V6_12)];
 
 /// Refuses a configuration that a guest's kernel cannot have.
 pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), Lack> {
     let is_of_device =
         config.coalesce.is_some() || config.cpu.is_some() || config.receive_queues > 1;
-    let asked = config.linux.name();
+    let asked = config.linux;
     let rto_min = config.rto_min.us();
     let lacks = [
         (config.ipv6, Lack::Ipv6),
@@ -32,14 +29,14 @@ pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), Lack> {
         (config.fq_counts_headers, Lack::FqCountsHeaders),
         (config.jiffies_at_start.is_some(), Lack::JiffiesAtStart),
         (config.sysctls.min_rtt_wlen.ps() % SECOND.ps() != 0, Lack::MinRttWlen),
-        (asked != version, Lack::Version { asked, is: version.to_owned() }),
+        (asked.to_string() != version, Lack::Version { asked, is: version.to_owned() }),
         (!has(RTO_MIN, config.linux) && rto_min % 1000 != 0, Lack::RtoMin { us: rto_min }),
     ];
     lacks.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, lack)| Err(lack))
 }
 
 fn has(key: &str, linux: LinuxVersion) -> bool {
-    SINCE.iter().all(|(since_key, since)| *since_key != key || linux >= *since)
+    key.strip_prefix("ipv4/").and_then(sysctl_since).is_none_or(|since| linux >= since)
 }
 
 /// Returns the steps that configure a host's namespace.
@@ -55,7 +52,7 @@ pub(super) fn steps(namespace: u32, name: &str, config: &HostConfig) -> Result<V
         } else if setting.0 != RTO_MIN && !stock.contains(&setting) {
             return Err(Error::Refused(format!(
                 "{name}: Linux {} has no sysctl {}; leave it out, or use --on sim",
-                config.linux.name(),
+                config.linux,
                 sysctls::name(setting.0)
             )));
         }

@@ -1,5 +1,7 @@
 //! Features of a run that guests lack.
 
+use knee_run::spec::LinuxVersion;
+
 use super::queues::MOST_CLASSES;
 
 /// A feature of a queue or a host that a guest's kernel does not have.
@@ -77,7 +79,7 @@ pub(super) enum Lack {
     #[error(
         "linux = \"{asked}\": the guest's kernel is {is}; give --profile {is}, or build the other one (knee vkernel build)"
     )]
-    Version { asked: &'static str, is: String },
+    Version { asked: LinuxVersion, is: String },
     #[error(
         "rto_min of {us} us: before tcp_rto_min_us (6.11) Linux accepts whole ms only; change it, or use --on sim"
     )]

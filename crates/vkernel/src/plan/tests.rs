@@ -46,7 +46,7 @@ fn step() -> QueueConfig {
 
 /// Returns a network of two hosts at a switch whose ports have this queue.
 fn star(down: QueueConfig) -> Network {
-    let host = HostConfig::new(LinuxVersion::V6_1);
+    let host = HostConfig::new(LinuxVersion(6, 1));
     let hosts = ["a", "b"].map(|name| (name.to_owned(), host.clone())).to_vec();
     Star { hosts, up: cable(drop_tail()), down: Cable { sampled: true, ..cable(down) } }.build()
 }
@@ -230,7 +230,7 @@ fn a_run_says_in_what_it_is_not_the_simulators() {
     run.network.links[3].queue = QueueConfig::Classes(classes);
     assert!(says(&run, "step: k in packets") && says(&run, "step, red: a packet"));
 
-    let host = HostConfig::new(LinuxVersion::V6_1);
+    let host = HostConfig::new(LinuxVersion(6, 1));
     let cable = cable(drop_tail());
     let row = ParkingLot {
         hops: 2,
@@ -271,7 +271,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
     let cases: [(&str, Change); 17] = [
-        ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion::V6_12),
+        ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion(6, 12)),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
                 if let Some(host) = &mut node.host {

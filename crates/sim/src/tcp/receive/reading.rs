@@ -82,13 +82,13 @@ impl Sock {
         let Some(sample_us) = from_ticks(ticks) else { return };
         let receiver = &mut self.receiver;
         let linux = self.host.config.linux;
-        if linux >= LinuxVersion::V6_12 && ticks == 0 {
-            // A time below one tick is no sample (6.16 and later, and 6.12.y).
+        if linux.has(LinuxVersion(6, 16), LinuxVersion(6, 12)) && ticks == 0 {
+            // A time below one tick is no sample.
             return;
         }
         let is_less = receiver.rcv_rtt_us == 0 || sample_us << 3 < receiver.rcv_rtt_us;
-        if linux >= LinuxVersion::V6_18 && !is_less && receiver.unread_bytes > 0 {
-            // Unread data may have closed the window (6.16 and later).
+        if linux >= LinuxVersion(6, 16) && !is_less && receiver.unread_bytes > 0 {
+            // Unread data may have closed the window.
             return;
         }
         receiver.rcv_rtt_us = if is_less {
@@ -128,8 +128,8 @@ impl Sock {
         }
         let copied_seq = self.tp.rcv_nxt.wrapping_sub(receiver.unread_bytes);
         let mut copied = copied_seq.wrapping_sub(receiver.space_seq);
-        if linux >= LinuxVersion::V6_12 {
-            // From 6.16 on, and in 6.12.y, an application that falls behind gets no more room.
+        if linux.has(LinuxVersion(6, 16), LinuxVersion(6, 12)) {
+            // An application that falls behind gets no more room.
             copied = copied.saturating_sub(receiver.unread_bytes);
         }
         if copied > receiver.space_bytes && receiver.space_bytes > 0 {
@@ -149,13 +149,13 @@ impl Receiver {
     pub(super) fn grow_rcvbuf(&mut self, copied: u32, rcv_nxt: u32, linux: LinuxVersion) {
         let before = std::mem::replace(&mut self.space_bytes, copied);
         let mut window = 2 * u64::from(copied);
-        if linux < LinuxVersion::V6_18 {
-            // Reserve for losses; from 6.16 on the data beyond a gap takes this role.
+        if linux < LinuxVersion(6, 16) {
+            // Reserve for losses; later the data beyond a gap takes this role.
             window += 16 * u64::from(self.advmss);
         }
         window +=
             2 * (window * u64::from(copied.saturating_sub(before)) / u64::from(before.max(1)));
-        if linux >= LinuxVersion::V6_18 {
+        if linux >= LinuxVersion(6, 16) {
             let beyond = self.out_of_order.end().map_or(0, |end| end.wrapping_sub(rcv_nxt));
             window += u64::from(beyond);
         }
@@ -168,8 +168,7 @@ impl Receiver {
 
     /// Returns the buffer size of which Linux offers `window` bytes.
     fn memory_for(&self, window: u64, linux: LinuxVersion) -> u64 {
-        if linux >= LinuxVersion::V6_12 {
-            // This applies to 6.6 and later.
+        if linux >= LinuxVersion(6, 6) {
             return (window << 8) / u64::from(self.window_ratio.max(1));
         }
         window / u64::from(self.advmss) * u64::from(self.segment_memory())

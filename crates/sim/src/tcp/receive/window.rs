@@ -9,15 +9,15 @@ use knee_run::spec::{HostConfig, LinuxVersion};
 
 /// Share of the receive buffer that is offered as window, in 1/256. Up to 6.5, `tcp_adv_win_scale`
 /// sets it. Later it is the share of payload in a segment's charge; in 6.10 and later it has this
-/// value until the first full segment.
+/// value until the first full segment. What 6.6 to 6.9 begin with, the simulator does not have.
 const WINDOW_RATIO_6_10: u32 = 128;
-/// `net.core.rmem_max`, which sets the window scale if the buffer is smaller.
+/// `net.core.rmem_max`, which sets the window scale if the buffer is smaller. When it grew after 6.12 is not known.
 const RMEM_MAX_6_1: u32 = 212_992;
 const RMEM_MAX_6_18: u32 = 4 << 20;
 
 fn window_ratio(config: &HostConfig) -> u32 {
     let scale = config.sysctls.adv_win_scale;
-    if config.linux >= LinuxVersion::V6_12 {
+    if config.linux >= LinuxVersion(6, 10) {
         WINDOW_RATIO_6_10
     } else if scale > 0 {
         256 - (256 >> scale.min(8))
@@ -28,7 +28,7 @@ fn window_ratio(config: &HostConfig) -> u32 {
 
 /// Returns `net.core.rmem_max`.
 pub(in crate::tcp) fn rmem_max(linux: LinuxVersion) -> u32 {
-    if linux >= LinuxVersion::V6_18 { RMEM_MAX_6_18 } else { RMEM_MAX_6_1 }
+    if linux >= LinuxVersion(6, 18) { RMEM_MAX_6_18 } else { RMEM_MAX_6_1 }
 }
 
 pub(in crate::tcp) fn share(bytes: u32, ratio: u32) -> u32 {
@@ -78,8 +78,8 @@ impl Receiver {
         let mss = if listens { advmss } else { advmss + 12 };
         let first_window =
             if full_space > mss { full_space - full_space % mss } else { full_space };
-        // From 6.11 on the limit applies to the field of the SYN, but not to the next segment.
-        let most = if config.linux >= LinuxVersion::V6_12 { u32::MAX } else { FIRST_WINDOW_BYTES };
+        // In later versions the limit applies to the field of the SYN, but not to the next segment.
+        let most = if config.linux >= LinuxVersion(6, 11) { u32::MAX } else { FIRST_WINDOW_BYTES };
         let rcv_wnd = first_window.min(most);
         Receiver {
             peer_sack: config.sack,
@@ -94,7 +94,7 @@ impl Receiver {
             tunes: config.sysctls.moderate_rcvbuf && set.is_none(),
             scales: true,
             window_ratio,
-            measures_ratio: config.linux >= LinuxVersion::V6_12,
+            measures_ratio: config.linux >= LinuxVersion(6, 6),
             window_clamp,
             rcv_ssthresh: rcv_wnd.min(window_clamp),
             rcv_wnd,
@@ -145,10 +145,10 @@ impl Receiver {
         }
     }
 
-    /// Sets the largest window, which follows the share of payload. In later versions than 6.12 the
-    /// present limit follows at once.
+    /// Sets the largest window, which follows the share of payload. In 6.18, not in
+    /// 6.12.117, the present limit follows at once; when that came is not known.
     pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32, linux: LinuxVersion) {
-        if linux < LinuxVersion::V6_18 {
+        if linux < LinuxVersion(6, 18) {
             // The limit grows with later segments.
         } else if clamp < self.window_clamp {
             self.rcv_ssthresh = self.rcv_ssthresh.min(clamp);
@@ -236,7 +236,7 @@ mod tests {
         let config = HostConfig {
             rcvbuf_initial_bytes: 8 << 20,
             rcvbuf_max_bytes: 512 << 20,
-            ..HostConfig::new(LinuxVersion::V6_1)
+            ..HostConfig::new(LinuxVersion(6, 1))
         };
         let receiver = Receiver::new(&config, true);
         let segments = (receiver.window_clamp - receiver.rcv_ssthresh).div_ceil(2 * 1448);
@@ -253,12 +253,12 @@ mod tests {
                 let config = HostConfig {
                     skb_overhead_bytes,
                     max_tcp_header_bytes,
-                    ..HostConfig::new(LinuxVersion::V6_1)
+                    ..HostConfig::new(LinuxVersion(6, 1))
                 };
                 let mut receiver = Receiver::new(&config, true);
                 // 20 segments were read instead of 10: (2 * 20 + 16) and twice as much again, 168
                 // segments.
-                receiver.grow_rcvbuf(20 * 1448, 0, LinuxVersion::V6_1);
+                receiver.grow_rcvbuf(20 * 1448, 0, LinuxVersion(6, 1));
                 assert_eq!(receiver.rcvbuf, 168 * planned, "{skb_overhead_bytes}");
             }
         }

@@ -1,0 +1,6 @@
+//! What all crates count in.
+#![forbid(unsafe_code)]
+
+mod linux;
+
+pub use linux::LinuxVersion;
