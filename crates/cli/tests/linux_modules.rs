@@ -2,7 +2,7 @@
 //!
 //! The files are not in this tree. scripts/linux-source fetches them into the user's cache; `KNEE_REQUIRE_MODULES` names the kernels whose files
 //! must be there ("6.1 6.12 7.3"), and without it those that are there are tried. `scripts/test-modules` does both, and `KNEE_MODULES_TABLE` names a file
-//! for the table of docs/findings/modules.md.
+//! for the table of docs/modules-linux.md.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::fmt::Write as _;
@@ -132,7 +132,7 @@ fn in_ms(duration: Duration) -> String {
     format!("{} ms", duration.as_millis())
 }
 
-/// The table of docs/findings/modules.md.
+/// The table of docs/modules-linux.md.
 fn table(all: &[(String, Vec<Tried>)]) -> String {
     let mut out = String::from("| module |");
     for (kernel, _) in all {

@@ -227,7 +227,7 @@ fn buffers(rows: &mut Vec<Row>) {
 
 fn fluid(rows: &mut Vec<Row>) {
     let (k, c_rtt) = (80.0, 10e9 * 500e-6 / FRAME_BITS);
-    // What a second cut adds, and what an alpha that decays leaves out: docs/findings/dctcp-saw.md.
+    // What a second cut adds, and what an alpha that decays leaves out: notebook/dctcp-saw.md.
     let at_dequeue = "network.bottleneck.queue.mark_when=\"dequeue\"";
     let jitter = "network.return.jitter=\"3 us\"";
     for (set, words) in

@@ -1,5 +1,5 @@
 //! The kernel's own files in the place of ours, in the simulator, on the published experiments at their quick sizes: the same run to the last bit, but
-//! where docs/builtin.md names a difference. The table in docs/findings/modules.md is what this finds.
+//! where docs/builtin.md names a difference. The table in docs/modules-linux.md is what this finds.
 //!
 //! The files are those of Linux 6.1 that `scripts/linux-source 6.1` puts into the user's cache. Without them this says that it is skipped;
 //! `KNEE_REQUIRE_LINUX_SOURCE` forbids that.
@@ -242,7 +242,7 @@ fn the_kernels_files_do_what_ours_do() {
     let found = found.into_inner().unwrap();
     let table = table(&found);
     let _ = write!(std::io::stderr(), "{table}");
-    let page = fs::read_to_string(Path::new(ROOT).join("docs/findings/modules.md")).unwrap();
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/modules-linux.md")).unwrap();
     let differ: Vec<_> = found.values().flat_map(|found| &found.differ).collect();
     assert!(
         differ.is_empty(),
@@ -250,7 +250,7 @@ fn the_kernels_files_do_what_ours_do() {
     );
     assert!(
         !only.is_empty() || page.contains(&table),
-        "docs/findings/modules.md must have this table:\n{table}"
+        "docs/modules-linux.md must have this table:\n{table}"
     );
 }
 

@@ -74,7 +74,7 @@ pub struct CpuCosts {
 }
 
 impl Default for CpuCosts {
-    /// Fitted to the measurements in docs/findings/ce-price.md, as docs/receiving.md says.
+    /// Fitted to the measurements in notebook/ce-price.md, as docs/receiving.md says.
     fn default() -> CpuCosts {
         CpuCosts {
             per_interrupt: Duration::from_ns(10_600),

@@ -27,7 +27,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Pages of the root and of `docs`; not what a command writes (`keys.md`), nor notebooks and decisions, which keep their date's words.
+/// Pages of the root and of `docs`; not what a command writes (`keys.md`), nor `notebook` and decisions, which keep their date's words.
 fn pages() -> Vec<(String, String)> {
     let of_folder = |folder: &'static str| {
         let entries = fs::read_dir(root().join(folder)).unwrap();
