@@ -7,87 +7,67 @@
 //! the two are compared as a pair.
 
 /// Where random numbers come from.
-#[derive(Clone, Debug)]
-pub enum Random {
-    /// Mersenne Twister, equal to Python's `random.Random(seed)`.
-    Python(Box<MersenneTwister>),
-    /// SplitMix64 generator.
-    Own(SplitMix),
-}
+pub struct Random(Box<dyn FnMut() -> f64>);
 
 impl Random {
-    /// Python's, from a seed below 2^32.
+    /// Python's `random.Random(seed)`, from a seed below 2^32.
     pub fn python(seed: u32) -> Random {
-        Random::Python(Box::new(MersenneTwister::new(seed)))
+        let mut twister = MersenneTwister::new(seed);
+        Random(Box::new(move || {
+            let (a, b) = (u64::from(twister.word() >> 5), u64::from(twister.word() >> 6));
+            share((a << 26) + b)
+        }))
     }
 
-    /// Our own, from a seed.
+    /// Our own (SplitMix64), from a seed.
     pub fn own(seed: u64) -> Random {
-        Random::Own(SplitMix(seed))
-    }
-
-    /// Uniform in 0 to 1.
-    pub fn unit(&mut self) -> f64 {
-        match self {
-            Random::Python(generator) => generator.unit(),
-            Random::Own(generator) => generator.unit(),
-        }
+        let mut state = seed;
+        Random(Box::new(move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            share((z ^ (z >> 31)) >> 11)
+        }))
     }
 
     /// Uniform between two values.
     pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.unit()
+        low + (high - low) * (self.0)()
     }
 }
 
-/// SplitMix64 generator.
-#[derive(Clone, Debug)]
-pub struct SplitMix(u64);
-
-impl SplitMix {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
+/// 53 bits as a number from 0 to below 1.
+fn share(bits: u64) -> f64 {
+    bits as f64 / (1u64 << 53) as f64
 }
 
 const WORDS: usize = 624;
 const MIDDLE: usize = 397;
 
 /// MT19937 (Matsumoto and Nishimura 1998), seeded by an array of one word as Python does.
-#[derive(Clone, Debug)]
-pub struct MersenneTwister {
+struct MersenneTwister {
     state: [u32; WORDS],
     next: usize,
 }
 
 impl MersenneTwister {
     fn new(seed: u32) -> MersenneTwister {
-        let mut state = [0u32; WORDS];
-        state[0] = 19_650_218;
+        let mixed = |word: u32, factor: u32| (word ^ (word >> 30)).wrapping_mul(factor);
+        let mut state = [19_650_218; WORDS];
         for i in 1..WORDS {
-            let before = state[i - 1] ^ (state[i - 1] >> 30);
-            state[i] = before.wrapping_mul(1_812_433_253).wrapping_add(i as u32);
+            state[i] = mixed(state[i - 1], 1_812_433_253).wrapping_add(i as u32);
         }
-        let mut i = 1;
-        let step = |state: &mut [u32; WORDS], i: &mut usize, factor: u32, add: u32| {
-            let before = state[*i - 1] ^ (state[*i - 1] >> 30);
-            state[*i] = (state[*i] ^ before.wrapping_mul(factor)).wrapping_add(add);
-            *i += 1;
-            if *i == WORDS {
+        // Once around with the seed, once with the numbers of the words. The first word is a copy of the last one.
+        for step in 0..2 * WORDS - 1 {
+            let i = 1 + step % (WORDS - 1);
+            if i == 1 && step > 0 {
                 state[0] = state[WORDS - 1];
-                *i = 1;
             }
-        };
-        for _ in 0..WORDS {
-            step(&mut state, &mut i, 1_664_525, seed);
-        }
-        for _ in 1..WORDS {
-            let minus_index = (i as u32).wrapping_neg();
-            step(&mut state, &mut i, 1_566_083_941, minus_index);
+            state[i] = match step < WORDS {
+                true => (state[i] ^ mixed(state[i - 1], 1_664_525)).wrapping_add(seed),
+                false => (state[i] ^ mixed(state[i - 1], 1_566_083_941)).wrapping_sub(i as u32),
+            };
         }
         state[0] = 0x8000_0000;
         MersenneTwister { state, next: WORDS }
@@ -113,11 +93,6 @@ impl MersenneTwister {
         y ^= (y << 15) & 0xefc6_0000;
         y ^ (y >> 18)
     }
-
-    fn unit(&mut self) -> f64 {
-        let (a, b) = (u64::from(self.word() >> 5), u64::from(self.word() >> 6));
-        ((a << 26) + b) as f64 / (1u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]
@@ -127,8 +102,8 @@ mod tests {
     #[test]
     fn pythons_numbers_come_out() {
         // python3 -c 'import random; print(random.Random(1).random(), random.Random(42).random())'
-        assert_eq!(Random::python(1).unit(), 0.134_364_244_112_401_22);
-        assert_eq!(Random::python(42).unit(), 0.639_426_798_457_883_8);
+        assert_eq!(Random::python(1).uniform(0.0, 1.0), 0.134_364_244_112_401_22);
+        assert_eq!(Random::python(42).uniform(0.0, 1.0), 0.639_426_798_457_883_8);
     }
 
     #[test]
