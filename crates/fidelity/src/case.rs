@@ -1,7 +1,7 @@
 //! A case: runs, what is taken from each, and how that is judged.
 
 use crate::Error;
-use crate::compare::Line;
+use crate::compare::{self, Line};
 use crate::stats::percentile;
 use knee_run::outcome::{FlowOutcome, Outcome, QueueOutcome};
 use knee_run::spec::Run;
@@ -31,7 +31,7 @@ pub fn all(runs: &[Measured], name: &str) -> Vec<f64> {
 }
 
 /// Takes what matters from a run, on the thread that made it.
-pub type Measure = Box<dyn Fn(&Run, Outcome) -> Measured + Send + Sync>;
+pub type Measure = Box<dyn Fn(Outcome) -> Measured + Send + Sync>;
 /// Judges all runs of a case, in their order.
 pub type Judge = Box<dyn Fn(&[Measured]) -> Result<Vec<Line>, Error> + Send + Sync>;
 
@@ -45,6 +45,18 @@ pub struct Case {
     pub measure: Measure,
     /// Comparison with the reference.
     pub judge: Judge,
+}
+
+/// Names of metrics, and what percentages are of at least: 1 for counters, as one event per run.
+pub type Metrics = [(f64, &'static [&'static str])];
+
+/// Compares the metrics that both sides have, run-level values of theirs with those of ours.
+pub fn lines(theirs: impl Fn(&str) -> Vec<f64>, ours: &[Measured], metrics: &Metrics) -> Vec<Line> {
+    let of = |(at_least, names): &(f64, &[&'static str])| {
+        let line = |name: &&str| compare::values(name, &theirs(name), &all(ours, name), *at_least);
+        names.iter().filter_map(line).collect::<Vec<_>>()
+    };
+    metrics.iter().flat_map(of).collect()
 }
 
 /// Counters of all flows, under the names of the reference tables: `rto`, `tlp`, `retrans`, and `drops`
@@ -78,10 +90,10 @@ pub const SLOW_MS: f64 = 190.0;
 
 /// The statistics of completion times within a run that the `runs_*` tables have.
 pub fn completion_statistics(measured: &mut Measured, times_ms: &[f64]) {
-    measured.set("fct_mean", crate::stats::mean(times_ms));
-    measured.set("fct_min", percentile(times_ms, 0.0));
-    measured.set("fct_p50", percentile(times_ms, 50.0));
-    measured.set("fct_max", percentile(times_ms, 100.0));
+    measured.set("fct_mean_ms", crate::stats::mean(times_ms));
+    measured.set("fct_min_ms", percentile(times_ms, 0.0));
+    measured.set("fct_p50_ms", percentile(times_ms, 50.0));
+    measured.set("fct_max_ms", percentile(times_ms, 100.0));
     measured.set("slow", times_ms.iter().filter(|time| **time > SLOW_MS).count() as f64);
     measured.set("completed", times_ms.len() as f64);
 }

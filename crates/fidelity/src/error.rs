@@ -20,12 +20,6 @@ pub enum Error {
     Csv { file: String, source: csv::Error },
     #[error("{file}: line {line}: {column} = {value:?}: must be {wanted}")]
     Cell { file: String, line: u64, column: String, value: String, wanted: &'static str },
-    #[error("series_summary.csv: qdisc of {series}: must be redstep or bfifo")]
-    Qdisc { series: String },
-    #[error("{table}: loss: must be n%")]
-    Loss { table: String },
-    #[error("buffer = {0:?}: must be a size such as 175KB or 1.2MB")]
-    Buffer(String),
 
     // The list of exceptions.
     #[error("{}: {source}", path.display())]

@@ -39,7 +39,7 @@ pub fn run_all(
             let label = format!("{}, run {j}, seed {}", case.name, run.seed);
             CURRENT.set(label.clone());
             let measured = match knee_sim::simulate(run) {
-                Ok(outcome) => Ok((case.measure)(run, outcome)),
+                Ok(outcome) => Ok((case.measure)(outcome)),
                 Err(source) => Err(Error::Run { label, source }),
             };
             results.lock().expect("no thread panics while it holds it").push((i, j, measured));

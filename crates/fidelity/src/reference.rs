@@ -2,8 +2,9 @@
 
 use crate::Error;
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where the reference data is.
 #[derive(Clone, Debug)]
@@ -17,14 +18,13 @@ impl Reference {
         Reference { folder: folder.into() }
     }
 
-    /// The rows of a table.
+    /// The rows of the table `NAME.csv`.
     ///
     /// # Errors
     /// If the file cannot be read or is not CSV.
     pub fn table(&self, name: &str) -> Result<Vec<Row>, Error> {
-        let path = self.folder.join(name);
-        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, error))?;
-        rows(file, name)
+        let file = format!("{name}.csv");
+        rows(open(self.folder.join(&file))?, &file)
     }
 
     /// The rows of `series/NAME.csv.gz`.
@@ -32,23 +32,21 @@ impl Reference {
     /// # Errors
     /// If the file cannot be read, or is not CSV in gzip.
     pub fn series(&self, name: &str) -> Result<Vec<Row>, Error> {
-        let path = self.folder.join("series").join(format!("{name}.csv.gz"));
-        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, error))?;
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(file)
-            .read_to_string(&mut text)
-            .map_err(|error| unreadable(&path, error))?;
-        rows(text.as_bytes(), name)
+        rows(flate2::read::GzDecoder::new(open(self.series_path(name))?), name)
     }
 
     /// Whether there is a series of this name.
     pub fn has_series(&self, name: &str) -> bool {
-        self.folder.join("series").join(format!("{name}.csv.gz")).is_file()
+        self.series_path(name).is_file()
+    }
+
+    fn series_path(&self, name: &str) -> PathBuf {
+        self.folder.join("series").join(format!("{name}.csv.gz"))
     }
 }
 
-fn unreadable(path: &Path, source: std::io::Error) -> Error {
-    Error::Unread { path: path.to_owned(), source }
+fn open(path: PathBuf) -> Result<File, Error> {
+    File::open(&path).map_err(|source| Error::Unread { path, source })
 }
 
 /// One row, by column name.
@@ -103,7 +101,8 @@ impl Row {
             .ok_or_else(|| self.bad(column, "a rate such as 10mbit or 1gbit"))
     }
 
-    fn bad(&self, column: &str, wanted: &'static str) -> Error {
+    /// An error about a cell.
+    pub fn bad(&self, column: &str, wanted: &'static str) -> Error {
         let (file, value) = (self.file.clone(), self.text(column).to_owned());
         Error::Cell { file, line: self.line, column: column.to_owned(), value, wanted }
     }
@@ -128,6 +127,11 @@ pub fn groups(rows: &[Row], columns: &[&str]) -> Vec<Vec<Row>> {
         }
     }
     groups.into_iter().map(|group| group.1).collect()
+}
+
+/// The numbers of one column of several rows; rows without one are left out.
+pub fn numbers(rows: &[Row], name: &str) -> Vec<f64> {
+    rows.iter().filter_map(|row| row.maybe(name)).collect()
 }
 
 /// One column of several rows.
@@ -173,14 +177,14 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let error = Reference::new("/nowhere").table("x.csv").unwrap_err();
+        let error = Reference::new("/nowhere").table("x").unwrap_err();
         assert!(error.to_string().starts_with("cannot read /nowhere/x.csv: "), "{error}");
     }
 
     #[test]
     fn the_projects_own_copy_can_be_read() {
         let reference = Reference::new(crate::REFERENCE);
-        let runs = reference.table("runs_bulk_mix.csv").unwrap();
+        let runs = reference.table("runs_bulk_mix").unwrap();
         assert!(runs.len() >= 240 && runs.iter().all(|run| run.number("tlp").is_ok()));
         let series = reference.series("start-dctcp-1g-200us-K20-info").unwrap();
         assert_eq!(series[0].number("cwnd").unwrap(), 10.0);

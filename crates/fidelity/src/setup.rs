@@ -10,8 +10,7 @@ use crate::reference::Row;
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, QueueConfig, StepConfig,
-    Threshold,
+    DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, Network, Ping, Run, Sampling, Serialisation, Traffic,
@@ -79,25 +78,6 @@ pub fn step(threshold_bytes: u64, limit_bytes: u64, not_ect: NotEctAbove) -> Que
     })
 }
 
-/// PIE as in the reference runs: without ECN, 1000 packets. Its updates began half a second after it
-/// was made, which was long before the flow: their phase is `first_update`.
-pub fn pie(
-    target: Duration,
-    update_interval: Duration,
-    first_update: Duration,
-    seed: u64,
-) -> QueueConfig {
-    QueueConfig::Pie(PieConfig {
-        limit_pkts: 1000,
-        target,
-        update_interval,
-        first_update,
-        ecn: false,
-        seed,
-        ..PieConfig::default()
-    })
-}
-
 /// The queue of a row with `K_pkts` (empty: none), `buffer_pkts` and perhaps `red_nodrop`.
 ///
 /// # Errors
@@ -110,12 +90,6 @@ pub fn marking_queue(row: &Row) -> Result<QueueConfig, Error> {
         Some(k) => step(k as u64 * PKT_BYTES, buffer_bytes, not_ect),
         None => bfifo(buffer_bytes),
     })
-}
-
-/// `jitter_us` of a row, half the range; zero in tables without it. At a full drop-tail queue it keeps flows from
-/// keeping their phase, which the reference does in another way (tests/reference/README.md).
-pub fn way_back_jitter(row: &Row) -> Duration {
-    span(row.maybe("jitter_us").unwrap_or(0.0) * 1e-6)
 }
 
 /// The network of one run.
@@ -132,11 +106,37 @@ pub struct Path {
     pub queue: QueueConfig,
     /// Share of packets lost before the queue.
     pub loss: f64,
-    /// The way back takes up to this much less or more, drawn for each packet.
+    /// The way back takes up to this much less or more, drawn for each packet. At a full drop-tail queue it keeps flows
+    /// from keeping their phase, which the reference does in another way (tests/reference/README.md).
     pub jitter: Duration,
 }
 
 impl Path {
+    /// The network of a row, without random loss. Senders whose rate is not told have ten times that of the bottleneck.
+    ///
+    /// # Errors
+    /// If a cell is missing or no number.
+    pub fn of(row: &Row, senders: u32, queue: QueueConfig) -> Result<Path, Error> {
+        let rate_bps = row.rate_bps("bottleneck")?;
+        let rtt_s = match (row.maybe("rtt_us"), row.maybe("rtt_ms")) {
+            (Some(us), _) => us * 1e-6,
+            (None, Some(ms)) => ms * 1e-3,
+            (None, None) => row.number("base_rtt_ms")? * 1e-3,
+        };
+        Ok(Path {
+            senders,
+            access_bps: match row.text("access") {
+                "" => 10 * rate_bps,
+                _ => row.rate_bps("access")?,
+            },
+            rate_bps,
+            rtt: span(rtt_s),
+            queue,
+            loss: 0.0,
+            jitter: span(row.maybe("jitter_us").unwrap_or(0.0) * 1e-6),
+        })
+    }
+
     fn network(&self, tcp_ecn: u8) -> Network {
         let mut host = HostConfig::new(LinuxVersion(6, 1));
         host.jiffies_at_start = Some(48);
@@ -144,40 +144,43 @@ impl Path {
         host.skb_overhead_bytes = 768;
         host.rcvbuf_initial_bytes = 8 << 20;
         host.rcvbuf_max_bytes = 512 << 20;
-        let wire = |rate: Option<u64>, delay: Duration, queue: QueueConfig| Cable {
-            rate: rate.and_then(Rate::from_bps),
+        let plain = Cable {
+            rate: None,
             serialisation: Serialisation::TokenBucket { burst_bytes: BURST_BYTES },
-            delay,
+            delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: 0.0,
             overhead_bytes: 0,
             loses_bursts: false,
-            queue,
+            queue: bfifo(1 << 40),
             sampled: false,
         };
-        let unbounded = || bfifo(1 << 40);
         let mut network = Network::default();
         for i in 1..=self.senders {
             network.host(format!("s{i}"), host.clone());
         }
         let receiver = network.host("r", host);
         let switch = network.switch("sw");
-        let rate_bps = passed_bps(self.rate_bps);
-        let under_test = wire(Some(rate_bps), Duration::ZERO, self.queue.clone());
-        let under_test = Cable { loss: self.loss, sampled: true, ..under_test };
-        network.link(switch, receiver, under_test);
-        network.link(receiver, switch, wire(None, Duration::ZERO, unbounded()));
+        let under_test = Cable {
+            rate: passed(self.rate_bps),
+            loss: self.loss,
+            queue: self.queue.clone(),
+            sampled: true,
+            ..plain.clone()
+        };
+        network.duplex(switch, receiver, under_test, plain.clone());
+        // In front of a slower bottleneck a sender has not always something to send.
+        let is_bottleneck_too = self.access_bps <= self.rate_bps;
+        let own = if is_bottleneck_too { passed } else { Rate::from_bps };
+        let access = Cable { rate: own(self.access_bps), ..plain.clone() };
+        let jitter = netem(self.jitter).ps();
+        let back = Cable {
+            delay: Duration::from_ps(netem(self.rtt).ps() - jitter),
+            jitter: Duration::from_ps(2 * jitter),
+            ..plain
+        };
         for sender in 0..self.senders {
-            // In front of a slower bottleneck a sender has not always something to send.
-            let is_bottleneck_too = self.access_bps <= self.rate_bps;
-            let access_bps =
-                if is_bottleneck_too { passed_bps(self.access_bps) } else { self.access_bps };
-            let access = wire(Some(access_bps), Duration::ZERO, unbounded());
-            network.link(sender, switch, access);
-            let least = Duration::from_ps(netem(self.rtt).ps() - netem(self.jitter).ps());
-            let jitter = Duration::from_ps(2 * netem(self.jitter).ps());
-            let back = Cable { jitter, ..wire(None, least, unbounded()) };
-            network.link(switch, sender, back);
+            network.duplex(sender, switch, access.clone(), back.clone());
         }
         network
     }
@@ -236,8 +239,8 @@ pub fn at(seconds: f64) -> Time {
     Time::ZERO + span(seconds)
 }
 
-fn passed_bps(rate_bps: u64) -> u64 {
-    if rate_bps == TEN_GBPS { TEN_GBPS_THAT_PASS } else { rate_bps }
+fn passed(rate_bps: u64) -> Option<Rate> {
+    Rate::from_bps(if rate_bps == TEN_GBPS { TEN_GBPS_THAT_PASS } else { rate_bps })
 }
 
 /// A delay as netem makes it: it counts in ticks of 64 ns, so 100 us become 99.968.

@@ -1,6 +1,7 @@
 //! Statistics of reference tables; those behind a verdict are the experiments' own.
 
 pub use knee_exp::difference::*;
+pub use knee_exp::stats::jain;
 
 /// The standard deviation with n, as the reference tables use it within a run.
 pub fn sd_of_all(values: &[f64]) -> Option<f64> {
@@ -18,13 +19,6 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let (below, share) = (at.floor() as usize, at.fract());
     let above = (below + 1).min(last);
     Some(sorted[below] + (sorted[above] - sorted[below]) * share)
-}
-
-/// Jain's index; `None` without shares or if all are zero.
-pub fn jain(shares: &[f64]) -> Option<f64> {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|x| x * x).sum();
-    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
 /// The standard deviation that goes with a range of n values of a normal distribution (the constants
@@ -61,11 +55,5 @@ mod tests {
     fn a_range_gives_a_spread() {
         near(sd_from_range(10.0, 12.326, 5), 1.0, 1e-9);
         assert_eq!(sd_from_range(3.0, 3.0, 1), 0.0);
-    }
-
-    #[test]
-    fn jains_index_by_hand() {
-        near(jain(&[1.0, 3.0]).unwrap(), 0.8, 1e-12);
-        assert_eq!(jain(&[0.0]), None);
     }
 }

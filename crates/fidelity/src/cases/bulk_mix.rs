@@ -1,15 +1,12 @@
 //! Two bulk transfers and ten short ones from a third host.
 
-use super::completions::{self, Columns};
-use super::{Cases, Plan};
+use super::{Cases, Plan, completions};
 use crate::Error;
-use crate::case::{
-    Case, Measured, all, completion_statistics, completions_ms, counters, queue_lengths,
-};
+use crate::case::{Measured, all, completion_statistics, completions_ms, counters, queue_lengths};
 use crate::compare::{self, Line};
 use crate::random::Random;
 use crate::reference::{Row, column, groups};
-use crate::setup::{Algo, Path, marking_queue, span, way_back_jitter};
+use crate::setup::{Algo, Path, marking_queue, span};
 use crate::stats::{Sample, Share, mean, sd_from_range};
 use knee_run::outcome::Outcome;
 use knee_run::spec::{Run, Sampling};
@@ -23,31 +20,20 @@ const SYN_LOST_MS: f64 = 1000.0;
 
 pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
     for table in ["runs_bulk_mix", "runs_bulk_mix_jitter"] {
-        let runs = plan.reference.table(&format!("{table}.csv"))?;
-        for group in groups(&runs, &["algo", "short_kB"]) {
+        for group in groups(&plan.reference.table(table)?, &["algo", "short_kB"]) {
             let Some(algo) = cases.algo(&group[0]) else { continue };
             let runs = setup(&group[0], &algo, &column(&group, "seed")?, true)?;
-            cases.cases.push(Case {
-                name: name(table, &group[0]),
-                runs,
-                measure: Box::new(|_, outcome| measure(&outcome)),
-                judge: Box::new(move |ours| judge_runs(&group, ours)),
-            });
+            cases.add(name(table, &group[0]), runs, measure, move |ours| judge_runs(&group, ours));
         }
     }
     for table in ["bulk_mix", "bulk_mix_start_pm_100ms", "bulk_mix_marker_drops_nonect"] {
         if plan.is_quick {
             continue;
         }
-        for row in plan.reference.table(&format!("{table}.csv"))? {
+        for row in plan.reference.table(table)? {
             let Some(algo) = cases.algo(&row) else { continue };
-            let seeds: Vec<f64> = (1..=plan.seeds).map(|seed| seed as f64).collect();
-            cases.cases.push(Case {
-                name: name(table, &row),
-                runs: setup(&row, &algo, &seeds, table == "bulk_mix_start_pm_100ms")?,
-                measure: Box::new(|_, outcome| measure(&outcome)),
-                judge: Box::new(move |ours| judge_summary(&row, ours)),
-            });
+            let runs = setup(&row, &algo, &plan.seeds(), table == "bulk_mix_start_pm_100ms")?;
+            cases.add(name(table, &row), runs, measure, move |ours| judge_summary(&row, ours));
         }
     }
     Ok(())
@@ -60,15 +46,7 @@ fn name(table: &str, row: &Row) -> String {
 /// Starts as the reference drew them: the shift of the ten, the second long flow, the ten.
 fn setup(row: &Row, algo: &Algo, seeds: &[f64], is_shifted: bool) -> Result<Vec<Run>, Error> {
     let short_kb = row.number("short_kB")?;
-    let path = Path {
-        senders: 3,
-        access_bps: row.rate_bps("access")?,
-        rate_bps: row.rate_bps("bottleneck")?,
-        rtt: span(row.number("rtt_us")? * 1e-6),
-        queue: marking_queue(row)?,
-        loss: 0.0,
-        jitter: way_back_jitter(row),
-    };
+    let path = Path::of(row, 3, marking_queue(row)?)?;
     let run = |seed: &f64| {
         let seed = *seed as u32;
         let mut random = Random::python(1000 * seed + short_kb as u32);
@@ -103,18 +81,10 @@ fn measure(outcome: &Outcome) -> Measured {
 }
 
 fn judge_runs(theirs: &[Row], ours: &[Measured]) -> Result<Vec<Line>, Error> {
-    let columns = Columns {
-        mean: "short_fct_mean_ms",
-        min: "short_fct_min_ms",
-        p50: "short_fct_p50_ms",
-        max: "short_fct_max_ms",
-        slow: "short_over_190ms",
-        completed: "short_completed",
-    };
-    let mut lines = completions::lines(theirs, &columns, ours)?;
+    let mut lines = completions::lines(theirs, "short_", ours)?;
     let long = column(theirs, "long_fct_mean_ms")?;
     lines.extend(compare::pairs("long_fct_mean_ms", &long, &all(ours, "long"), 0.0));
-    lines.extend(completions::counters(theirs, ours, &["rto", "tlp", "drops"])?);
+    lines.extend(completions::counters(theirs, ours)?);
     Ok(lines)
 }
 
@@ -138,15 +108,15 @@ fn judge_summary(row: &Row, ours: &[Measured]) -> Result<Vec<Line>, Error> {
             let pairs = all(ours, name).into_iter().zip(&our_lost);
             pairs.filter(|pair| allowed(*pair.1)).map(|pair| pair.0).collect()
         };
-        let fast = of("fct_mean", |lost| lost == 0.0);
+        let fast = of("fct_mean_ms", |lost| lost == 0.0);
         lines.extend(compare::values("short_fct_mean_ms of runs without", &[least], &fast, 0.0));
-        let slow = of("fct_max", |lost| lost > 0.0);
+        let slow = of("fct_max_ms", |lost| lost > 0.0);
         let theirs = [row.number("short_max_ms")?];
         lines.extend(compare::values("short_fct_max_ms of runs with", &theirs, &slow, 0.0));
     } else {
         let mean_ms = row.number("short_fct_mean_ms")?;
         let theirs = Sample { n, mean: mean_ms, sd: sd_from_range(least, most, n) };
-        if let Some(ours) = Sample::of(&all(ours, "fct_mean")) {
+        if let Some(ours) = Sample::of(&all(ours, "fct_mean_ms")) {
             let line = compare::means("short_fct_mean_ms", theirs, ours, 0.0);
             lines.push(line.with_note("their sd from the range of runs"));
         }

@@ -2,13 +2,12 @@
 
 use super::{Cases, Plan};
 use crate::Error;
-use crate::case::{Case, Measured, all, counters, queue_lengths};
-use crate::compare::{self, Line};
+use crate::case::{Measured, Metrics, all, counters, lines, queue_lengths};
+use crate::compare::Line;
 use crate::random::Random;
 use crate::reference::{Row, groups};
 use crate::setup::{Path, marking_queue, span};
 use crate::stats::{jain, mean, percentile};
-use knee_queue::time::Duration;
 use knee_run::outcome::Outcome;
 use knee_run::spec::Sampling;
 
@@ -25,18 +24,9 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
     if plan.is_quick {
         return Ok(());
     }
-    for group in groups(&plan.reference.table("convergence.csv")?, &["algo"]) {
+    for group in groups(&plan.reference.table("convergence")?, &["algo"]) {
         let Some(algo) = cases.algo(&group[0]) else { continue };
-        let row = &group[0];
-        let path = Path {
-            senders: 2,
-            access_bps: row.rate_bps("access")?,
-            rate_bps: row.rate_bps("bottleneck")?,
-            rtt: span(row.number("rtt_us")? * 1e-6),
-            queue: marking_queue(row)?,
-            loss: 0.0,
-            jitter: Duration::ZERO,
-        };
+        let path = Path::of(&group[0], 2, marking_queue(&group[0])?)?;
         let run = |seed: usize| {
             let mut run = path.run(&algo, seed as u64, END_S);
             let start_s = SECOND_START_S + Random::own(seed as u64).uniform(0.0, JITTER_S);
@@ -49,12 +39,9 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
             };
             run
         };
-        cases.cases.push(Case {
-            name: format!("convergence/{}", algo.name),
-            runs: (1..=plan.seeds).map(run).collect(),
-            measure: Box::new(|_, outcome| measure(&outcome)),
-            judge: Box::new(move |ours| judge(&group, ours)),
-        });
+        let runs = (1..=plan.seeds).map(run).collect();
+        let name = format!("convergence/{}", algo.name);
+        cases.add(name, runs, measure, move |ours| judge(&group, ours));
     }
     Ok(())
 }
@@ -116,23 +103,12 @@ fn judge(theirs: &[Row], ours: &[Measured]) -> Result<Vec<Line>, Error> {
         measured.set("rto", rows[0].number("rto_total")?);
         their_runs.push(measured);
     }
-    let metrics = [
-        ("flow1_mbps 0.5..1s", 0.0),
-        ("flow2_mbps 1..1.5s", 0.0),
-        ("flow2_mbps 1.5..2s", 0.0),
-        ("flow2_mbps 2.5..3s", 0.0),
-        ("first fair period_s", 0.0),
-        ("flow1_mbps 5..10s", 0.0),
-        ("sum_mbps 5..10s", 0.0),
-        ("jain 5..10s", 0.0),
-        ("queue_mean_pkts_t>2s", 1.0),
-        ("queue_p50_pkts", 1.0),
-        ("queue_max_pkts", 1.0),
-        ("drops", 1.0),
-        ("rto", 1.0),
-    ];
-    let line = |(metric, at_least): (&'static str, f64)| {
-        compare::values(metric, &all(&their_runs, metric), &all(ours, metric), at_least)
-    };
-    Ok(metrics.into_iter().filter_map(line).collect())
+    Ok(lines(|name| all(&their_runs, name), ours, METRICS))
 }
+
+const METRICS: &Metrics = &[
+    (0.0, &["flow1_mbps 0.5..1s", "flow2_mbps 1..1.5s", "flow2_mbps 1.5..2s"]),
+    (0.0, &["flow2_mbps 2.5..3s", "first fair period_s", "flow1_mbps 5..10s", "sum_mbps 5..10s"]),
+    (0.0, &["jain 5..10s"]),
+    (1.0, &["queue_mean_pkts_t>2s", "queue_p50_pkts", "queue_max_pkts", "drops", "rto"]),
+];

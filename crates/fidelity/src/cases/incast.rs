@@ -1,17 +1,15 @@
 //! Many senders to one receiver: short transfers at once, and nineteen long flows with a ping.
 
-use super::completions::{self, Columns};
-use super::{Cases, Plan};
+use super::{Cases, Plan, completions};
 use crate::Error;
 use crate::case::{
-    Case, Measured, all, completion_statistics, completions_ms, counters, queue_lengths,
+    Measured, Metrics, all, completion_statistics, completions_ms, counters, lines, queue_lengths,
 };
 use crate::compare::{self, Line};
 use crate::random::Random;
-use crate::reference::{Row, column, groups};
+use crate::reference::{Row, column, groups, numbers};
 use crate::setup::{Algo, Path, at, marking_queue, span};
 use crate::stats::{Sample, jain, mean, percentile, sd_of_all};
-use knee_queue::time::Duration;
 use knee_run::outcome::Outcome;
 use knee_run::spec::{Run, Sampling};
 
@@ -24,53 +22,34 @@ const WARM_UP_S: f64 = 1.0;
 const LONG_JITTER_S: f64 = 1e-3;
 
 pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
-    let runs = plan.reference.table("runs_incast10_buffer100.csv")?;
-    for group in groups(&runs, &["algo", "flow_kB"]) {
+    let table = "runs_incast10_buffer100";
+    for group in groups(&plan.reference.table(table)?, &["algo", "flow_kB"]) {
         let Some(algo) = cases.algo(&group[0]) else { continue };
-        let access_bps = group[0].rate_bps("bottleneck")?;
-        cases.cases.push(Case {
-            name: name("runs_incast10_buffer100", &group[0]),
-            runs: setup(&group[0], &algo, access_bps, &column(&group, "seed")?)?,
-            measure: Box::new(|_, outcome| measure(&outcome)),
-            judge: Box::new(move |ours| judge_runs(&group, ours)),
-        });
+        let runs = setup(&group[0], &algo, &column(&group, "seed")?)?;
+        cases.add(name(table, &group[0]), runs, measure, move |ours| judge_runs(&group, ours));
+    }
+    if plan.is_quick {
+        return Ok(());
     }
     for table in ["incast10", "incast10_buffer100"] {
-        if plan.is_quick {
-            continue;
-        }
-        for row in plan.reference.table(&format!("{table}.csv"))? {
+        for row in plan.reference.table(table)? {
             let Some(algo) = cases.algo(&row) else { continue };
-            let seeds: Vec<f64> = (1..=plan.seeds).map(|seed| seed as f64).collect();
-            cases.cases.push(Case {
-                name: name(table, &row),
-                runs: setup(&row, &algo, row.rate_bps("access")?, &seeds)?,
-                measure: Box::new(|_, outcome| measure(&outcome)),
-                judge: Box::new(move |ours| judge_summary(&row, ours)),
-            });
+            let runs = setup(&row, &algo, &plan.seeds())?;
+            cases.add(name(table, &row), runs, measure, move |ours| judge_summary(&row, ours));
         }
     }
-    if !plan.is_quick {
-        build_long(plan, cases)?;
-    }
-    Ok(())
+    build_long(plan, cases)
 }
 
 fn name(table: &str, row: &Row) -> String {
     format!("{table}/{}-{}kB", row.text("algo"), row.text("flow_kB"))
 }
 
-fn setup(row: &Row, algo: &Algo, access_bps: u64, seeds: &[f64]) -> Result<Vec<Run>, Error> {
+fn setup(row: &Row, algo: &Algo, seeds: &[f64]) -> Result<Vec<Run>, Error> {
     let flow_kb = row.number("flow_kB")?;
-    let path = Path {
-        senders: SENDERS,
-        access_bps,
-        rate_bps: row.rate_bps("bottleneck")?,
-        rtt: span(row.number("rtt_us")? * 1e-6),
-        queue: marking_queue(row)?,
-        loss: 0.0,
-        jitter: Duration::ZERO,
-    };
+    let path = Path::of(row, SENDERS, marking_queue(row)?)?;
+    // Each sender has a link as fast as the bottleneck, in the table that does not tell it too.
+    let path = Path { access_bps: path.rate_bps, ..path };
     let run = |seed: &f64| {
         let seed = *seed as u32;
         let mut random = Random::python(77 * seed + flow_kb as u32);
@@ -96,16 +75,8 @@ fn measure(outcome: &Outcome) -> Measured {
 }
 
 fn judge_runs(theirs: &[Row], ours: &[Measured]) -> Result<Vec<Line>, Error> {
-    let columns = Columns {
-        mean: "fct_mean_ms",
-        min: "fct_min_ms",
-        p50: "fct_p50_ms",
-        max: "fct_max_ms",
-        slow: "over_190ms",
-        completed: "completed",
-    };
-    let mut lines = completions::lines(theirs, &columns, ours)?;
-    lines.extend(completions::counters(theirs, ours, &["rto", "tlp", "drops"])?);
+    let mut lines = completions::lines(theirs, "", ours)?;
+    lines.extend(completions::counters(theirs, ours)?);
     Ok(lines)
 }
 
@@ -120,8 +91,8 @@ fn judge_summary(row: &Row, ours: &[Measured]) -> Result<Vec<Line>, Error> {
         Ok(())
     };
     let flow_sd = row.number("fct_sd_ms")? / f64::from(SENDERS).sqrt();
-    mean_line("fct_mean_ms", flow_sd, "fct_mean", "their sd from that of flows")?;
-    mean_line("last_fct_mean_ms", row.number("last_fct_sd_ms")?, "fct_max", "")?;
+    mean_line("fct_mean_ms", flow_sd, "fct_mean_ms", "their sd from that of flows")?;
+    mean_line("last_fct_mean_ms", row.number("last_fct_sd_ms")?, "fct_max_ms", "")?;
     for (metric, name) in
         [("rto_per_run", "rto"), ("share_of_runs_with_rto", "has_rto"), ("drops_per_run", "drops")]
     {
@@ -140,19 +111,11 @@ fn judge_summary(row: &Row, ours: &[Measured]) -> Result<Vec<Line>, Error> {
 }
 
 fn build_long(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
-    for group in groups(&plan.reference.table("incast19.csv")?, &["algo"]) {
+    for group in groups(&plan.reference.table("incast19")?, &["algo"]) {
         let Some(algo) = cases.algo(&group[0]) else { continue };
         let row = &group[0];
         let seconds = row.number("secs")?;
-        let path = Path {
-            senders: LONG_FLOWS + 1,
-            access_bps: row.rate_bps("access")?,
-            rate_bps: row.rate_bps("bottleneck")?,
-            rtt: span(row.number("rtt_us")? * 1e-6),
-            queue: marking_queue(row)?,
-            loss: 0.0,
-            jitter: Duration::ZERO,
-        };
+        let path = Path::of(row, LONG_FLOWS + 1, marking_queue(row)?)?;
         let run = |seed: usize| {
             let mut random = Random::own(seed as u64);
             let mut run = path.run(&algo, seed as u64, seconds);
@@ -167,12 +130,10 @@ fn build_long(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
             };
             run
         };
-        cases.cases.push(Case {
-            name: format!("incast19/{}", algo.name),
-            runs: (1..=plan.seeds).map(run).collect(),
-            measure: Box::new(move |_, outcome| measure_long(&outcome, seconds)),
-            judge: Box::new(move |ours| judge_long(&group, ours)),
-        });
+        let runs = (1..=plan.seeds).map(run).collect();
+        let measure = move |outcome: &Outcome| measure_long(outcome, seconds);
+        let judge = move |ours: &[Measured]| Ok(lines(|name| numbers(&group, name), ours, LONG));
+        cases.add(format!("incast19/{}", algo.name), runs, measure, judge);
     }
     Ok(())
 }
@@ -212,32 +173,12 @@ fn measure_long(outcome: &Outcome, seconds: f64) -> Measured {
     measured
 }
 
-fn judge_long(theirs: &[Row], ours: &[Measured]) -> Result<Vec<Line>, Error> {
-    // What percentages are of, at least: one event, one packet, one ping in a thousand.
-    let metrics = [
-        ("sum_mbps(t>1s)", 0.0),
-        ("min_mbps", 0.0),
-        ("max_mbps", 0.0),
-        // A spread is judged in Mbps of a flow's share: 50.
-        ("sd_mbps", 50.0),
-        ("jain", 0.0),
-        ("ping_mean_us", 0.0),
-        ("ping_p50_us", 0.0),
-        ("ping_p99_us", 0.0),
-        ("ping_max_us", 0.0),
-        ("ping_loss", 0.001),
-        ("queue_mean_pkts", 1.0),
-        ("queue_p99_pkts", 1.0),
-        ("queue_max_pkts", 1.0),
-        ("drops", 1.0),
-        ("rto", 1.0),
-        ("retrans_segs", 1.0),
-        ("mark_fraction", 0.0),
-    ];
-    let mut lines = Vec::new();
-    for (metric, at_least) in metrics {
-        let theirs: Vec<f64> = theirs.iter().filter_map(|row| row.maybe(metric)).collect();
-        lines.extend(compare::values(metric, &theirs, &all(ours, metric), at_least));
-    }
-    Ok(lines)
-}
+const LONG: &Metrics = &[
+    (0.0, &["sum_mbps(t>1s)", "min_mbps", "max_mbps"]),
+    // A spread is judged in Mbps of a flow's share.
+    (50.0, &["sd_mbps"]),
+    (0.0, &["jain", "ping_mean_us", "ping_p50_us", "ping_p99_us", "ping_max_us"]),
+    (0.001, &["ping_loss"]),
+    (1.0, &["queue_mean_pkts", "queue_p99_pkts", "queue_max_pkts", "drops", "rto", "retrans_segs"]),
+    (0.0, &["mark_fraction"]),
+];

@@ -2,13 +2,12 @@
 
 use super::{Cases, Plan};
 use crate::Error;
-use crate::case::{Case, Measured, all, counters, goodput_mbps, queue_lengths};
+use crate::case::{Measured, Metrics, all, counters, goodput_mbps, lines, queue_lengths};
 use crate::compare::{self, Line};
 use crate::random::Random;
-use crate::reference::{Row, groups};
+use crate::reference::{Row, groups, numbers};
 use crate::setup::{Path, pfifo, span};
 use crate::stats::{Share, mean, percentile};
-use knee_queue::time::Duration;
 use knee_run::outcome::Outcome;
 use knee_run::spec::Sampling;
 
@@ -17,11 +16,11 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
         return Ok(());
     }
     for table in ["runs_random_loss", "random_loss"] {
-        for group in groups(&plan.reference.table(&format!("{table}.csv"))?, &["loss", "algo"]) {
+        for group in groups(&plan.reference.table(table)?, &["loss", "algo"]) {
             random_loss(plan, cases, table, group)?;
         }
     }
-    for group in groups(&plan.reference.table("bufferbloat.csv")?, &["algo"]) {
+    for group in groups(&plan.reference.table("bufferbloat")?, &["algo"]) {
         bufferbloat(plan, cases, group)?;
     }
     Ok(())
@@ -32,16 +31,9 @@ fn random_loss(plan: &Plan, cases: &mut Cases, table: &str, group: Vec<Row>) -> 
     let Some(algo) = cases.algo(row) else { return Ok(()) };
     let seconds = row.number("secs")?;
     let percent = row.text("loss").strip_suffix('%').and_then(|percent| percent.parse().ok());
-    let percent: f64 = percent.ok_or_else(|| Error::Loss { table: table.to_owned() })?;
-    let path = Path {
-        senders: 1,
-        access_bps: 10 * row.rate_bps("bottleneck")?,
-        rate_bps: row.rate_bps("bottleneck")?,
-        rtt: span(row.number("rtt_ms")? * 1e-3),
-        queue: pfifo(row.number("netem_limit_pkts")? as u32),
-        loss: percent / 100.0,
-        jitter: Duration::ZERO,
-    };
+    let percent: f64 = percent.ok_or_else(|| row.bad("loss", "n%"))?;
+    let queue = pfifo(row.number("netem_limit_pkts")? as u32);
+    let path = Path { loss: percent / 100.0, ..Path::of(row, 1, queue)? };
     // Few packets and much chance: ten times the runs cost next to nothing.
     let runs = (1..=10 * plan.seeds as u64).map(|seed| {
         let mut run = path.run(&algo, seed, seconds);
@@ -50,37 +42,21 @@ fn random_loss(plan: &Plan, cases: &mut Cases, table: &str, group: Vec<Row>) -> 
         run
     });
     let is_summary = table == "random_loss";
-    cases.cases.push(Case {
-        name: format!("{table}/{}-{}", row.text("loss"), algo.name),
-        runs: runs.collect(),
-        measure: Box::new(move |_, outcome| measure_loss(&outcome, seconds)),
-        judge: Box::new(move |ours| {
-            // The three runs of the summary are among the others: only what those do not have.
-            let metrics: &[(&'static str, f64)] = match is_summary {
-                true => &[("final_cwnd", 1.0)],
-                false => &[
-                    ("goodput_mbps", 0.0),
-                    ("goodput_last_third_mbps", 0.0),
-                    ("rto", 1.0),
-                    ("tlp", 1.0),
-                ],
-            };
-            let mut lines = judge(&group, ours, metrics);
-            if !is_summary {
-                lines.extend(overflow_lines(&group, ours));
-            }
-            Ok(lines)
-        }),
+    let name = format!("{table}/{}-{}", row.text("loss"), algo.name);
+    let measure = move |outcome: &Outcome| measure_loss(outcome, seconds);
+    cases.add(name, runs.collect(), measure, move |ours| {
+        // The three runs of the summary are among the others: only what those do not have.
+        let metrics: &Metrics = match is_summary {
+            true => &[(1.0, &["final_cwnd"])],
+            false => &[(0.0, &["goodput_mbps", "goodput_last_third_mbps"]), (1.0, &["rto", "tlp"])],
+        };
+        let mut lines = lines(|name| numbers(&group, name), ours, metrics);
+        if !is_summary {
+            lines.extend(overflow_lines(&group, ours));
+        }
+        Ok(lines)
     });
     Ok(())
-}
-
-fn judge(theirs: &[Row], ours: &[Measured], metrics: &[(&'static str, f64)]) -> Vec<Line> {
-    let line = |(metric, at_least): &(&'static str, f64)| {
-        let theirs: Vec<f64> = theirs.iter().filter_map(|row| row.maybe(metric)).collect();
-        compare::values(metric, &theirs, &all(ours, metric), *at_least)
-    };
-    metrics.iter().filter_map(line).collect()
 }
 
 /// More drops than this in a run: its slow start has overflowed the buffer.
@@ -89,8 +65,7 @@ const OVERFLOW_DROPS: f64 = 100.0;
 /// Two modes: a slow start that met a random loss, and one that went on until the buffer was full.
 fn overflow_lines(theirs: &[Row], ours: &[Measured]) -> Vec<Line> {
     let mut lines = Vec::new();
-    let theirs: Vec<f64> = theirs.iter().filter_map(|row| row.maybe("drops")).collect();
-    let ours = all(ours, "drops");
+    let (theirs, ours) = (numbers(theirs, "drops"), all(ours, "drops"));
     let share = |drops: &[f64]| Share {
         runs: drops.iter().map(|n| (f64::from(u8::from(*n > OVERFLOW_DROPS)), 1.0)).collect(),
     };
@@ -120,16 +95,8 @@ fn bufferbloat(plan: &Plan, cases: &mut Cases, group: Vec<Row>) -> Result<(), Er
     let row = &group[0];
     let Some(algo) = cases.algo(row) else { return Ok(()) };
     let seconds = row.number("secs")?;
-    let path = Path {
-        senders: 2,
-        access_bps: 10 * row.rate_bps("bottleneck")?,
-        rate_bps: row.rate_bps("bottleneck")?,
-        rtt: span(row.number("base_rtt_ms")? * 1e-3),
-        // Its fullest sample is 1000 packets with pings among them: the limit is in packets.
-        queue: pfifo(row.number("buffer_pkts")? as u32),
-        loss: 0.0,
-        jitter: Duration::ZERO,
-    };
+    // Its fullest sample is 1000 packets with pings among them: the limit is in packets.
+    let path = Path::of(row, 2, pfifo(row.number("buffer_pkts")? as u32))?;
     let runs = (1..=plan.seeds as u64).map(|seed| {
         let mut run = path.run(&algo, seed, seconds);
         let start_s = Random::own(seed).uniform(0.0, 1e-3);
@@ -141,28 +108,18 @@ fn bufferbloat(plan: &Plan, cases: &mut Cases, group: Vec<Row>) -> Result<(), Er
             Sampling { flows: Some(span(0.01)), queues: Some(span(0.01)), ..Sampling::default() };
         run
     });
-    cases.cases.push(Case {
-        name: format!("bufferbloat/{}", algo.name),
-        runs: runs.collect(),
-        measure: Box::new(move |_, outcome| measure_bloat(&outcome, seconds)),
-        judge: Box::new(move |ours| {
-            let metrics = [
-                ("goodput_mbps", 0.0),
-                ("srtt_p50_ms", 0.0),
-                ("srtt_mean_ms", 0.0),
-                ("srtt_max_ms", 0.0),
-                ("ping_p50_ms", 0.0),
-                ("ping_p95_ms", 0.0),
-                ("queue_mean_pkts", 1.0),
-                ("queue_max_pkts", 1.0),
-                ("drops", 1.0),
-                ("rto", 1.0),
-            ];
-            Ok(judge(&group, ours, &metrics))
-        }),
-    });
+    let name = format!("bufferbloat/{}", algo.name);
+    let measure = move |outcome: &Outcome| measure_bloat(outcome, seconds);
+    let judge = move |ours: &[Measured]| Ok(lines(|name| numbers(&group, name), ours, BLOAT));
+    cases.add(name, runs.collect(), measure, judge);
     Ok(())
 }
+
+const BLOAT: &Metrics = &[
+    (0.0, &["goodput_mbps", "srtt_p50_ms", "srtt_mean_ms", "srtt_max_ms"]),
+    (0.0, &["ping_p50_ms", "ping_p95_ms"]),
+    (1.0, &["queue_mean_pkts", "queue_max_pkts", "drops", "rto"]),
+];
 
 fn measure_bloat(outcome: &Outcome, seconds: f64) -> Measured {
     let mut measured = Measured::default();

@@ -10,9 +10,12 @@ mod rpc;
 mod series;
 
 use crate::Error;
-use crate::case::Case;
+use crate::case::{Case, Measured};
+use crate::compare::Line;
 use crate::reference::{Reference, Row};
 use crate::setup::Algo;
+use knee_run::outcome::Outcome;
+use knee_run::spec::Run;
 use std::collections::BTreeMap;
 
 /// Cases to rerun.
@@ -26,6 +29,12 @@ pub struct Plan {
     pub is_quick: bool,
     /// Only cases whose name contains this.
     pub only: Option<String>,
+}
+
+impl Plan {
+    fn seeds(&self) -> Vec<f64> {
+        (1..=self.seeds).map(|seed| seed as f64).collect()
+    }
 }
 
 /// The cases, and what could not be one.
@@ -46,6 +55,17 @@ impl Cases {
             *self.skipped.entry(name.to_owned()).or_default() += 1;
         }
         algo
+    }
+
+    fn add(
+        &mut self,
+        name: String,
+        runs: Vec<Run>,
+        measure: impl Fn(&Outcome) -> Measured + Send + Sync + 'static,
+        judge: impl Fn(&[Measured]) -> Result<Vec<Line>, Error> + Send + Sync + 'static,
+    ) {
+        let measure = Box::new(move |outcome| measure(&outcome));
+        self.cases.push(Case { name, runs, measure, judge: Box::new(judge) });
     }
 }
 

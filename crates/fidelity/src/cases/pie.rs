@@ -2,13 +2,12 @@
 
 use super::{Cases, Plan};
 use crate::Error;
-use crate::case::{Case, Measured, all, goodput_mbps};
-use crate::compare::{self, Line};
+use crate::case::{Measured, Metrics, goodput_mbps, lines};
 use crate::random::Random;
-use crate::reference::{Row, groups};
-use crate::setup::{Algo, Path, at, pie, span};
+use crate::reference::{Row, groups, numbers};
+use crate::setup::{Algo, Path, at, span};
 use crate::stats::{mean, percentile};
-use knee_queue::time::Duration;
+use knee_queue::{PieConfig, QueueConfig};
 use knee_run::outcome::Outcome;
 use knee_run::spec::{Run, Sampling};
 
@@ -22,21 +21,19 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
     }
     let columns = ["bottleneck", "base_rtt_ms", "pie_target_ms", "tupdate_ms", "algo"];
     for table in ["runs_pie", "pie"] {
-        for group in groups(&plan.reference.table(&format!("{table}.csv"))?, &columns) {
+        for group in groups(&plan.reference.table(table)?, &columns) {
             let Some(algo) = cases.algo(&group[0]) else { continue };
             let row = &group[0];
             let seconds = row.number("secs")?;
-            let mut runs = Vec::new();
-            for seed in 1..=plan.seeds as u64 {
-                runs.push(setup(row, &algo, seed, seconds)?);
-            }
-            let is_summary = table == "pie";
-            cases.cases.push(Case {
-                name: format!("{table}/{}-{}", row.text("bottleneck"), algo.name),
-                runs,
-                measure: Box::new(move |_, outcome| measure(&outcome, seconds)),
-                judge: Box::new(move |ours| judge(&group, ours, is_summary)),
-            });
+            let seeds = 1..=plan.seeds as u64;
+            let runs: Result<_, _> = seeds.map(|seed| setup(row, &algo, seed, seconds)).collect();
+            let name = format!("{table}/{}-{}", row.text("bottleneck"), algo.name);
+            let measure = move |outcome: &Outcome| measure(outcome, seconds);
+            // The three runs of the summary are among the twenty: only what those do not have.
+            let metrics = if table == "pie" { SUMMARY } else { METRICS };
+            let judge =
+                move |ours: &[Measured]| Ok(lines(|name| numbers(&group, name), ours, metrics));
+            cases.add(name, runs?, measure, judge);
         }
     }
     Ok(())
@@ -46,16 +43,17 @@ fn setup(row: &Row, algo: &Algo, seed: u64, seconds: f64) -> Result<Run, Error> 
     // A timer tick between 0 and the interval: where the updates stand when the flow starts.
     let interval_ms = row.number("tupdate_ms")?;
     let phase_ms = Random::own(seed).uniform(0.0, interval_ms).floor();
-    let target = span(row.number("pie_target_ms")? * 1e-3);
-    let path = Path {
-        senders: 1,
-        access_bps: 10 * row.rate_bps("bottleneck")?,
-        rate_bps: row.rate_bps("bottleneck")?,
-        rtt: span(row.number("base_rtt_ms")? * 1e-3),
-        queue: pie(target, span(interval_ms * 1e-3), span(phase_ms * 1e-3), seed),
-        loss: 0.0,
-        jitter: Duration::ZERO,
-    };
+    // Without ECN. The updates began half a second after the queue was made, long before the flow.
+    let queue = QueueConfig::Pie(PieConfig {
+        limit_pkts: 1000,
+        target: span(row.number("pie_target_ms")? * 1e-3),
+        update_interval: span(interval_ms * 1e-3),
+        first_update: span(phase_ms * 1e-3),
+        ecn: false,
+        seed,
+        ..PieConfig::default()
+    });
+    let path = Path::of(row, 1, queue)?;
     let mut run = path.run(algo, seed, seconds);
     let mut flow = path.flow(algo, 0, 0.0, None);
     flow.sampled = true;
@@ -98,25 +96,9 @@ fn measure(outcome: &Outcome, seconds: f64) -> Measured {
     measured
 }
 
-fn judge(theirs: &[Row], ours: &[Measured], is_summary: bool) -> Result<Vec<Line>, Error> {
-    let metrics = [
-        ("prob_mean_%", 0.0),
-        ("drops/(drops+sent)_%", 0.0),
-        ("drops", 1.0),
-        ("pie_delay_mean_ms", 0.0),
-        ("pie_delay_p99_ms", 0.0),
-        ("cwnd_mean", 0.0),
-        ("srtt_mean_ms", 0.0),
-        ("goodput_mbps", 0.0),
-    ];
-    let mut lines = Vec::new();
-    for (metric, at_least) in metrics {
-        // The three runs of the summary are among the twenty: only what those do not have.
-        if is_summary && metric != "pie_delay_p99_ms" {
-            continue;
-        }
-        let theirs: Vec<f64> = theirs.iter().filter_map(|row| row.maybe(metric)).collect();
-        lines.extend(compare::values(metric, &theirs, &all(ours, metric), at_least));
-    }
-    Ok(lines)
-}
+const METRICS: &Metrics = &[
+    (0.0, &["prob_mean_%", "drops/(drops+sent)_%"]),
+    (1.0, &["drops"]),
+    (0.0, &["pie_delay_mean_ms", "pie_delay_p99_ms", "cwnd_mean", "srtt_mean_ms", "goodput_mbps"]),
+];
+const SUMMARY: &Metrics = &[(0.0, &["pie_delay_p99_ms"])];

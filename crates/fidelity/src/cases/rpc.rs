@@ -2,11 +2,11 @@
 
 use super::{Cases, Plan};
 use crate::Error;
-use crate::case::{Case, Measured, all, counters, goodput_mbps};
+use crate::case::{Measured, Metrics, all, counters, goodput_mbps};
 use crate::compare::{self, Line};
 use crate::random::Random;
-use crate::reference::{Row, groups};
-use crate::setup::{Algo, Path, bfifo, span, way_back_jitter};
+use crate::reference::{Row, groups, numbers};
+use crate::setup::{Algo, Path, bfifo, span};
 use crate::stats::{Sample, jain, mean, percentile};
 use knee_run::outcome::Outcome;
 use knee_run::spec::{Run, Sampling, Traffic};
@@ -47,22 +47,15 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
         return Ok(());
     }
     for table in ["nv_bic_rpc", "nv_bic_rpc_5s", "nv_bic_rpc_jitter"] {
-        let rows = plan.reference.table(&format!("{table}.csv"))?;
-        for group in groups(&rows, &["algo", "buffer", "flows"]) {
+        for group in groups(&plan.reference.table(table)?, &["algo", "buffer", "flows"]) {
             let row = &group[0];
             let Some(algo) = cases.algo(row) else { continue };
             let window = Window::of(row)?;
-            cases.cases.push(Case {
-                name: format!(
-                    "{table}/{}-{}-{}flows",
-                    algo.name,
-                    row.text("buffer"),
-                    row.text("flows")
-                ),
-                runs: setup(row, &algo, window, plan.seeds)?,
-                measure: Box::new(move |_, outcome| measure(&outcome, window)),
-                judge: Box::new(move |ours| Ok(judge(&group, ours))),
-            });
+            let (buffer, flows) = (row.text("buffer"), row.text("flows"));
+            let name = format!("{table}/{}-{buffer}-{flows}flows", algo.name);
+            let runs = setup(row, &algo, window, plan.seeds)?;
+            let measure = move |outcome: &Outcome| measure(outcome, window);
+            cases.add(name, runs, measure, move |ours| Ok(judge(&group, ours)));
         }
     }
     Ok(())
@@ -70,15 +63,7 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
 
 fn setup(row: &Row, algo: &Algo, window: Window, seeds: usize) -> Result<Vec<Run>, Error> {
     let (flows, senders) = (row.number("flows")? as u32, row.number("senders")? as u32);
-    let path = Path {
-        senders,
-        access_bps: row.rate_bps("access")?,
-        rate_bps: row.rate_bps("bottleneck")?,
-        rtt: span(row.number("rtt_us")? * 1e-6),
-        queue: bfifo(buffer_bytes(row)?),
-        loss: 0.0,
-        jitter: way_back_jitter(row),
-    };
+    let path = Path::of(row, senders, bfifo(buffer_bytes(row)?))?;
     let run = |seed: usize| {
         let mut random = Random::own(seed as u64);
         let mut run = path.run(algo, seed as u64, window.end_s());
@@ -109,7 +94,8 @@ fn buffer_bytes(row: &Row) -> Result<u64, Error> {
         Some(number) => (number, 1e6),
         None => (text.strip_suffix("KB").unwrap_or(""), 1e3),
     };
-    let number: f64 = number.parse().map_err(|_| Error::Buffer(text.to_owned()))?;
+    let number: f64 =
+        number.parse().map_err(|_| row.bad("buffer", "a size such as 175KB or 1.2MB"))?;
     Ok((number * unit) as u64)
 }
 
@@ -152,38 +138,26 @@ fn measure(outcome: &Outcome, window: Window) -> Measured {
     measured
 }
 
+const METRICS: &Metrics = &[
+    (0.0, &["goodput_mbps", "jain", "rpcs"]),
+    (0.0, &["lat_mean_ms", "lat_p50_ms", "lat_p95_ms", "lat_p99_ms"]),
+    (1.5, &["queue_mean_kB", "queue_p99_kB"]),
+    (1.0, &["drops_per_s", "rto_whole_run", "retrans_whole_run"]),
+];
+
 fn judge(theirs: &[Row], ours: &[Measured]) -> Vec<Line> {
-    // What percentages are of, at least.
-    let metrics = [
-        ("goodput_mbps", 0.0),
-        ("jain", 0.0),
-        ("rpcs", 0.0),
-        ("lat_mean_ms", 0.0),
-        ("lat_p50_ms", 0.0),
-        ("lat_p95_ms", 0.0),
-        ("lat_p99_ms", 0.0),
-        ("queue_mean_kB", 1.5),
-        ("queue_p99_kB", 1.5),
-        ("drops_per_s", 1.0),
-        ("rto_whole_run", 1.0),
-        ("retrans_whole_run", 1.0),
-    ];
-    let mut lines = Vec::new();
-    for (metric, at_least) in metrics {
-        let their_values: Vec<f64> = theirs.iter().filter_map(|row| row.maybe(metric)).collect();
-        let Some((theirs, ours)) = mean(&their_values).zip(Sample::of(&all(ours, metric))) else {
-            continue;
-        };
-        let their_spread = Sample::of(&their_values).filter(|theirs| theirs.n > 2);
-        lines.push(match their_spread {
-            Some(theirs) => compare::means(metric, theirs, ours, at_least),
-            // One or two runs say nothing of their spread: ours has to do for both.
-            None => {
-                let theirs = Sample { n: their_values.len(), mean: theirs, sd: ours.sd };
-                let line = compare::means(metric, theirs, ours, at_least);
-                line.with_note("our spread for both")
-            }
-        });
-    }
-    lines
+    let line = |metric: &str, at_least: f64| {
+        let (theirs, ours) =
+            (Sample::of(&numbers(theirs, metric))?, Sample::of(&all(ours, metric))?);
+        if theirs.n > 2 {
+            return Some(compare::means(metric, theirs, ours, at_least));
+        }
+        // One or two runs say nothing of their spread: ours has to do for both.
+        let line = compare::means(metric, Sample { sd: ours.sd, ..theirs }, ours, at_least);
+        Some(line.with_note("our spread for both"))
+    };
+    let of = |(at_least, names): &(f64, &[&'static str])| {
+        names.iter().filter_map(|name| line(name, *at_least)).collect::<Vec<_>>()
+    };
+    METRICS.iter().flat_map(of).collect()
 }

@@ -8,10 +8,9 @@ use crate::compare::{self, Line};
 use crate::reference::{Row, column};
 use crate::setup::{PKT_BYTES, Path, bfifo, span, step};
 use crate::stats::{mean, percentile};
-use knee_queue::time::Duration;
 use knee_queue::{NotEctAbove, QueueConfig};
 use knee_run::outcome::{FlowSample, Outcome};
-use knee_run::spec::{Run, Sampling};
+use knee_run::spec::Sampling;
 use std::collections::HashMap;
 
 /// First moments that were run over another buffer than the whole series, which alone the table has: it
@@ -21,26 +20,20 @@ const OTHER_BUFFER: &[(&str, u64)] = &[("start-bbr-100m-20ms", 200 * PKT_BYTES)]
 const QUICK_S: f64 = 5.0;
 
 pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
-    for row in plan.reference.table("series_summary.csv")? {
+    for row in plan.reference.table("series_summary")? {
         let name = row.text("series").to_owned();
         let Some(mut algo) = cases.algo(&row) else { continue };
         algo.tcp_ecn = row.number("tcp_ecn")? as u8;
-        let path = Path {
-            senders: 1,
-            access_bps: row.rate_bps("access")?,
-            rate_bps: row.rate_bps("bottleneck")?,
-            rtt: span(row.number("rtt_us")? * 1e-6),
-            queue: queue(row.text("qdisc")).ok_or_else(|| Error::Qdisc { series: name.clone() })?,
-            loss: 0.0,
-            jitter: Duration::ZERO,
-        };
+        let queue = queue(row.text("qdisc"))
+            .ok_or_else(|| row.bad("qdisc", "redstep K LIMIT NODROP 1 or bfifo limit BYTES"))?;
+        let path = Path::of(&row, 1, queue)?;
         for is_start in [false, true] {
             let name = if is_start { format!("start-{name}") } else { name.clone() };
             if !plan.reference.has_series(&format!("{name}-info")) {
                 continue;
             }
-            let info = plan.reference.series(&format!("{name}-info"))?;
-            let queue = plan.reference.series(&format!("{name}-queue"))?;
+            let series = |of: &str| plan.reference.series(&format!("{name}-{of}"));
+            let (info, queue) = (series("info")?, series("queue")?);
             let Some(end_s) = queue.last().and_then(|row| row.maybe("t")) else { continue };
             if plan.is_quick && end_s > QUICK_S {
                 continue;
@@ -72,7 +65,7 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
             cases.cases.push(Case {
                 name: format!("series/{name}"),
                 runs: vec![run],
-                measure: Box::new(|_: &Run, outcome| Measured {
+                measure: Box::new(|outcome| Measured {
                     outcome: Some(Box::new(outcome)),
                     ..Measured::default()
                 }),
