@@ -37,6 +37,8 @@ pub enum Error {
 
     #[error("{label}: {source}")]
     Run { label: String, source: knee_run::Error },
+    #[error("cannot start a thread: {0}")]
+    NoThread(#[source] io::Error),
 
     // The command line.
     #[error("{0} wants a value; see --help")]

@@ -99,7 +99,6 @@ fn run(options: &Options, stdout: &mut impl Write) -> Result<bool, Error> {
         }
         return Ok(true);
     }
-    name_the_run_that_panics();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let is_terminal = std::io::stderr().is_terminal();
     let progress = |done: usize, all: usize| {
@@ -141,12 +140,4 @@ fn print(stdout: &mut impl Write, text: &str) -> Result<(), Error> {
 fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
     knee_files::write(path, text)
         .map_err(|source| Error::Unwritten { path: path.to_owned(), source })
-}
-
-fn name_the_run_that_panics() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let _ = writeln!(std::io::stderr(), "\nfidelity: panic in {}", pool::current_run());
-        usual(info);
-    }));
 }

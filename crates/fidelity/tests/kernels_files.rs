@@ -11,11 +11,10 @@ use std::fs;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use knee_algo::{Algorithm, module};
 use knee_exp::{Experiment, Overrides};
+use knee_fidelity::pool;
 use knee_run::spec::Cc;
 use knee_run::{Outcome, Run};
 
@@ -161,7 +160,7 @@ impl fmt::Write for Digest {
     }
 }
 
-/// Sums for one algorithm, over all runs.
+/// What one run shows of an algorithm; or sums over all runs.
 #[derive(Clone, Debug, Default)]
 struct Found {
     runs: usize,
@@ -175,20 +174,22 @@ struct Found {
 }
 
 impl Found {
-    fn look(&mut self, pair: &Pair, run: &Run, name: &str) {
+    fn of(pair: &Pair, run: &Run, name: &str) -> Found {
+        let mut found = Found::default();
         let Some(theirs) = pair.put(run, pair.kernels) else {
-            self.left_out += 1;
-            return;
+            found.left_out += 1;
+            return found;
         };
-        self.runs += 1;
+        found.runs += 1;
         let ours = pair.digest(run);
         if ours == pair.digest(&theirs) {
-            self.same += 1;
+            found.same += 1;
         } else if pair.is_explained(run, ours) {
-            self.explained += 1;
+            found.explained += 1;
         } else {
-            self.differ.push(name.to_owned());
+            found.differ.push(name.to_owned());
         }
+        found
     }
 }
 
@@ -218,28 +219,20 @@ fn the_kernels_files_do_what_ours_do() {
         .retain(|path| !path.ends_with("catalogue.toml") && path.to_string_lossy().contains(&only));
     files.sort();
     let all: Vec<(String, Run)> = files.iter().flat_map(|path| runs(path)).collect();
-    let found: Mutex<BTreeMap<&str, Found>> = Mutex::default();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some((name, run)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    for pair in pairs.iter().filter(|pair| pair.is_in(run)) {
-                        let mut one = Found::default();
-                        one.look(pair, run, name);
-                        let mut found = found.lock().unwrap();
-                        let sum = found.entry(pair.ours.name()).or_default();
-                        sum.runs += one.runs;
-                        sum.same += one.same;
-                        sum.explained += one.explained;
-                        sum.left_out += one.left_out;
-                        sum.differ.extend(one.differ);
-                    }
-                }
-            });
-        }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let each = pool::map(&all, threads, |(name, run)| {
+        let of = |pair: &Pair| (pair.ours.name(), Found::of(pair, run, name));
+        pairs.iter().filter(|pair| pair.is_in(run)).map(of).collect::<Vec<_>>()
     });
-    let found = found.into_inner().unwrap();
+    let mut found: BTreeMap<&str, Found> = BTreeMap::new();
+    for (name, one) in each.into_iter().flatten() {
+        let sum = found.entry(name).or_default();
+        sum.runs += one.runs;
+        sum.same += one.same;
+        sum.explained += one.explained;
+        sum.left_out += one.left_out;
+        sum.differ.extend(one.differ);
+    }
     let table = table(&found);
     let _ = write!(std::io::stderr(), "{table}");
     let page = fs::read_to_string(Path::new(ROOT).join("docs/modules-linux.md")).unwrap();
