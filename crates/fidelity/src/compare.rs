@@ -28,6 +28,8 @@ pub struct Line {
     pub verdict: Verdict,
     /// How it was compared, if not in the usual way.
     pub note: String,
+    /// Cause of a difference that is known.
+    pub cause: Option<String>,
 }
 
 impl Line {
@@ -61,6 +63,7 @@ fn line(
         scale,
         verdict: Verdict::of(ours.mean - theirs.mean, half_width, scale, TOLERANCE),
         note: String::new(),
+        cause: None,
     }
 }
 
@@ -102,20 +105,11 @@ pub fn rms(metric: &str, rms: f64) -> Line {
 
 /// Two shares: their difference is below 5 percentage points, or its interval holds 0.
 pub fn shares(metric: &str, theirs: &Share, ours: &Share) -> Line {
-    let (low, high) = stats::newcombe(theirs, ours);
-    let difference = ours.value() - theirs.value();
-    let half = (high - low) / 2.0;
-    Line {
-        metric: metric.to_owned(),
-        theirs: theirs.value(),
-        theirs_runs: theirs.runs.len(),
-        ours: ours.value(),
-        ours_runs: ours.runs.len(),
-        half_width: Some(half),
-        scale: 1.0,
-        verdict: Verdict::of_shares(difference, (low, high), TOLERANCE),
-        note: "share".to_owned(),
-    }
+    let interval = stats::newcombe(theirs, ours);
+    let of = |share: &Share| Sample { n: share.runs.len(), mean: share.value(), sd: 0.0 };
+    let mut line = line(metric, of(theirs), of(ours), Some((interval.1 - interval.0) / 2.0), 1.0);
+    line.verdict = Verdict::of_shares(line.difference(), interval, TOLERANCE);
+    line.with_note("share")
 }
 
 #[cfg(test)]

@@ -108,9 +108,9 @@ fn run(options: &Options, stdout: &mut impl Write) -> Result<bool, Error> {
         }
     };
     let measured = pool::run_all(&built.cases, options.threads.unwrap_or(cores), &progress)?;
-    let mut report = Report { exceptions, skipped: built.skipped, ..Report::default() };
+    let mut report = Report { skipped: built.skipped, ..Report::default() };
     for (case, runs) in built.cases.iter().zip(&measured) {
-        report.cases.push((case.name.clone(), (case.judge)(runs)?));
+        report.add(&case.name, (case.judge)(runs)?, &exceptions);
     }
     print(stdout, &report.text(options.is_remarkable))?;
     print(stdout, &report.summary())?;
@@ -123,7 +123,7 @@ fn run(options: &Options, stdout: &mut impl Write) -> Result<bool, Error> {
     if let Some(path) = &options.markdown {
         write_whole(path, &report.markdown())?;
     }
-    Ok(report.counts().differs == 0)
+    Ok(report.differs() == 0)
 }
 
 fn print(stdout: &mut impl Write, text: &str) -> Result<(), Error> {

@@ -11,53 +11,14 @@ use std::fmt::Write;
 pub struct Report {
     /// Cases with their lines, in the order of the tables.
     pub cases: Vec<(String, Vec<Line>)>,
-    /// Known differences with their causes.
-    pub exceptions: Vec<Exception>,
     /// Algorithms of the tables that do not exist, with their rows.
     pub skipped: BTreeMap<String, usize>,
 }
 
-/// How many lines ended how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Within the rule.
-    pub ok: usize,
-    /// Outside of it, without a known cause.
-    pub differs: usize,
-    /// Too much chance to tell.
-    pub undecided: usize,
-    /// Outside of the rule or undecided, with a known cause.
-    pub exceptions: usize,
-}
-
-impl Report {
-    /// Why a line that differs is known to, if it is.
-    fn cause(&self, case: &str, line: &Line) -> Option<&str> {
-        if line.verdict != Verdict::Differs {
-            return None;
-        }
-        let exception = self.exceptions.iter().find(|known| known.covers(case, &line.metric));
-        exception.map(|known| known.cause.as_str())
-    }
-
-    /// Numbers of comparisons by result.
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for (case, lines) in &self.cases {
-            for line in lines {
-                *match (self.cause(case, line), line.verdict) {
-                    (Some(_), _) => &mut counts.exceptions,
-                    (None, Verdict::Ok) => &mut counts.ok,
-                    (None, Verdict::Differs) => &mut counts.differs,
-                    (None, Verdict::Undecided) => &mut counts.undecided,
-                } += 1;
-            }
-        }
-        counts
-    }
-
-    fn verdict(&self, case: &str, line: &Line) -> &'static str {
-        match (self.cause(case, line), line.verdict) {
+impl Line {
+    /// The verdict in a word: of a difference that an exception covers, `known`.
+    fn word(&self) -> &'static str {
+        match (&self.cause, self.verdict) {
             (Some(_), _) => "known",
             (None, Verdict::Ok) => "ok",
             (None, Verdict::Differs) => "DIFFERS",
@@ -65,25 +26,45 @@ impl Report {
         }
     }
 
-    fn cells(&self, case: &str, line: &Line) -> [String; 8] {
-        let percent = |value: f64| 100.0 * value / line.scale;
-        let has_scale = line.scale != 0.0;
-        let shown = |value: f64| if has_scale { format!("{value:.1}") } else { "-".to_owned() };
-        let difference = line.difference();
-        let note = match self.cause(case, line) {
-            Some(cause) => format!("{}{}known: {cause}", line.note, separator(&line.note)),
-            None => line.note.clone(),
+    fn cells(&self) -> [String; 8] {
+        let percent = |value: f64| match self.scale {
+            0.0 => "-".to_owned(),
+            scale => format!("{:.1}", 100.0 * value / scale),
         };
+        let separator = if self.note.is_empty() { "" } else { "; " };
+        let cause = self.cause.as_ref().map(|cause| format!("{separator}known: {cause}"));
         [
-            line.metric.clone(),
-            number(line.theirs),
-            number(line.ours),
-            shown(percent(difference)),
-            line.half_width.map_or("-".to_owned(), |half| shown(percent(half))),
-            format!("{}/{}", line.theirs_runs, line.ours_runs),
-            self.verdict(case, line).to_owned(),
-            note,
+            self.metric.clone(),
+            number(self.theirs),
+            number(self.ours),
+            percent(self.difference()),
+            self.half_width.map_or("-".to_owned(), percent),
+            format!("{}/{}", self.theirs_runs, self.ours_runs),
+            self.word().to_owned(),
+            format!("{}{}", self.note, cause.unwrap_or_default()),
         ]
+    }
+}
+
+impl Report {
+    /// Adds a case; differences that an exception covers have its cause.
+    pub fn add(&mut self, case: &str, mut lines: Vec<Line>, exceptions: &[Exception]) {
+        for line in lines.iter_mut().filter(|line| line.verdict == Verdict::Differs) {
+            let known = exceptions.iter().find(|known| known.covers(case, &line.metric));
+            line.cause = known.map(|known| known.cause.clone());
+        }
+        self.cases.push((case.to_owned(), lines));
+    }
+
+    /// How many lines are outside of the rule, without a known cause.
+    pub fn differs(&self) -> usize {
+        self.counts()[1]
+    }
+
+    /// How many lines are within the rule, outside of it, undecided, and outside of it with a known cause.
+    fn counts(&self) -> [usize; 4] {
+        let words = || self.cases.iter().flat_map(|case| &case.1).map(Line::word);
+        ["ok", "DIFFERS", "undecided", "known"].map(|word| words().filter(|of| *of == word).count())
     }
 
     /// The report as aligned text; `only_remarkable` leaves out lines that are ok.
@@ -98,9 +79,9 @@ impl Report {
                 continue;
             }
             let mut rows = vec![HEAD.map(str::to_owned)];
-            rows.extend(lines.iter().map(|line| self.cells(case, line)));
+            rows.extend(lines.iter().map(|line| line.cells()));
             let widths: Vec<usize> = (0..HEAD.len())
-                .map(|i| rows.iter().map(|row| width(&row[i])).max().unwrap_or(0))
+                .map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0))
                 .collect();
             let _ = writeln!(out, "{case}");
             for row in &rows {
@@ -121,7 +102,7 @@ impl Report {
 
     /// The last lines: what was skipped, how many ended how.
     pub fn summary(&self) -> String {
-        let Counts { ok, differs, undecided, exceptions } = self.counts();
+        let [ok, differs, undecided, known] = self.counts();
         let mut out = String::new();
         if !self.skipped.is_empty() {
             let _ = writeln!(out, "skipped: {}", self.skipped_text());
@@ -129,9 +110,9 @@ impl Report {
         let _ = writeln!(
             out,
             "{} cases, {} metrics: {ok} ok, {differs} differ, {undecided} undecided, \
-             {exceptions} known exceptions",
+             {known} known exceptions",
             self.cases.len(),
-            ok + differs + undecided + exceptions
+            ok + differs + undecided + known
         );
         out
     }
@@ -143,7 +124,7 @@ impl Report {
 
     /// The report as a page of the documentation.
     pub fn markdown(&self) -> String {
-        let Counts { ok, differs, undecided, exceptions } = self.counts();
+        let [ok, differs, undecided, known] = self.counts();
         let mut out = String::from(
             "# Fidelity\n\nMade by `make fidelity`: the simulator against the real TCP stack of Linux \
              6.1 (`tests/reference`).\n\nDifference and half-width of its 95 % interval are in percent \
@@ -153,7 +134,7 @@ impl Report {
         );
         let _ = writeln!(out, "| ok | differ | undecided | known exceptions |");
         let _ = writeln!(out, "| ---: | ---: | ---: | ---: |");
-        let _ = writeln!(out, "| {ok} | {differs} | {undecided} | {exceptions} |\n");
+        let _ = writeln!(out, "| {ok} | {differs} | {undecided} | {known} |\n");
         if !self.skipped.is_empty() {
             let _ = writeln!(out, "Skipped: {}.\n", self.skipped_text());
         }
@@ -161,7 +142,7 @@ impl Report {
             let _ = writeln!(out, "## {case}\n\n| {} |", HEAD.join(" | "));
             let _ = writeln!(out, "| --- | ---: | ---: | ---: | ---: | ---: | --- | --- |");
             for line in lines {
-                let cells = self.cells(case, line).map(|cell| cell.replace('|', "\\|"));
+                let cells = line.cells().map(|cell| cell.replace('|', "\\|"));
                 let _ = writeln!(out, "| {} |", cells.join(" | "));
             }
             out.push('\n');
@@ -171,7 +152,7 @@ impl Report {
 
     /// The report as JSON.
     pub fn json(&self) -> Value {
-        let line = |case: &str, line: &Line| {
+        let line = |line: &Line| {
             json!({
                 "metric": line.metric,
                 "theirs": line.theirs,
@@ -181,39 +162,26 @@ impl Report {
                 "difference": line.difference(),
                 "half_width_95": line.half_width,
                 "scale": line.scale,
-                "verdict": self.verdict(case, line).to_lowercase(),
-                "cause": self.cause(case, line),
+                "verdict": line.word().to_lowercase(),
+                "cause": line.cause,
                 "note": line.note,
             })
         };
-        let cases = self.cases.iter().map(|(case, lines)| {
-            json!({
-                "case": case,
-                "lines": lines.iter().map(|of| line(case, of)).collect::<Vec<_>>(),
-            })
-        });
-        let counts = self.counts();
+        let case = |(case, lines): &(String, Vec<Line>)| json!({ "case": case, "lines": lines.iter().map(line).collect::<Vec<_>>() });
+        let [ok, differs, undecided, known] = self.counts();
         json!({
-            "ok": counts.ok,
-            "differs": counts.differs,
-            "undecided": counts.undecided,
-            "exceptions": counts.exceptions,
+            "ok": ok,
+            "differs": differs,
+            "undecided": undecided,
+            "exceptions": known,
             "skipped": self.skipped,
-            "cases": cases.collect::<Vec<_>>(),
+            "cases": self.cases.iter().map(case).collect::<Vec<_>>(),
         })
     }
 }
 
 const HEAD: [&str; 8] =
     ["metric", "theirs", "ours", "diff %", "+- 95 %", "runs", "verdict", "note"];
-
-fn separator(note: &str) -> &'static str {
-    if note.is_empty() { "" } else { "; " }
-}
-
-fn width(cell: &str) -> usize {
-    cell.chars().count()
-}
 
 /// Five significant digits, without a power of ten.
 fn number(value: f64) -> String {
@@ -240,17 +208,15 @@ mod tests {
             metric: "drops".to_owned(),
             cause: "rounding".to_owned(),
         };
-        Report {
-            cases: vec![("one/dctcp".to_owned(), lines)],
-            exceptions: vec![known],
-            skipped: BTreeMap::from([("bbr".to_owned(), 3)]),
-        }
+        let skipped = BTreeMap::from([("bbr".to_owned(), 3)]);
+        let mut report = Report { skipped, ..Report::default() };
+        report.add("one/dctcp", lines, &[known]);
+        report
     }
 
     #[test]
     fn an_exception_is_counted_apart() {
-        let counts = report().counts();
-        assert_eq!(counts, Counts { ok: 1, differs: 1, undecided: 0, exceptions: 1 });
+        assert_eq!(report().counts(), [1, 1, 0, 1]);
         assert_eq!(report().json()["differs"], 1);
     }
 
