@@ -23,28 +23,9 @@ pub enum Error {
 
     // The list of exceptions.
     #[error("{}: {source}", path.display())]
-    Exceptions { path: PathBuf, source: Box<Error> },
-    #[error("{0}")]
-    Toml(#[from] toml::de::Error),
-    #[error("unknown key {0}: only [[exception]] is known")]
-    UnknownKey(String),
-    #[error("exception: must be a table")]
-    NoTable,
-    #[error("exception: unknown key {0}: must be case, metric or cause")]
-    UnknownPart(String),
-    #[error("exception: {0}: must be a text")]
-    NoText(&'static str),
-
+    Exceptions { path: PathBuf, source: toml::de::Error },
     #[error("{label}: {source}")]
     Run { label: String, source: knee_run::Error },
     #[error("cannot start a thread: {0}")]
     NoThread(#[source] io::Error),
-
-    // The command line.
-    #[error("{0} wants a value; see --help")]
-    NoValue(String),
-    #[error("{option} {value}: must be a whole number above 0")]
-    NoCount { option: String, value: String },
-    #[error("unknown option {0}; see --help")]
-    UnknownOption(String),
 }

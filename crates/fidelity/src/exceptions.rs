@@ -1,10 +1,12 @@
 //! Known differences with their causes.
 
 use crate::Error;
+use serde::Deserialize;
 use std::path::Path;
 
 /// A known difference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
 pub struct Exception {
     /// Name of the case; a trailing `*` stands for any rest.
     pub case: String,
@@ -12,6 +14,13 @@ pub struct Exception {
     pub metric: String,
     /// Cause of the difference.
     pub cause: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    #[serde(default)]
+    exception: Vec<Exception>,
 }
 
 impl Exception {
@@ -35,30 +44,11 @@ fn matches(pattern: &str, name: &str) -> bool {
 pub fn read(path: &Path) -> Result<Vec<Exception>, Error> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| Error::Unread { path: path.to_owned(), source })?;
-    parse(&text)
-        .map_err(|error| Error::Exceptions { path: path.to_owned(), source: Box::new(error) })
+    parse(&text).map_err(|source| Error::Exceptions { path: path.to_owned(), source })
 }
 
-fn parse(text: &str) -> Result<Vec<Exception>, Error> {
-    let table: toml::Table = text.parse()?;
-    if let Some(key) = table.keys().find(|key| *key != "exception") {
-        return Err(Error::UnknownKey(key.clone()));
-    }
-    let entries = table.get("exception").and_then(toml::Value::as_array);
-    entries.into_iter().flatten().map(entry).collect()
-}
-
-fn entry(value: &toml::Value) -> Result<Exception, Error> {
-    let keys = ["case", "metric", "cause"];
-    let table = value.as_table().ok_or(Error::NoTable)?;
-    if let Some(key) = table.keys().find(|key| !keys.contains(&key.as_str())) {
-        return Err(Error::UnknownPart(key.clone()));
-    }
-    let [case, metric, cause] = keys.map(|key| {
-        let text = table.get(key).and_then(toml::Value::as_str).filter(|text| !text.is_empty());
-        text.map(str::to_owned).ok_or(Error::NoText(key))
-    });
-    Ok(Exception { case: case?, metric: metric?, cause: cause? })
+fn parse(text: &str) -> Result<Vec<Exception>, toml::de::Error> {
+    Ok(toml::from_str::<List>(text)?.exception)
 }
 
 #[cfg(test)]
@@ -80,11 +70,9 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let message = |text: &str| parse(text).unwrap_err().to_string();
-        assert_eq!(message("a = 1"), "unknown key a: only [[exception]] is known");
-        assert_eq!(
-            message("[[exception]]\ncase = \"x\"\nmetric = \"y\""),
-            "exception: cause: must be a text"
-        );
+        assert!(message("a = 1").contains("unknown field `a`, expected `exception`"));
+        let lacks = message("[[exception]]\ncase = \"x\"\nmetric = \"y\"");
+        assert!(lacks.contains("missing field `cause`"), "{lacks}");
         assert!(parse("[[exception").is_err());
     }
 
