@@ -26,17 +26,17 @@ const INSTEAD: &[(&[&str], &str)] = &[
 ];
 
 /// Where a file on the contract looks for what there is.
-pub(crate) const LOOK: &str = "tcp.h, native.h and bpf.h have what there is";
+const LOOK: &str = "tcp.h, native.h and bpf.h have what there is";
 
 /// Returns what to use instead of a function.
 pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
     INSTEAD.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| *instead)
 }
 
-/// Returns the sentence about a function that the contract lacks. A check and a compilation give the same answer.
-pub(crate) fn no_function(name: &str) -> String {
+/// Returns the sentence about something that the contract lacks. A check and a compilation give the same answer.
+pub(crate) fn no_such(kind: &str, name: &str) -> String {
     match instead_of(name) {
-        Some(instead) => format!("knee's contract has no such function: use {instead}"),
-        None => format!("knee's contract has no such function: {LOOK}"),
+        Some(instead) => format!("knee's contract has no such {kind}: use {instead}"),
+        None => format!("knee's contract has no such {kind}; {LOOK}"),
     }
 }

@@ -90,11 +90,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         if checked.findings.is_empty() {
             let _ = writeln!(out, "{shown}: no construct that BPF is known to refuse");
         }
-        if checked.compiler.is_none() {
+        if !checked.is_for_bpf {
             let _ = writeln!(
                 out,
-                "{shown}: signed divisions and stack were not checked, because no compiler was \
-                    found"
+                "{shown}: signed divisions and stack were not checked, because no clang with a BPF \
+                    target was found"
             );
         }
         let findings: Vec<Json> = checked

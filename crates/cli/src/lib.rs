@@ -114,8 +114,7 @@ error.";
 #[derive(Parser)]
 #[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
-    /// If the kernel refuses a program, also print the output of libbpf and the verifier. If a file does not compile,
-    /// also print the compiler's output.
+    /// If the kernel refuses a program, also print the output of libbpf and the verifier.
     #[arg(short, long, global = true)]
     verbose: bool,
     #[command(subcommand)]
@@ -384,7 +383,6 @@ fn command<C: Words>() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
         }
     };
-    knee_algo::module::show_compiler(words.is_verbose());
     match run_words(&words) {
         Ok(code) => ExitCode::from(code),
         // The reader closed the pipe because it has enough: `knee algorithms | head -1`.

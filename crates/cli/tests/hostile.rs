@@ -266,19 +266,18 @@ fn what_is_missing_is_named_at_once_and_nothing_that_follows() {
         }
         let scratch = Scratch::new();
         let module = hostile("missing");
-        let run = |more: &[&str]| {
+        let why = {
             let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-            command.args(["run", "x.toml", "--cc", &module]).args(more).env("CC", compiler);
+            command.args(["run", "x.toml", "--cc", &module]).env("CC", compiler);
             command.env("XDG_CACHE_HOME", scratch.at("cache")).current_dir(scratch.0.path());
             said(&command.output().unwrap())
         };
-        let why = run(&[]);
         for (name, not) in [
             ("<net/no_such_header.h>", "header"),
-            ("struct no_such_struct", "type"),
-            ("no_such_type", "type"),
+            ("struct no_such_struct", "name"),
+            ("no_such_type", "name"),
             ("no_such_function", "function"),
-            ("NO_SUCH_CONSTANT", "variable, constant or macro"),
+            ("NO_SUCH_CONSTANT", "name"),
             ("struct tcp_sock.no_such_field", "field"),
         ] {
             let of =
@@ -291,7 +290,6 @@ fn what_is_missing_is_named_at_once_and_nothing_that_follows() {
             assert!(of[0].ends_with("see docs/modules.md#contract"), "{why}");
         }
         assert_eq!(why.lines().count(), 7, "{compiler}: {why}");
-        assert!(run(&["--verbose"]).contains("the compiler's words:\n"));
     }
 }
 

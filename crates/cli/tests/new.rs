@@ -108,10 +108,10 @@ fn check_and_run_give_one_answer_about_what_the_contract_lacks() {
         out(&scratch.knee(&["check", "swift/swift.c"])),
         err(&scratch.knee(&["run", "swift/swift.toml", "--cc", "./swift/swift.c"])),
     );
-    let has = "knee's contract has no such function:";
+    let has = "knee's contract has no such function";
     for answer in [
-        format!("{has} use cc_min_rtt_us(tp)"),
-        format!("{has} tcp.h, native.h and bpf.h have what there is"),
+        format!("{has}: use cc_min_rtt_us(tp)"),
+        format!("{has}; tcp.h, native.h and bpf.h have what there is"),
     ] {
         assert!(check.contains(&answer) && run.contains(&answer), "{answer}\n{check}\n{run}");
     }

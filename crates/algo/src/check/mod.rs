@@ -2,8 +2,8 @@
 //! and states what to write instead.
 //!
 //! Most rules need only the tokens of the file, without a compiler or guesses at types (`rules`).
-//! Clang's BPF back end reports divisions of signed values, stack sizes and other errors; without
-//! clang, gcc does (`compiler`).
+//! Clang's BPF back end decides about the rest: divisions of signed values, stack sizes and other
+//! errors (`compiler`). Without clang the host's compiler finds what does not compile at all.
 
 mod compiler;
 mod contract;
@@ -39,11 +39,7 @@ pub enum Rule {
     Call,
     /// A write to a field that only the kernel may write.
     ReadOnly,
-    /// A division or remainder of signed values.
-    SignedDivision,
-    /// Too many local variables for the stack.
-    Stack,
-    /// An error that a compiler reports.
+    /// An error that a compiler reports: also a signed division, or too many local variables.
     Compiler,
 }
 
@@ -75,9 +71,10 @@ impl fmt::Display for Finding {
 pub struct Checked {
     /// Findings, ordered by line.
     pub findings: Vec<Finding>,
-    /// Version line of the compiler. `None` without a compiler, so that divisions and stacks were
-    /// not checked.
+    /// The compiler, and what for. `None` without one.
     pub compiler: Option<String>,
+    /// Whether it compiled for BPF. If not, divisions and stacks were not checked.
+    pub is_for_bpf: bool,
 }
 
 /// Checks a file.
@@ -94,16 +91,17 @@ pub fn file(path: &Path) -> Result<Checked, Error> {
     }
     let mut findings = text_of(&text);
     findings.retain(|finding| !is_about_header_beside(finding, path));
-    let looked = compiler::look(path);
-    if let Some((more, _)) = &looked {
+    let looked = compiler::look(path, &text);
+    if let Some(looked) = &looked {
         // The messages of the rules are clearer than the compiler's for the same line.
         let is_new = |finding: &&Finding| !findings.iter().any(|known| known.line == finding.line);
-        let more: Vec<Finding> = more.iter().filter(is_new).cloned().collect();
+        let more: Vec<Finding> = looked.findings.iter().filter(is_new).cloned().collect();
         findings.extend(more);
     }
     findings.sort_by_key(|finding| (finding.line, finding.rule));
     findings.dedup();
-    Ok(Checked { findings, compiler: looked.map(|(_, name)| name) })
+    let is_for_bpf = looked.as_ref().is_some_and(|looked| looked.is_for_bpf);
+    Ok(Checked { findings, compiler: looked.map(|looked| looked.compiler), is_for_bpf })
 }
 
 /// Returns whether the finding is only about a header outside the contract that exists in the

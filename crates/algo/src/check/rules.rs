@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::contract::Contract;
 use super::tokens::{Source, Token};
 use super::{Finding, Rule};
-use crate::instead::no_function;
+use crate::instead::no_such;
 
 /// Number of arguments that BPF passes in registers.
 const MAX_ARGUMENTS: usize = 5;
@@ -458,7 +458,7 @@ fn calls(
             found.push(Finding::new(
                 Rule::Call,
                 token.line,
-                format!("uses `{name}`: {}", no_function(name)),
+                format!("uses `{name}`: {}", no_such("function", name)),
             ));
         }
     }

@@ -2,7 +2,6 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::module::Headers;
 use tempfile::TempDir;
 
 /// Returns a valid file with `code` appended.
@@ -166,51 +165,52 @@ impl Scratch {
         Scratch(dir)
     }
 
-    /// Returns the rules that one compiler finds broken, with line numbers. The compiler must be
-    /// installed.
-    fn rules(&self, by: Compiler) -> Vec<(Rule, u32)> {
-        let headers = Headers::kept().unwrap();
-        let (mut found, _) =
-            by(&self.0.path().join("x.c"), &headers).expect("a compiler is there to test with");
+    /// Returns what one compiler finds, with line numbers counted as above.
+    fn found(&self, by: &str, is_for_bpf: bool) -> Vec<(u32, String)> {
+        let path = self.0.path().join("x.c");
+        let text = fs::read_to_string(&path).unwrap();
+        let looked = compiler::compiled(&path, &text, by, is_for_bpf);
+        let mut found = looked.expect("a compiler is there to test with").findings;
         found.sort_by_key(|finding| finding.line);
-        found.iter().map(|finding| (finding.rule, finding.line - 4)).collect()
+        found.dedup();
+        found.into_iter().map(|finding| (finding.line - 4, finding.message)).collect()
     }
 }
 
-type Compiler = fn(&Path, &Headers) -> Option<(Vec<Finding>, String)>;
-
-/// Returns the installed compilers. This crate also builds without clang.
-fn compilers() -> Vec<Compiler> {
-    let headers = Headers::kept().unwrap();
-    let has_clang = compiler::by_clang(Path::new("/dev/null"), &headers).is_some();
-    let clang: Option<Compiler> = has_clang.then_some(compiler::by_clang);
-    clang.into_iter().chain([compiler::by_gcc as Compiler]).collect()
+/// This crate also builds without clang.
+fn clang() -> Option<String> {
+    module::find_clang(None).ok().map(|(clang, _)| clang)
 }
 
 #[test]
-fn compilers_see_signed_divisions() {
+fn clang_sees_what_bpf_lacks() {
+    let Some(clang) = clang() else { return };
     let divides = Scratch::new(
         "s32 f(s32 a, s32 b)\n{\n\treturn a / b;\n}\nu32 g(u32 a, u32 b)\n{\n\treturn a / b;\n}\n\
          s32 h(s32 a)\n{\n\treturn a % 7;\n}\ns32 i(s32 a)\n{\n\treturn a / 8;\n}",
     );
-    for by in compilers() {
-        assert_eq!(divides.rules(by), [3, 11, 15].map(|line| (Rule::SignedDivision, line)));
-    }
+    let found = divides.found(&clang, true);
+    let lines: Vec<u32> = found.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [3, 11, 15]);
+    assert!(found[0].1.starts_with("a signed division or remainder, which BPF has only"));
+    let stack = Scratch::new(
+        "u32 f(u32 n)\n{\n\tvolatile u32 a[200];\n\n\ta[n & 127] = n;\n\treturn a[n & 63];\n}",
+    );
+    let found = stack.found(&clang, true);
+    assert!(!found.is_empty(), "more than 512 bytes");
+    assert!(
+        found.iter().all(|(_, what)| what.starts_with("more than 512 bytes of local variables"))
+    );
 }
 
 #[test]
-fn compilers_see_large_stacks_and_what_is_no_c() {
-    let stacks = Scratch::new(
-        "u32 f(u32 n)\n{\n\tvolatile u32 a[200];\n\n\ta[n & 127] = n;\n\treturn a[n & 63];\n}",
-    );
+fn compilers_see_what_is_no_c() {
     let wrong = Scratch::new("u32 f(u32 n)\n{\n\treturn m;\n}");
-    for by in compilers() {
-        let rules = stacks.rules(by);
-        assert!(
-            !rules.is_empty() && rules.iter().all(|(rule, _)| *rule == Rule::Stack),
-            "{rules:?}"
-        );
-        assert_eq!(wrong.rules(by), [(Rule::Compiler, 3)]);
+    let (gcc, _) = module::find_compiler().unwrap();
+    for (by, is_for_bpf) in clang().map(|clang| (clang, true)).into_iter().chain([(gcc, false)]) {
+        let found = wrong.found(&by, is_for_bpf);
+        let expected = "uses `m`: knee's contract has no such name; tcp.h, native.h and bpf.h have what there is";
+        assert_eq!(found, [(3, expected.to_owned())]);
     }
 }
 

@@ -36,7 +36,7 @@ fn version_of(clang: &str) -> Option<(String, String)> {
     let version = Command::new(clang).arg("-dumpversion").output().ok()?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     let major: u32 = version.trim().split('.').next()?.parse().ok()?;
-    let arguments = ["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"];
+    let arguments = ["-target", "bpf", "-mcpu=v3", "-c", "-x", "c", "/dev/null", "-o", "-"];
     let has_bpf = || Command::new(clang).args(arguments).output().is_ok_and(|o| o.status.success());
     (first.contains("clang") && major >= OLDEST_CLANG && has_bpf())
         .then(|| (clang.to_owned(), first))

@@ -1,23 +1,53 @@
-//! Explains compiler messages: it shows the causes, one line each, and omits the errors that follow
-//! from them.
+//! Explains why a file does not compile: the names that the contract lacks, each with its lines and the way out, then the
+//! first messages of the compiler about other lines.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::compile::{fields, header_texts};
 use super::source::{self, Kind};
 use super::{file_name, without_comments};
-use crate::instead::{LOOK, instead_of, no_function};
+use crate::check::tokens;
+use crate::instead::{instead_of, no_such};
 
-/// Largest number of lines shown.
-const MOST_LINES: usize = 40;
-/// Largest number of characters of compiler output shown.
-const MOST_SHOWN: usize = 8000;
+/// Largest number of missing names shown.
+const MOST_NAMES: usize = 40;
+/// Number of the compiler's messages shown, and largest number of characters of each.
+const MOST_MESSAGES: usize = 10;
+const MOST_CHARS: usize = 800;
 /// Reference to the list of what the contract provides.
 const SEE: &str = "see docs/modules.md#contract";
 const SEE_BPF: &str = "see docs/modules.md#in-the-running-kernel";
+
+/// Words of gcc and clang about a name that is not there, a field that is not there, and a struct without its definition.
+const NO_NAME: [&str; 3] = ["undeclared", "implicit declaration of function", "unknown type name"];
+const NO_FIELD: [&str; 2] = ["no member named", "field designator"];
+const NO_STRUCT: [&str; 4] = ["undefined type", "incomplete", "never completed", "storage size"];
+
+const FLOAT: &str = "no floating point, as in the kernel: use integers with a scale";
+const ARGUMENTS: &str =
+    "more than five arguments, and BPF passes five: give it a pointer to a struct";
+/// Beginnings and ends of messages that do not help, and what to do.
+const PLAINER: [(&str, &str); 6] = [
+    ("SSE register", FLOAT),
+    ("'-mgeneral-regs-only'", FLOAT),
+    (
+        "unsupported signed division",
+        "a signed division or remainder, which BPF has only from cpu v4 on: make both sides unsigned, or shift",
+    ),
+    (
+        "Looks like the BPF stack limit",
+        "more than 512 bytes of local variables, and a BPF program has no more for all its calls: keep arrays in the state struct",
+    ),
+    (" too many arguments", ARGUMENTS),
+    ("stack arguments are not supported", ARGUMENTS),
+];
+
+/// Returns a message of a compiler in plain words, if there are some for it.
+pub(crate) fn plainer(what: &str) -> &str {
+    let is_about = |said: &str| what.starts_with(said) || what.ends_with(said);
+    PLAINER.iter().find(|(said, _)| is_about(said)).map_or(what, |(_, plain)| plain)
+}
 
 /// Target of a compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,53 +55,6 @@ pub enum Target {
     Simulator,
     /// The BPF of a running kernel, which offers less.
     Bpf,
-}
-
-static SHOWS_COMPILER: AtomicBool = AtomicBool::new(false);
-
-/// Sets whether the compiler's own words follow the explanation from now on.
-pub fn show_compiler(shows: bool) {
-    SHOWS_COMPILER.store(shows, Ordering::Relaxed);
-}
-
-/// C features that BPF lacks and whose compiler messages are unclear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BpfLimit {
-    SignedDivision,
-    Stack,
-    Arguments,
-}
-
-impl BpfLimit {
-    /// Returns the limit that a message is about.
-    pub(crate) fn of(what: &str) -> Option<BpfLimit> {
-        let what = what.to_lowercase();
-        let says = |any: &[&str]| any.iter().any(|said| what.contains(said));
-        match () {
-            () if says(&["unsupported signed division", "signed div"]) => {
-                Some(BpfLimit::SignedDivision)
-            }
-            () if says(&["stack limit", "frame size", "stack frame"]) => Some(BpfLimit::Stack),
-            // A call with too many arguments for its function is a different mistake.
-            () if says(&["function call"]) => None,
-            () if says(&["too many arg", "too many param"]) => Some(BpfLimit::Arguments),
-            () => None,
-        }
-    }
-
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            BpfLimit::SignedDivision => {
-                "a signed division or remainder, which BPF has only from cpu v4 on: make both sides unsigned, or shift"
-            }
-            BpfLimit::Stack => {
-                "more than 512 bytes of local variables, and a BPF program has no more for all its calls: keep arrays in the state struct"
-            }
-            BpfLimit::Arguments => {
-                "more than five arguments, and BPF passes five: give it a pointer to a struct"
-            }
-        }
-    }
 }
 
 /// One error message of a compiler.
@@ -83,155 +66,109 @@ struct Message<'a> {
 }
 
 /// An item that a file needs and the contract lacks.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Missing {
     Header(String),
-    Function(String),
-    Macro(String),
-    Type(String),
-    Field { of: String, name: String },
+    Field {
+        of: String,
+        name: String,
+    },
+    /// A function, macro, type, variable or constant.
     Name(String),
 }
 
 impl Missing {
-    /// Returns the item that a message reports as missing.
-    fn of(what: &str) -> Option<Missing> {
-        let quoted = |after: &str| Some(quoted(what.split_once(after)?.1)?.to_owned());
-        let first = || Some(quoted_at(what, 0)?.to_owned());
-        let header = what.strip_suffix(": No such file or directory").map(str::to_owned);
-        if let Some(header) =
-            header.or_else(|| first().filter(|_| what.ends_with("file not found")))
-        {
-            return Some(Missing::Header(header));
+    /// Returns the item that a message reports as missing, in this line of the file.
+    fn of(what: &str, line: &str) -> Option<Missing> {
+        let of_clang = || what.strip_suffix("' file not found")?.strip_prefix('\'');
+        if let Some(header) = what.strip_suffix(": No such file or directory").or_else(of_clang) {
+            return Some(Missing::Header(header.to_owned()));
         }
-        for said in [
-            "implicit declaration of function",
-            "call to undeclared function",
-            "call to undeclared library function",
-        ] {
-            if let Some(name) = quoted(said) {
-                return Some(Missing::Function(name));
-            }
+        let says = |any: &[&str]| any.iter().any(|said| what.contains(said));
+        let of_struct = quoted(what)
+            .map(|word| word.trim_start_matches("const ").trim_end_matches([' ', '*']))
+            .find(|word| is_struct(word));
+        if says(&NO_FIELD) {
+            // A field of the file's own struct is the author's, and the compiler's message is clearer.
+            let of = of_struct.filter(|of| !fields_of(of).is_empty())?;
+            let name = quoted(what).find(|word| !word.contains(of))?;
+            return Some(Missing::Field { of: of.to_owned(), name: name.to_owned() });
         }
-        if let Some(name) = quoted("no member named") {
-            // In this message gcc names the struct before the field, clang after it.
-            let before = first().filter(|first| *first != name);
-            let of = before.or_else(|| Some(quoted_at(what, 1)?.to_owned()))?;
-            return Missing::field(&plain(&of), name);
-        }
-        if let Some(name) = quoted("field designator") {
-            let of = quoted("any field in type").unwrap_or_default();
-            return Missing::field(&plain(&of), name);
-        }
-        if let Some(name) = quoted("unknown type name") {
-            return Some(Missing::Type(name));
-        }
-        if what.contains("that is never completed")
-            || what.contains("incomplete type")
-            || what.contains("undefined type")
-            || what.contains("incomplete definition")
-        {
-            let all = (0..3).filter_map(|at| quoted_at(what, at));
-            let found = all
-                .map(plain)
-                .find(|name| name.starts_with("struct ") || name.starts_with("union "))?;
-            return Some(Missing::Type(found));
-        }
-        if let Some(name) = quoted("use of undeclared identifier") {
-            return Some(Missing::Name(name));
-        }
-        first().filter(|_| what.contains("' undeclared")).map(Missing::Name)
-    }
-
-    /// Returns a missing field if its struct belongs to the contract. For the file's own structs
-    /// the compiler's message is clearer.
-    fn field(of: &str, name: String) -> Option<Missing> {
-        let known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
-        (!known.is_empty()).then(|| Missing::Field { of: of.to_owned(), name })
+        let name = match () {
+            () if says(&NO_STRUCT) => of_struct.or_else(|| struct_in(line))?,
+            () if says(&NO_NAME) => quoted(what).next()?,
+            () => return None,
+        };
+        Some(Missing::Name(name.to_owned()))
     }
 
     fn name(&self) -> &str {
-        match self {
-            Missing::Header(name) | Missing::Function(name) | Missing::Macro(name) => name,
-            Missing::Type(name) | Missing::Field { name, .. } | Missing::Name(name) => name,
-        }
+        let (Missing::Header(name) | Missing::Field { name, .. } | Missing::Name(name)) = self;
+        name
     }
 
     /// Returns whether the simulator has the item, although BPF lacks it.
     fn is_in_simulator(&self) -> bool {
-        if let Missing::Field { of, name } = self {
-            let known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
-            return known.contains(&name.as_str());
-        }
-        let name = self.name().trim_start_matches("struct ").trim_start_matches("union ");
-        let has = |text: &str| {
-            let text = without_comments(text);
-            text.split(|c| !is_of_name(c)).any(|word| word == name)
-        };
-        !matches!(self, Missing::Header(_)) && header_texts().iter().any(|(_, text)| has(text))
-    }
-
-    /// Returns whether the item is a macro of the headers. A line that calls it does not lack it.
-    fn is_known_macro(&self) -> bool {
-        matches!(self, Missing::Macro(_)) && self.is_in_simulator()
-    }
-
-    /// Returns the item's name as shown, and the sentence about it with the page to read. A file on the contract sees less
-    /// than a module.
-    fn sentence(&self, target: Target, is_on_contract: bool) -> (String, String) {
-        let (shown, not) = self.words();
-        let is_of_bpf = target == Target::Bpf && self.is_in_simulator();
         match self {
-            Missing::Function(name)
-                if is_on_contract && (!is_of_bpf || instead_of(name).is_some()) =>
-            {
-                return (shown, no_function(name));
+            Missing::Header(_) => false,
+            Missing::Field { of, name } => fields_of(of).contains(&name.as_str()),
+            Missing::Name(name) => {
+                let name = name.rsplit(' ').next().unwrap_or(name);
+                let has = |text: &str| {
+                    without_comments(text).split(|c| !is_of_name(c)).any(|word| word == name)
+                };
+                header_texts().iter().any(|(_, text)| has(text))
             }
-            _ if is_on_contract && !is_of_bpf => {
-                return (shown, format!("knee's contract has {not}; {LOOK}"));
-            }
-            _ => {}
         }
-        if target == Target::Simulator || !self.is_in_simulator() {
-            return (shown, format!("knee's contract has {not}; {SEE}"));
-        }
-        (shown, format!("the simulator has it, and BPF in a running kernel has not; {SEE_BPF}"))
     }
 
-    /// Returns the item's name as shown, and the kind of item that the contract lacks.
-    fn words(&self) -> (String, String) {
-        match self {
-            Missing::Header(name) => (
-                format!("<{name}>"),
-                "no such header; one of your own stands beside the file".into(),
-            ),
-            // Macros for kernel functions expand to these names.
-            Missing::Function(name) if name == "knee_alloc" => {
-                ("kmalloc".into(), "no memory".into())
+    /// Returns the item's name as shown, and the sentence about it with the way out. A file on the contract sees less than a
+    /// module.
+    fn sentence(
+        &self,
+        target: Target,
+        is_on_contract: bool,
+        texts: &[(&Path, &str)],
+    ) -> (String, String) {
+        let (shown, kind) = match self {
+            Missing::Header(name) => {
+                (format!("<{name}>"), "header; one of your own stands beside the file".to_owned())
             }
-            Missing::Function(name) if name == "knee_free" => ("kfree".into(), "no memory".into()),
-            Missing::Function(name) => (name.clone(), "no such function".into()),
-            Missing::Macro(name) => (name.clone(), "no such macro".into()),
-            Missing::Type(name) => (name.clone(), "no such type".into()),
-            Missing::Name(name) => (name.clone(), "no such variable, constant or macro".into()),
             Missing::Field { of, name } => {
-                let mut known = of.strip_prefix("struct ").map(fields).unwrap_or_default();
+                let mut known = fields_of(of);
                 // These members hold the kernel's nested structs.
                 known.retain(|field| !matches!(*field, "inet_conn" | "icsk_inet" | "sk"));
-                let known = match known.is_empty() {
-                    true => String::new(),
-                    false => format!("; it has {}", known.join(", ")),
-                };
-                (format!("{of}.{name}"), format!("no such field{known}"))
+                (format!("{of}.{name}"), format!("field; it has {}", known.join(", ")))
             }
-        }
+            // Macros for kernel functions expand to these names.
+            Missing::Name(name) if name == "knee_alloc" => ("kmalloc".into(), "function".into()),
+            Missing::Name(name) if name == "knee_free" => ("kfree".into(), "function".into()),
+            Missing::Name(name) => {
+                let is_called = texts.iter().any(|(_, text)| calls(text, name));
+                (name.clone(), if is_called { "function" } else { "name" }.to_owned())
+            }
+        };
+        let is_of_bpf = target == Target::Bpf && self.is_in_simulator();
+        let sentence = match () {
+            () if is_on_contract && (!is_of_bpf || instead_of(&shown).is_some()) => {
+                no_such(&kind, &shown)
+            }
+            () if is_of_bpf => {
+                format!("the simulator has it, and BPF in a running kernel has not; {SEE_BPF}")
+            }
+            () => format!("knee's contract has no such {kind}; {SEE}"),
+        };
+        (shown, sentence)
     }
 }
 
-/// Returns the sentence of a file on the contract about a compiler's message, if the contract lacks something.
-pub(crate) fn lacks(what: &str) -> Option<String> {
-    let what = without_hints(what);
-    let (shown, sentence) = Missing::of(what)?.sentence(Target::Simulator, true);
+/// Returns the sentence about a compiler's message, if it says that a file on the contract lacks something.
+pub(crate) fn lacks(what: &str, text: &str) -> Option<String> {
+    let (shown, sentence) = Missing::of(without_hints(what), "")?.sentence(
+        Target::Simulator,
+        true,
+        &[(Path::new(""), text)],
+    );
     Some(format!("uses `{shown}`: {sentence}"))
 }
 
@@ -241,23 +178,22 @@ fn without_hints(what: &str) -> &str {
     what.split("; did you mean").next().unwrap_or(what)
 }
 
-/// Returns the quoted word number `at`.
-fn quoted_at(text: &str, at: usize) -> Option<&str> {
-    text.split('\'').skip(1).step_by(2).nth(at)
+fn quoted(what: &str) -> impl Iterator<Item = &str> {
+    what.split('\'').skip(1).step_by(2)
 }
 
-fn quoted(text: &str) -> Option<&str> {
-    quoted_at(text, 0)
+fn is_struct(name: &str) -> bool {
+    name.starts_with("struct ") || name.starts_with("union ")
 }
 
-/// Returns a type's name without qualifiers, `struct` or pointer signs.
-fn plain(name: &str) -> String {
-    name.trim_start_matches("const ").trim_end_matches([' ', '*']).to_owned()
+/// Returns the fields of a struct of the contract.
+fn fields_of(name: &str) -> Vec<&'static str> {
+    name.strip_prefix("struct ").map(fields).unwrap_or_default()
 }
 
 /// Returns the missing headers, so that the compilation can go on without them.
 pub fn missing_headers(said: &str) -> Vec<String> {
-    let all = messages(said).filter_map(|message| Missing::of(message.what));
+    let all = messages(said).filter_map(|message| Missing::of(message.what, ""));
     all.filter_map(|missing| match missing {
         Missing::Header(name) => Some(name),
         _ => None,
@@ -281,167 +217,107 @@ fn messages(said: &str) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// Explains why a file does not compile: all causes, each once. `texts` are the compiled files, for
-/// looking up lines.
+/// Explains why a file does not compile. `texts` are the compiled files, for looking up lines.
 pub fn explain(target: Target, compiler: &str, said: &str, texts: &[(&Path, &str)]) -> String {
     let line_of = |message: &Message<'_>| {
         let text = texts.iter().find(|(path, _)| path.display().to_string() == message.file)?.1;
         text.lines().nth(message.line.checked_sub(1)? as usize)
     };
-    let mut causes: Vec<(Missing, &str, Vec<u32>)> = Vec::new();
+    let sources: Vec<_> = texts.iter().map(|(_, text)| tokens::read(text)).collect();
+    let mut missing: Vec<(Missing, &str, BTreeSet<u32>)> = Vec::new();
     let mut others: Vec<Message<'_>> = Vec::new();
     for message in messages(said) {
-        let in_line = || {
-            let line = line_of(&message)?;
-            let is_unsized = message.what.starts_with("storage size of");
-            if is_unsized { struct_in(line) } else { macro_call(line) }
+        let line = line_of(&message).unwrap_or_default();
+        // No message names a macro that is not there. A call of one that is there has another mistake.
+        let no_macro = || {
+            let found = Missing::Name(macro_call(line)?.to_owned());
+            let is_own =
+                |source: &tokens::Source| source.macros.iter().any(|own| own == found.name());
+            (!found.is_in_simulator() && !sources.iter().any(is_own)).then_some(found)
         };
-        let is_limit = target == Target::Bpf && BpfLimit::of(message.what).is_some();
-        let in_line = || in_line().filter(|found| !is_limit && !found.is_known_macro());
-        let missing = Missing::of(message.what).or_else(in_line);
-        match missing {
+        match Missing::of(message.what, line).or_else(no_macro) {
             None => others.push(message),
-            Some(missing) => match causes.iter_mut().find(|(known, ..)| *known == missing) {
-                Some((.., lines)) => lines.push(message.line),
-                None => causes.push((missing, message.file, vec![message.line])),
+            Some(found) => match missing.iter_mut().find(|(known, ..)| *known == found) {
+                Some((.., lines)) => drop(lines.insert(message.line)),
+                None => missing.push((found, message.file, BTreeSet::from([message.line]))),
             },
         }
     }
-    let named: BTreeSet<String> =
-        causes.iter().map(|(missing, ..)| missing.name().to_owned()).collect();
-    // Clang reports both an unknown type and the name declared with it as undeclared identifiers.
-    let mut declared: Vec<String> = Vec::new();
-    for (missing, file, lines) in &mut causes {
-        let Missing::Name(name) = missing else { continue };
-        let at = lines.first().copied().unwrap_or_default();
-        let Some(line) = line_of(&Message { file, line: at, what: "" }) else { continue };
-        if let Some(variable) = declares(line, name) {
-            declared.push(variable);
-            *missing = Missing::Type(std::mem::take(name));
-        }
-    }
-    causes
-        .retain(|(missing, ..)| !matches!(missing, Missing::Name(name) if declared.contains(name)));
-    // Clang reports a function as an undeclared identifier if it is an argument of another
-    // function.
-    for (missing, ..) in &mut causes {
-        match missing {
-            Missing::Name(name) if texts.iter().any(|(_, text)| calls(text, name)) => {
-                *missing = Missing::Function(std::mem::take(name));
-            }
-            _ => {}
-        }
-    }
-    let is_on_contract =
-        texts.iter().any(|(_, text)| matches!(source::kind(text), Ok(Kind::Contract { .. })));
-    let lines: BTreeSet<u32> =
-        causes.iter().flat_map(|(.., lines)| lines.iter().copied()).collect();
+    let names: Vec<String> = missing.iter().map(|(found, ..)| found.name().to_owned()).collect();
     others.retain(|message| {
-        let follows = lines.contains(&message.line)
-            || named.iter().any(|name| quoted_words(message.what).any(|word| word == name));
-        !follows && (causes.is_empty() || !is_syntax(message.what))
+        let follows = missing.iter().any(|(.., lines)| lines.contains(&message.line));
+        !follows && !quoted(message.what).any(|word| names.iter().any(|name| name == word))
     });
-    let mut out: Vec<String> = causes
-        .iter()
-        .map(|(missing, file, lines)| {
-            let (name, sentence) = missing.sentence(target, is_on_contract);
-            let file = file_name(Path::new(file));
-            format!("{file} uses `{name}` ({}): {sentence}", numbered(lines))
-        })
-        .collect();
-    let mut seen = BTreeSet::new();
-    for message in &others {
-        let limit = BpfLimit::of(message.what).filter(|_| target == Target::Bpf);
-        let limit: Option<&str> = limit.map(BpfLimit::words);
-        let what = match limit.unwrap_or(message.what) {
-            what if what.contains("SSE register") || what.contains("general-regs-only") => {
-                "no floating point, as in the kernel: use integers with a scale"
-            }
-            what => what,
-        };
-        if seen.insert((message.line, what)) {
-            out.push(format!("{}:{}: {what}", file_name(Path::new(message.file)), message.line));
-        }
-    }
-    let more = out.len().saturating_sub(MOST_LINES);
-    out.truncate(MOST_LINES);
-    if more > 0 {
-        out.push(format!("and {more} more"));
-    }
+    // Clang says of a variable with a missing type that it is undeclared, too.
+    let is_variable =
+        |name: &str| sources.iter().any(|source| is_declared_with(&source.tokens, name, &names));
+    missing.retain(|(found, ..)| !matches!(found, Missing::Name(name) if is_variable(name)));
+    let is_of_contract = |text: &str| matches!(source::kind(text), Ok(Kind::Contract { .. }));
+    let is_on_contract = texts.iter().any(|(_, text)| is_of_contract(text));
+    let all = missing.iter().map(|(found, file, lines)| {
+        let (name, sentence) = found.sentence(target, is_on_contract, texts);
+        format!("{} uses `{name}` ({}): {sentence}", file_name(Path::new(file)), numbered(lines))
+    });
+    let mut out = first(MOST_NAMES, all.collect());
+    let others = others.iter().map(|message| {
+        let what: String = plainer(message.what).chars().take(MOST_CHARS).collect();
+        format!("{}:{}: {what}", file_name(Path::new(message.file)), message.line)
+    });
+    out.extend(first(MOST_MESSAGES, others.collect()));
     let for_bpf = if target == Target::Bpf { " for BPF" } else { "" };
-    let mut text = match out.as_slice() {
-        [] if said.contains(": Error: ") => {
-            "its inline assembly is none for this machine".to_owned()
-        }
-        [] => format!(
-            "{compiler} refuses it{for_bpf} without a message that names a line (--verbose shows what it says)"
-        ),
-        [one] if !causes.is_empty() => one.clone(),
-        _ => format!("does not compile{for_bpf} with {compiler}:\n  {}", out.join("\n  ")),
-    };
-    if SHOWS_COMPILER.load(Ordering::Relaxed) {
-        let _ = write!(text, "\nthe compiler's words:\n{}", shown(said));
+    if out.is_empty() && said.contains(": Error: ") {
+        return "its inline assembly is none for this machine".to_owned();
     }
-    text
+    if out.is_empty() {
+        // No message names a line. What an assembler quotes may come from any file.
+        let lines = said.lines().filter(|line| !line.contains("Assembler messages"));
+        out = first(
+            MOST_MESSAGES,
+            lines.map(|line| line.chars().take(MOST_CHARS).collect()).collect(),
+        );
+    }
+    match out.as_slice() {
+        [] => format!("{compiler} refuses it{for_bpf} without a message"),
+        [one] if !missing.is_empty() => one.clone(),
+        _ => format!("does not compile{for_bpf} with {compiler}:\n  {}", out.join("\n  ")),
+    }
 }
 
-/// Returns the part of the compiler's output that may be shown. An assembler's quotation may come
-/// from any file.
-fn shown(said: &str) -> String {
-    let lines = said
-        .lines()
-        .filter(|line| !line.contains(": Error: ") && !line.contains("Assembler messages"));
-    let all = lines.collect::<Vec<_>>().join("\n");
-    all.chars().take(MOST_SHOWN).collect()
-}
-
-fn quoted_words(what: &str) -> impl Iterator<Item = &str> {
-    what.split('\'').skip(1).step_by(2)
-}
-
-/// Returns whether an error is a typical consequence of an unknown type or macro.
-fn is_syntax(what: &str) -> bool {
-    let begins = [
-        "expected ",
-        "type defaults to",
-        "type specifier missing",
-        "data definition has no type",
-        "a parameter list without types",
-        "parameter names",
-        "request for member",
-        "invalid type argument",
-        "member reference",
-        "control reaches",
-    ];
-    begins.iter().any(|begin| what.starts_with(begin))
-        || what.contains("in something not a structure")
+/// Returns the first lines, each once, and how many more there are.
+fn first(most: usize, mut lines: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    lines.retain(|line| seen.insert(line.clone()));
+    let more = lines.len().saturating_sub(most);
+    lines.truncate(most);
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    lines
 }
 
 /// Returns the macro that a line without indentation calls outside a function: `DEFINE_FOO(bar);`.
-fn macro_call(line: &str) -> Option<Missing> {
-    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
-    let (name, rest) = line.split_at(end);
+fn macro_call(line: &str) -> Option<&str> {
+    let (name, rest) = line.split_at(line.find(|c| !is_of_name(c))?);
     let is_macro = name.len() > 2
         && name.bytes().any(|c| c.is_ascii_uppercase())
         && !name.bytes().any(|c| c.is_ascii_lowercase());
-    (is_macro && rest.starts_with('(')).then(|| Missing::Macro(name.to_owned()))
+    (is_macro && rest.starts_with('(')).then_some(name)
 }
 
 /// Returns the first struct that a line names.
-fn struct_in(line: &str) -> Option<Missing> {
-    let name = line.split_once("struct ")?.1.split(|c: char| !is_of_name(c)).next()?;
-    (!name.is_empty()).then(|| Missing::Type(format!("struct {name}")))
+fn struct_in(line: &str) -> Option<&str> {
+    let rest = &line[line.find("struct ")?..];
+    let name = rest["struct ".len()..].find(|c| !is_of_name(c))?;
+    (name > 0).then(|| &rest[.."struct ".len() + name])
 }
 
-/// Returns the variable that a line declares with a type of this name: `foo_t now = 1;`.
-fn declares(line: &str, type_name: &str) -> Option<String> {
-    let line = line.trim_start().trim_start_matches("static ").trim_start_matches("const ");
-    let rest = line.strip_prefix(type_name)?;
-    let rest = rest.strip_prefix([' ', '\t', '*'])?.trim_start_matches([' ', '\t', '*']);
-    let end = rest.find(|c| !is_of_name(c))?;
-    let (variable, rest) = rest.split_at(end);
-    let is_declared = !variable.is_empty() && rest.trim_start().starts_with(['=', ';', ',', '[']);
-    is_declared.then(|| variable.to_owned())
+/// Returns whether a file declares a variable with one of these types: `foo_t now = 1;`.
+fn is_declared_with(tokens: &[tokens::Token], name: &str, types: &[String]) -> bool {
+    let begins = |at: usize| {
+        at == 0 || matches!(&*tokens[at - 1].text, ";" | "{" | "}" | "static" | "const")
+    };
+    let declared = |at: usize| tokens[at + 1..].iter().find(|token| token.text != "*");
+    (0..tokens.len())
+        .filter(|at| begins(*at) && types.contains(&tokens[*at].text))
+        .any(|at| declared(at).is_some_and(|token| token.text == name))
 }
 
 fn is_of_name(c: char) -> bool {
@@ -454,11 +330,10 @@ fn calls(text: &str, name: &str) -> bool {
 }
 
 /// Formats line numbers: "line 81", "lines 3, 9, 12 and 4 more".
-fn numbered(lines: &[u32]) -> String {
-    let all: BTreeSet<u32> = lines.iter().copied().collect();
-    let first: Vec<String> = all.iter().take(3).map(u32::to_string).collect();
-    let more = all.len() - first.len();
-    let s = if all.len() == 1 { "" } else { "s" };
+fn numbered(lines: &BTreeSet<u32>) -> String {
+    let first: Vec<String> = lines.iter().take(3).map(u32::to_string).collect();
+    let more = lines.len() - first.len();
+    let s = if lines.len() == 1 { "" } else { "s" };
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("line{s} {}{more}", first.join(", "))
 }
@@ -493,83 +368,89 @@ mod tests {
 ./tcp_foo.c:12:5: error: incompatible pointer types returning 'u32 *' from a function with result type 'u64 *' [-Wincompatible-pointer-types]
 ";
 
+    fn told(target: Target, said: &str, text: &str) -> Vec<String> {
+        let why = explain(target, "cc", said, &[(Path::new("./tcp_foo.c"), text)]);
+        why.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
     #[test]
-    fn both_compilers_come_to_the_same_causes_and_nothing_that_follows() {
-        let text = "\n\n\n\n\n\n\n\n\n\nDEFINE_FOO(x);\n";
+    fn both_compilers_come_to_the_same_names_and_keep_their_words_about_other_lines() {
+        let text =
+            "\n\ntcp_stamp_of(3);\n\n\n\n\n\n\n\nDEFINE_FOO(x);\nMINE(x);\n#define MINE(x) 3\n";
         for said in [GCC, CLANG] {
-            let why = explain(Target::Simulator, "cc", said, &[(Path::new("./tcp_foo.c"), text)]);
-            let lines: Vec<&str> = why.lines().skip(1).map(str::trim).collect();
+            let lines = told(Target::Simulator, said, text);
+            let contract = "knee's contract has no such";
             for expected in [
-                "tcp_foo.c uses `tcp_stamp_of` (lines 3, 9): knee's contract has no such function; see docs/modules.md#contract",
-                "tcp_foo.c uses `LINUX_MIB_NO` (line 5): knee's contract has no such variable, constant or macro; see docs/modules.md#contract",
-                "tcp_foo.c uses `foo_t` (line 6): knee's contract has no such type; see docs/modules.md#contract",
-                "tcp_foo.c uses `struct sk_thing` (line 8): knee's contract has no such type; see docs/modules.md#contract",
-                "tcp_foo.c uses `DEFINE_FOO` (line 11): knee's contract has no such macro; see docs/modules.md#contract",
-                "tcp_foo.c uses `<net/own.h>` (line 1): knee's contract has no such header; one of your own stands beside the file; see docs/modules.md#contract",
+                format!("tcp_foo.c uses `tcp_stamp_of` (lines 3, 9): {contract} function; {SEE}"),
+                format!("tcp_foo.c uses `LINUX_MIB_NO` (line 5): {contract} name; {SEE}"),
+                format!("tcp_foo.c uses `foo_t` (line 6): {contract} name; {SEE}"),
+                format!("tcp_foo.c uses `struct sk_thing` (line 8): {contract} name; {SEE}"),
+                format!("tcp_foo.c uses `DEFINE_FOO` (line 11): {contract} function; {SEE}"),
+                format!(
+                    "tcp_foo.c uses `<net/own.h>` (line 1): {contract} header; one of your own stands beside the file; {SEE}"
+                ),
             ] {
-                assert!(lines.contains(&expected), "{expected}\n{why}");
+                assert!(lines.contains(&expected), "{expected}\n{lines:?}");
             }
-            let field =
-                lines.iter().find(|line| line.contains("`struct tcp_sock.high_seq` (line 4)"));
-            assert!(
-                field.is_some_and(|line| line.contains("no such field; it has snd_una,")),
-                "{why}"
-            );
-            assert!(lines.iter().any(|line| line.starts_with("tcp_foo.c:12: ")), "{why}");
-            assert_eq!(lines.len(), 8, "{why}");
+            let field = |line: &&String| line.contains("`struct tcp_sock.high_seq` (line 4)");
+            let field = lines.iter().find(field).unwrap();
+            assert!(field.contains("no such field; it has snd_una,"), "{field}");
+            assert!(lines.iter().any(|line| line.starts_with("tcp_foo.c:12: ")), "{lines:?}");
         }
+        assert_eq!([missing_headers(GCC), missing_headers(CLANG)], [["net/own.h"]; 2]);
     }
 
     #[test]
     fn a_type_that_no_message_calls_one_is_found_in_its_line() {
         let text = "static struct gone kept;\n\tgone_t now = 1;\n\tif (now > 3)\n";
-        let gcc = "a.c:1:20: error: storage size of 'kept' isn't known\n\
-                   a.c:2:2: error: unknown type name 'gone_t'\n";
-        let clang = "a.c:1:20: error: tentative definition has type 'struct gone' that is never completed\n\
-                     a.c:2:2: error: use of undeclared identifier 'gone_t'\n\
-                     a.c:3:6: error: use of undeclared identifier 'now'\n";
+        let gcc = "./tcp_foo.c:1:20: error: storage size of 'kept' isn't known\n\
+                   ./tcp_foo.c:2:2: error: unknown type name 'gone_t'\n";
+        let clang = "./tcp_foo.c:1:20: error: tentative definition has type 'struct gone' that is never completed\n\
+                     ./tcp_foo.c:2:2: error: use of undeclared identifier 'gone_t'\n\
+                     ./tcp_foo.c:3:6: error: use of undeclared identifier 'now'\n";
         for said in [gcc, clang] {
-            let why = explain(Target::Simulator, "cc", said, &[(Path::new("a.c"), text)]);
-            assert_eq!(why.lines().count(), 3, "{why}");
-            assert!(
-                why.contains("`struct gone` (line 1): knee's contract has no such type"),
-                "{why}"
-            );
-            assert!(why.contains("`gone_t` (line 2): knee's contract has no such type"), "{why}");
+            let lines = told(Target::Simulator, said, text);
+            assert_eq!(lines.len(), 3, "{lines:?}");
+            assert!(lines[1].contains("`struct gone` (line 1): knee's contract has no such"));
+            assert!(lines[2].contains("`gone_t` (line 2): knee's contract has no such"));
         }
     }
 
     #[test]
     fn what_the_simulator_has_and_bpf_has_not_is_said_to_be_so() {
-        let said = "a.c:3:2: error: no member named 'rx_opt' in 'struct tcp_sock'\n\
-                    a.c:4:2: error: call to undeclared function 'tcp_enter_cwr'; ISO C99 and later do not support it\n\
-                    a.c:9:1: error: unsupported signed division, please convert to unsigned div/mod.\n";
-        let why = explain(Target::Bpf, "clang", said, &[]);
-        let lines: Vec<&str> = why.lines().map(str::trim).collect();
-        assert_eq!(lines[0], "does not compile for BPF with clang:");
-        for (line, name) in lines[1..].iter().zip(["struct tcp_sock.rx_opt", "tcp_enter_cwr"]) {
-            assert!(line.contains(&format!("a.c uses `{name}` (line ")), "{why}");
-            assert!(
-                line.ends_with(&format!("BPF in a running kernel has not; {SEE_BPF}")),
-                "{why}"
-            );
-        }
+        let said = "./tcp_foo.c:3:2: error: no member named 'rx_opt' in 'struct tcp_sock'\n\
+                    ./tcp_foo.c:4:2: error: call to undeclared function 'tcp_enter_cwr'; ISO C99 and later do not support it\n\
+                    ./tcp_foo.c:9:1: error: unsupported signed division, please convert to unsigned div/mod.\n";
         let text = "\n".repeat(8) + "CC_OP(u32, foo, struct sock *sk) { return -3 / sk->x; }\n";
-        assert_eq!(explain(Target::Bpf, "clang", said, &[(Path::new("a.c"), &text)]), why);
-        assert!(lines[3].starts_with("a.c:9: a signed division or remainder, which"), "{why}");
-        assert_eq!(lines.len(), 4, "{why}");
+        let lines = told(Target::Bpf, said, &text);
+        assert_eq!(lines[0], "does not compile for BPF with cc:");
+        for (line, name) in lines[1..].iter().zip(["struct tcp_sock.rx_opt", "tcp_enter_cwr"]) {
+            assert!(line.contains(&format!("tcp_foo.c uses `{name}` (line ")), "{line}");
+            assert!(line.ends_with(&format!("BPF in a running kernel has not; {SEE_BPF}")));
+        }
+        assert!(lines[3].starts_with("tcp_foo.c:9: a signed division or remainder, which"));
+        assert_eq!(lines.len(), 4, "{lines:?}");
     }
 
     #[test]
-    fn one_cause_is_one_sentence() {
-        let said = "a/b.c:81:2: error: implicit declaration of function 'tcp_stamp_of' [-W]\n";
-        let why = explain(Target::Simulator, "cc", said, &[]);
+    fn one_missing_name_is_one_sentence_and_of_other_messages_the_first_are_shown() {
+        let said =
+            "./tcp_foo.c:81:2: error: implicit declaration of function 'tcp_stamp_of' [-W]\n";
+        for target in [Target::Simulator, Target::Bpf] {
+            let why = told(target, said, "tcp_stamp_of (3)").join("\n");
+            let expected = "tcp_foo.c uses `tcp_stamp_of` (line 81): knee's contract has no such function; see";
+            assert!(why.starts_with(expected) && !why.contains('\n'), "{why}");
+        }
+        let all: String = (1..=13).map(|n| format!("./tcp_foo.c:{n}:1: error: no\n")).collect();
+        let lines = told(Target::Simulator, &all, "");
+        assert_eq!((lines.len(), &*lines[10], &*lines[11]), (12, "tcp_foo.c:10: no", "and 3 more"));
+        let quotes =
+            "tcp_foo.c: Assembler messages:\n/etc/x:1: Error: no such instruction: `root'\n";
         assert_eq!(
-            why,
-            "b.c uses `tcp_stamp_of` (line 81): knee's contract has no such function; see docs/modules.md#contract"
+            told(Target::Simulator, quotes, ""),
+            ["its inline assembly is none for this machine"]
         );
-        assert_eq!(explain(Target::Bpf, "clang", said, &[]), why);
-        assert_eq!(missing_headers(GCC), ["net/own.h"]);
-        assert_eq!(missing_headers(CLANG), ["net/own.h"]);
+        let other = told(Target::Simulator, "cc1: error: no such option\n", "");
+        assert_eq!(other, ["does not compile with cc:", "cc1: error: no such option"]);
     }
 }
