@@ -40,6 +40,7 @@ mod patched;
 pub mod sha256;
 mod storage;
 pub mod template;
+mod tokens;
 
 pub use call::Call;
 pub use described::Description;

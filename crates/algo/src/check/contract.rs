@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::tokens;
 use crate::module::headers;
+use crate::tokens;
 
 /// Functions, socket fields and headers that an algorithm may name.
 pub(super) struct Contract {

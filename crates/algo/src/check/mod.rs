@@ -8,12 +8,11 @@
 mod compiler;
 mod contract;
 mod rules;
-pub(crate) mod tokens;
 
 use std::fmt;
 use std::path::Path;
 
-use crate::{Error, module};
+use crate::{Error, module, tokens};
 use contract::Contract;
 
 /// Subject of a finding.

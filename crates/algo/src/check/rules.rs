@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::contract::Contract;
-use super::tokens::{Source, Token};
 use super::{Finding, Rule};
 use crate::instead::no_such;
+use crate::tokens::{Source, Token};
 
 /// Number of arguments that BPF passes in registers.
 const MAX_ARGUMENTS: usize = 5;

@@ -2,7 +2,7 @@
 //! not offer.
 
 use crate::PRIVATE_AREA_BYTES;
-use crate::check::tokens;
+use crate::tokens;
 
 /// Kernel APIs for modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

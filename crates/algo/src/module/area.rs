@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
-use crate::check::tokens::{self, Token};
+use crate::tokens::{self, Token};
 
 /// Names that access the area: the kernel's function, and the field itself.
 const AREA: &[&str] = &["inet_csk_ca", "icsk_ca_priv"];

@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::MAX_SOURCE_BYTES;
 use super::confine::{self, Room, Rules};
-use super::{MAX_SOURCE_BYTES, without_comments};
+use crate::tokens::without_comments;
 
 /// Largest size of a file with all its includes, in bytes. knee's own files have some 300 kB.
 pub const MOST_PREPROCESSED: u64 = 32 << 20;

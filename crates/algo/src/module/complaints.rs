@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::compile::{fields, header_texts};
+use super::file_name;
 use super::source::{self, Kind};
-use super::{file_name, without_comments};
-use crate::check::tokens;
 use crate::instead::{instead_of, no_such};
+use crate::tokens::{self, without_comments};
 
 /// Largest number of missing names shown.
 const MOST_NAMES: usize = 40;

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use super::shown::shown;
-use crate::check::tokens::{self, Token};
+use crate::tokens::{self, Token};
 
 /// Name of the program that `module_init` becomes, and the kernel's name of its kind.
 pub const INIT_PROGRAM: &str = "knee_module_init";

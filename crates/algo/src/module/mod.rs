@@ -64,7 +64,6 @@ use crate::{
 };
 pub use image::ParamType as ModuleParam;
 use image::{FileTable, Image, ModuleTable, ParamType};
-pub(crate) use source::without_comments;
 use source::{Info, Kind};
 
 /// Largest size of a source file, in bytes.

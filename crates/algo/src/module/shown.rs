@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::without_comments;
+use crate::tokens::without_comments;
 
 /// Macros in front of an array of the module's own, and of an array behind a pointer. A
 /// connection's kernel memory is accessible at constant offsets only.

@@ -1,6 +1,6 @@
 //! Finds the lines of a file that write a field of the socket.
 
-use crate::check::tokens::{self, Token};
+use crate::tokens::{self, Token};
 
 /// Operators that change the operand in front of them.
 const CHANGES: [&str; 13] =

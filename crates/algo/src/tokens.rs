@@ -1,7 +1,5 @@
-//! C source as a list of tokens, the input of the rules. Comments are removed, and each string is
+//! C source as a list of tokens. Comments are removed, and each string is
 //! one token.
-
-use crate::module::without_comments;
 
 /// A word, number, string or operator, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,4 +131,72 @@ fn number_len(text: &str) -> usize {
         prior = c;
     }
     text.len()
+}
+
+/// Returns the text with comments and the contents of strings replaced by blanks. Line and column
+/// numbers do not change.
+pub(crate) fn without_comments(text: &str) -> String {
+    #[derive(PartialEq)]
+    enum In {
+        Code,
+        Line,
+        Block,
+        Text(char),
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut state = In::Code;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        match (&state, c, next) {
+            (In::Code, '/', Some('/')) => state = In::Line,
+            (In::Code, '/', Some('*')) => {
+                state = In::Block;
+                chars.next();
+                out.push_str("  ");
+                continue;
+            }
+            (In::Code, '"' | '\'', _) => {
+                state = In::Text(c);
+                out.push(c);
+                continue;
+            }
+            (In::Block, '*', Some('/')) => {
+                state = In::Code;
+                chars.next();
+                out.push_str("  ");
+                continue;
+            }
+            (In::Text(_), '\\', Some(escaped)) => {
+                chars.next();
+                out.push(' ');
+                out.push(if escaped == '\n' { '\n' } else { ' ' });
+                continue;
+            }
+            (In::Text(end), c, _) if c == *end => {
+                state = In::Code;
+                out.push(c);
+                continue;
+            }
+            (In::Line | In::Text(_), '\n', _) => state = In::Code,
+            _ => {}
+        }
+        match c {
+            '\n' | '\t' => out.push(c),
+            c if state == In::Code => out.push(c),
+            _ => out.push(' '),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_texts_become_blanks_and_lines_stay() {
+        let text = "a /* b\n c */ d // e\n\"f\\\" g\" 'h' i";
+        assert_eq!(without_comments(text), "a     \n      d     \n\"     \" ' ' i");
+    }
 }
