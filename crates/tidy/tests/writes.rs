@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Sources that change the file system themselves, each with the reason. A path that ends in `/` means all below it.
-const EXCEPTIONS: [(&str, &str); 11] = [
+const EXCEPTIONS: [(&str, &str); 10] = [
     ("crates/files/src/", "the one place"),
     ("crates/testbed/src/", "tests only"),
     ("crates/report/src/testing.rs", "tests only"),
     ("crates/bpf/src/host/", "/run/knee and the BPF file system, which `bpffs.rs` checks"),
-    ("crates/bpf/src/policy/host.rs", "pins, below the same directory"),
     ("crates/bpf/src/label.rs", "pins, below the same directory"),
     ("crates/lab/src/switch/priority.rs", "writes to /proc"),
     ("crates/lab/src/site/settings.rs", "writes to /proc/sys"),

@@ -14,9 +14,9 @@ use super::defaults::{
     available_algorithms, cookie_of, default_algorithm, default_of, restore_allowed, set_default,
 };
 use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
-use super::{Host, check_rights, mount_point};
+use super::{Host, check_rights, mount_point, policies};
 use crate::load::{Prepared, check_name};
-use crate::policy::{self, Policy, Rule, Scope};
+use crate::policy::{Policy, Rule, Scope};
 use crate::{Embedded, Error, KernelApi};
 
 /// The parameter with which a user names the algorithm for connections without ECN.
@@ -192,7 +192,7 @@ impl Host {
         if let Some(other) = others.find(|other| other.cgroup.as_ref() == Some(cgroup)) {
             return Err(taken(format!("\"{}\" (knee unload {})", other.name, other.name)));
         }
-        let mut policies = policy::show(self)?.into_iter();
+        let mut policies = policies::show(self)?.into_iter();
         match policies.any(|policy| policy.cgroup.as_ref() == Some(cgroup)) {
             true => Err(taken("its algorithms by a policy (knee policy show)".to_owned())),
             false => Ok(()),

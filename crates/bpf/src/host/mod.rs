@@ -10,6 +10,7 @@ pub mod congctl;
 mod defaults;
 mod journal;
 mod load;
+pub mod policies;
 mod status;
 mod trial;
 mod unload;

@@ -13,14 +13,13 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore as _, MapHandle, Object, Program};
 
-use super::attach::{
-    CGROUP_MAP, Hits, Scope, attach, kept_path, load, needs_ecn, read_hits, read_rules,
-};
-use super::file::{File, FileRule};
-use super::rule::{Ecn, Rule};
+use super::{Host, available_algorithms, check_cgroup, check_rights, mount_point};
 use crate::Error;
-use crate::host::{Host, available_algorithms, check_cgroup, check_rights, mount_point};
 use crate::load::with_log;
+use crate::policy::{
+    CGROUP_MAP, Ecn, File, FileRule, Hits, Rule, Scope, attach, kept_path, load, needs_ecn,
+    read_hits, read_rules,
+};
 
 /// The directory of the pins, below knee's. Its name is longer than an algorithm's name can be.
 const PINS: &str = "policies_of_cgroups";

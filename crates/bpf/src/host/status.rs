@@ -12,7 +12,7 @@ use super::congctl::{Route, routes_with_algorithms};
 use super::defaults::default_of;
 use super::journal::Journal;
 use super::load::proc;
-use super::{Entry, Host, Note, check_rights};
+use super::{Entry, Host, Note, check_rights, policies};
 use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, STOPPED_MAP, with_log};
 use crate::registry::{InKernel, in_kernel};
 use crate::{Connection, Connections, Error, Registered, Source, policy};
@@ -86,7 +86,7 @@ pub struct Status {
     /// The algorithms of knee's that are no longer registered and that something still has, by name.
     pub held: Vec<Held>,
     /// The rules of cgroups.
-    pub policies: Vec<policy::Attached>,
+    pub policies: Vec<policies::Attached>,
     /// The reason why the journal could not be used; `None` if it could. What the journal adds is
     /// then missing.
     pub journal: Option<String>,
@@ -184,13 +184,13 @@ impl Host {
             } else if let Origin::Trial(Note { policy_program: Some(program), .. }) = &found.origin
             {
                 // The program may end at this moment.
-                found.without_ecn = policy::rules_of(*program).ok().map(|all| without_ecn(&all));
+                found.without_ecn = policies::rules_of(*program).ok().map(|all| without_ecn(&all));
             }
             status.registered.push(found);
         }
         let known: BTreeSet<&str> = registered.iter().map(|one| one.name.as_str()).collect();
         status.held = held(gone, &known, &own, &seen);
-        status.policies = match policy::show(self) {
+        status.policies = match policies::show(self) {
             Err(Error::NoBpffs | Error::NotBpffs { .. }) => Vec::new(),
             shown => shown?,
         };
@@ -203,10 +203,10 @@ impl Host {
     }
 
     /// The policy whose program gives the algorithm to its cgroup.
-    pub(super) fn policy_of(&self, name: &str) -> Option<policy::Attached> {
+    pub(super) fn policy_of(&self, name: &str) -> Option<policies::Attached> {
         let path = self.cgroup_link_path(name).ok()?;
         let (link, _) = with_log(|| Link::open(path));
-        policy::read(&link.ok()?).ok()
+        policies::read(&link.ok()?).ok()
     }
 }
 

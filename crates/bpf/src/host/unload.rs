@@ -15,11 +15,9 @@ use super::congctl::{forget, routes_naming};
 use super::defaults::{available_algorithms, cookie_of, default_of, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
-use super::{Host, check_rights};
+use super::{Host, check_rights, policies};
 use crate::load::with_log;
-use crate::{
-    Connection, Connections, Error, Filter, KernelApi, Migration, Outcome, policy, registered,
-};
+use crate::{Connection, Connections, Error, Filter, KernelApi, Migration, Outcome, registered};
 
 /// The longest time that the kernel may take to drop a name after its last link is closed.
 const VANISHES_WITHIN: Duration = Duration::from_secs(2);
@@ -180,7 +178,7 @@ impl Host {
     /// Refuses to unload an algorithm that a policy names: the policy would go on giving it to
     /// sockets, without effect.
     fn check_policies(&self, name: &str) -> Result<(), Error> {
-        let policies = match policy::show(self) {
+        let policies = match policies::show(self) {
             // The policies disappeared with the BPF file system, and so did the algorithm's pins.
             Err(Error::NoBpffs | Error::NotBpffs { .. }) => Vec::new(),
             shown => shown?,

@@ -22,7 +22,7 @@ const BITS_BEFORE_ADDRESS: u32 = 32;
 const MOST_ENTRIES: usize = 1 << 16;
 
 /// The map with the path of the policy's cgroup, and its bytes.
-pub(super) const CGROUP_MAP: &str = "knee_cgroup";
+pub(crate) const CGROUP_MAP: &str = "knee_cgroup";
 const PATH_BYTES: usize = 4096;
 
 const ECN_CONNECT: u32 = 1;
@@ -108,7 +108,7 @@ impl Policy {
 }
 
 /// Attaches the program of a loaded object.
-pub(super) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
+pub(crate) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
     // With these flags the open fails, and does not block, if the path is no directory.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let cgroup = rustix::fs::open(cgroup, flags, Mode::empty()).map_err(|why| Error::Host {
@@ -122,7 +122,7 @@ pub(super) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
 
 /// Loads rules into the kernel, attached to nothing. The program keeps the path of the cgroup that
 /// it is for, which the kernel forgets with the cgroup.
-pub(super) fn load(rules: &[Rule], scope: Scope, cgroup: &Path) -> Result<Object, Error> {
+pub(crate) fn load(rules: &[Rule], scope: Scope, cgroup: &Path) -> Result<Object, Error> {
     let tables = Tables::new(rules)?;
     let refused = |source, log| Error::Load { algorithm: "the policy".to_owned(), source, log };
     let bytes = program("policy")?;
@@ -174,7 +174,7 @@ fn keep_path(object: &Object, cgroup: &Path) -> Result<(), Error> {
 }
 
 /// The path that `keep_path` has kept.
-pub(super) fn kept_path(map: &MapHandle) -> Option<PathBuf> {
+pub(crate) fn kept_path(map: &MapHandle) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt as _;
     let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
     let bytes: Vec<u8> = bytes.into_iter().take_while(|byte| *byte != 0).collect();
@@ -273,7 +273,7 @@ fn twice(rules: &[Rule], first: u32, second: u32, what: &str) -> Error {
 }
 
 /// Whether each rule's algorithm serves connections with ECN only.
-pub(super) fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
+pub(crate) fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
     let mut known: BTreeMap<&str, bool> = BTreeMap::new();
     for name in rules.iter().filter_map(|rule| rule.algorithm.as_deref()) {
         if !known.contains_key(name) {
@@ -350,7 +350,7 @@ fn padded(text: &str, len: usize) -> Result<Vec<u8>, Error> {
 }
 
 /// Reads the counts and sums them over the CPUs.
-pub(super) fn read_hits(map: &impl MapCore) -> Result<Vec<Hits>, Error> {
+pub(crate) fn read_hits(map: &impl MapCore) -> Result<Vec<Hits>, Error> {
     let inspect = |source| Error::Inspect { what: "the policy's counters", source };
     let mut all = Vec::new();
     for index in 0..map.max_entries() {
@@ -376,7 +376,7 @@ pub(super) fn read_hits(map: &impl MapCore) -> Result<Vec<Hits>, Error> {
 }
 
 /// Reads the rules back from the kernel, in their order.
-pub(super) fn read_rules(
+pub(crate) fn read_rules(
     rules: &impl MapCore,
     peers: &impl MapCore,
     listeners: &impl MapCore,

@@ -110,7 +110,7 @@ impl File {
     }
 
     /// Makes an error about an entry as a whole.
-    pub(super) fn error(&self, entry: &FileRule, message: &str) -> Error {
+    pub(crate) fn error(&self, entry: &FileRule, message: &str) -> Error {
         let rule = self.entries.iter().position(|one| one.line == entry.line).unwrap_or(0) + 1;
         Error::Policy {
             what: format!("{}:{}: rule {rule}: {message}", self.path.display(), entry.line),

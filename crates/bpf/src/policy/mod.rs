@@ -1,8 +1,8 @@
 //! The choice of algorithm and ECN per connection: `programs/policy.bpf.c` on a cgroup.
 //!
 //! A [`Rule`] names peers by prefix, services by port, or listening ports. [`Policy::attach`] loads
-//! rules into the kernel while the value and its process live. [`apply`] makes the rules of a
-//! [`File`] the host's until [`clear`]; [`show`] reads them back from the kernel.
+//! rules into the kernel while the value and its process live. [`apply`](crate::host::policies::apply)
+//! makes the rules of a [`File`] the host's.
 //!
 //! ```no_run
 //! use knee_bpf::policy::{Policy, Rule, Scope};
@@ -17,11 +17,9 @@
 
 mod attach;
 mod file;
-mod host;
 mod rule;
 
+pub(crate) use attach::{CGROUP_MAP, attach, kept_path, load, needs_ecn, read_hits, read_rules};
 pub use attach::{Hits, Policy, Scope};
 pub use file::{FILE, File, FileRule};
-pub use host::{Applied, Attached, Options, apply, clear, show};
-pub(crate) use host::{read, rules_of};
 pub use rule::{Ecn, Ports, Prefix, Rule};

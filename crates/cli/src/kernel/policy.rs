@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use knee_bpf::host::Host;
-use knee_bpf::policy::{self, Applied, Attached, Ecn, File, Hits, Options, Ports, Rule};
+use knee_bpf::host::policies::{self, Applied, Attached, Options};
+use knee_bpf::policy::{Ecn, File, Hits, Ports, Rule};
 use serde_json::{Value as Json, json};
 
 use super::mounted;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let file = File::read(file)?;
             let options = Options { cgroup: cgroup.clone(), i_know: *i_know, dry_run: *dry_run };
             let mut out = String::new();
-            let Applied { cgroups, removed } = policy::apply(&host, &file, &options)?;
+            let Applied { cgroups, removed } = policies::apply(&host, &file, &options)?;
             let (apply, remove) = match dry_run {
                 true => ("would apply", "would remove"),
                 false => ("applied", "removed"),
@@ -67,11 +68,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print(&(out + &mounted(&host)))
         }
         Action::Show { json: true } => {
-            let all: Vec<Json> = policy::show(&host)?.iter().map(attached_json).collect();
+            let all: Vec<Json> = policies::show(&host)?.iter().map(attached_json).collect();
             print(&format!("{}\n", json!({ "policies": all })))
         }
-        Action::Show { json: false } => print(&text(&policy::show(&host)?)),
-        Action::Clear => print(&format!("cleared {}\n", count(policy::clear(&host)?, "cgroup"))),
+        Action::Show { json: false } => print(&text(&policies::show(&host)?)),
+        Action::Clear => print(&format!("cleared {}\n", count(policies::clear(&host)?, "cgroup"))),
     }
 }
 

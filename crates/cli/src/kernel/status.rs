@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use knee_bpf::LabelsSeen;
+use knee_bpf::host::policies::Attached;
 use knee_bpf::host::{Entry, Held, Host, InUse, Note, Origin, Status};
-use knee_bpf::policy::Attached;
 use serde_json::{Map, Value as Json, json};
 
 use super::{made_of, plb, shown, source_json};

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use knee_bpf::host::{Host, Restored, Unloaded};
-use knee_bpf::policy;
+use knee_bpf::host::{Host, Restored, Unloaded, policies};
 use knee_bpf::{Error, LabelsDropped};
 use serde_json::{Value as Json, json};
 
@@ -31,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
     let (mut undone, mut failed, mut left) = (Vec::new(), Vec::new(), false);
     // An algorithm that a rule names is not unloaded, so the rules go first.
-    let cleared = if args.all { policy::clear(&host) } else { Ok(0) };
+    let cleared = if args.all { policies::clear(&host) } else { Ok(0) };
     let cleared = cleared.unwrap_or_else(|error| {
         complain(&format!("knee: the policy is not cleared: {error}"));
         failed.push(json!({ "policy": "all cgroups", "why": error.to_string() }));
