@@ -14,6 +14,7 @@ mod flight;
 mod host;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod kernel_commands;
 mod library;
 mod man;
 mod module_args;

@@ -3,30 +3,21 @@
 use clap::Subcommand;
 
 use crate::Failure;
+use crate::kernel_commands::kernel_commands;
 
 /// Error of every command of the kernel side.
 pub(crate) const WHY: &str = "this knee has no kernel side, because libelf, zlib or pkg-config was \
                               missing: run make setup, then make build";
 
-#[derive(Subcommand)]
-pub(crate) enum Command {
-    #[command(hide = true)]
-    Load(Arguments),
-    #[command(hide = true)]
-    Confirm(Arguments),
-    #[command(hide = true)]
-    Unload(Arguments),
-    #[command(hide = true)]
-    Status(Arguments),
-    #[command(hide = true)]
-    Policy(Arguments),
-    #[command(hide = true)]
-    Top(Arguments),
-    #[command(hide = true)]
-    Trace(Arguments),
-    #[command(hide = true)]
-    Migrate(Arguments),
+macro_rules! command {
+    ($($(#[$about:meta])* $name:ident($module:ident),)*) => {
+        #[derive(Subcommand)]
+        pub(crate) enum Command {
+            $(#[command(hide = true)] $name(Arguments),)*
+        }
+    };
 }
+kernel_commands!(command);
 
 /// Whatever was given.
 #[derive(clap::Args)]

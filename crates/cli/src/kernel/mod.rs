@@ -17,48 +17,29 @@ use knee_bpf::Source;
 use knee_bpf::host::{Entry, Host};
 use serde_json::{Map, Value as Json, json};
 
-use crate::{DONE, Failure, plain};
+use crate::kernel_commands::kernel_commands;
+use crate::{Failure, plain};
 
 /// Digits of a SHA-256 in text output. JSON has all.
 const HASH_SHOWN: usize = 16;
 
-#[derive(Subcommand)]
-pub(crate) enum Command {
-    /// Register an algorithm with the running kernel.
-    Load(load::Args),
-    /// Make an algorithm on trial permanent.
-    Confirm(confirm::Args),
-    /// Undo a load and restore the host.
-    Unload(unload::Args),
-    /// Choose algorithm and ECN per connection, by rules.
-    Policy(policy::Args),
-    /// Change IPv6 flow labels for algorithms that change paths (PLB).
-    Plb(plb::Args),
-    /// Show what knee has loaded into this kernel, and its users.
-    Status(status::Args),
-    /// Watch live connections and the internal values of their algorithms.
-    Top(top::Args),
-    /// Give live connections or listeners another algorithm.
-    Migrate(migrate::Args),
-    /// Record every call of a registered algorithm, with its inputs and effects.
-    Trace(trace::Args),
-}
-
-impl Command {
-    pub(crate) fn run(&self) -> Result<u8, Failure> {
-        match self {
-            Command::Load(args) => load::run(args),
-            Command::Confirm(args) => confirm::run(args).map(|()| DONE),
-            Command::Unload(args) => unload::run(args),
-            Command::Policy(args) => policy::run(args).map(|()| DONE),
-            Command::Plb(args) => plb::run(args),
-            Command::Status(args) => status::run(args),
-            Command::Top(args) => top::run(args).map(|()| DONE),
-            Command::Migrate(args) => migrate::run(args),
-            Command::Trace(args) => trace::run(args),
+macro_rules! command {
+    ($($(#[$about:meta])* $name:ident($module:ident),)*) => {
+        #[derive(Subcommand)]
+        pub(crate) enum Command {
+            $($(#[$about])* $name($module::Args),)*
         }
-    }
+
+        impl Command {
+            pub(crate) fn run(&self) -> Result<u8, Failure> {
+                match self {
+                    $(Command::$name(args) => $module::run(args),)*
+                }
+            }
+        }
+    };
 }
+kernel_commands!(command);
 
 /// Describes set parameters, as `, shift_g=4 alpha_on_init=1024`.
 fn set_to(entry: &Entry) -> String {

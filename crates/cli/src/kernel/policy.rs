@@ -10,7 +10,7 @@ use knee_bpf::policy::{Ecn, File, Hits, Ports, Rule};
 use serde_json::{Value as Json, json};
 
 use super::mounted;
-use crate::{Failure, print};
+use crate::{DONE, Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -44,9 +44,9 @@ enum Action {
     Clear,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
-    match &args.action {
+    let text = match &args.action {
         Action::Apply { file, cgroup, i_know, dry_run } => {
             let file = File::read(file)?;
             let options = Options { cgroup: cgroup.clone(), i_know: *i_know, dry_run: *dry_run };
@@ -65,15 +65,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     cgroup.map_or("a removed cgroup".into(), |path| path.display().to_string());
                 let _ = writeln!(out, "{remove} {} from {from}", count(rules, "rule"));
             }
-            print(&(out + &mounted(&host)))
+            out + &mounted(&host)
         }
         Action::Show { json: true } => {
             let all: Vec<Json> = policies::show(&host)?.iter().map(attached_json).collect();
-            print(&format!("{}\n", json!({ "policies": all })))
+            format!("{}\n", json!({ "policies": all }))
         }
-        Action::Show { json: false } => print(&text(&policies::show(&host)?)),
-        Action::Clear => print(&format!("cleared {}\n", count(policies::clear(&host)?, "cgroup"))),
-    }
+        Action::Show { json: false } => text(&policies::show(&host)?),
+        Action::Clear => format!("cleared {}\n", count(policies::clear(&host)?, "cgroup")),
+    };
+    print(&text)?;
+    Ok(DONE)
 }
 
 fn count(number: usize, what: &str) -> String {

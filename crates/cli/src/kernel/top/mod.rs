@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use self::json::Object;
 use self::rows::{Column, Row, Sampler};
 use super::select::{FilterArgs, NetnsArgs};
-use crate::{Failure, is_ignored, print, stop_on_signals};
+use crate::{DONE, Failure, is_ignored, print, stop_on_signals};
 
 /// Interval between checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -47,7 +47,11 @@ pub(crate) struct Args {
     netns: NetnsArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    show(args).map(|()| DONE)
+}
+
+fn show(args: &Args) -> Result<(), Failure> {
     if !args.once && !args.json && !std::io::stdout().is_terminal() {
         return Err(Failure::Says(
             "knee top needs a terminal: knee top --once prints the table, knee top --json one line per \
