@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use knee_algo::Algorithm;
+use knee_algo::{Algorithm, sha256};
 
 use crate::Error;
 use crate::source::{Source, Variable};
@@ -149,6 +149,12 @@ impl Embedded {
     /// The ELF object.
     pub fn object(&self) -> &'static [u8] {
         self.object
+    }
+
+    /// A number that tells one build of the algorithm from another, in any build of knee: the first
+    /// bytes of the object's SHA-256.
+    pub(crate) fn build(&self) -> u64 {
+        u64::from_str_radix(&sha256::hex(self.object)[..16], 16).expect("it is hexadecimal")
     }
 
     /// Whether the algorithm uses the flag argument of `cong_control`.

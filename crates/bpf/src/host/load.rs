@@ -1,7 +1,6 @@
 //! Permanent loading: the algorithm is registered, pinned and written to the journal.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -214,8 +213,6 @@ impl Host {
             false => Some(self.hosts_own_default(journal)?),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let mut object = DefaultHasher::new();
-        embedded.object().hash(&mut object);
         Ok(Entry {
             name: request.name.clone(),
             algorithm: request.algorithm().name().to_owned(),
@@ -223,7 +220,7 @@ impl Host {
             params: names.zip(request.params.values().iter().copied()).collect(),
             fallback,
             loaded_at_unix_s: now.map_or(0, |now| now.as_secs()),
-            object: object.finish(),
+            object: embedded.build(),
             any_user: request.any_user,
             complete: false,
             defaults: before.map_or_else(Vec::new, |before| before.defaults.clone()),
