@@ -1,6 +1,5 @@
 //! Parameters and internal values of algorithms, and errors in names and values that users give.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::Algorithm;
@@ -103,13 +102,20 @@ impl Params {
 }
 
 /// An error in a name or a value that the user gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The algorithm does not exist. Holds the name and the known names.
+    #[error("no algorithm \"{}\"; there are {}", .0, those_there_are())]
     UnknownAlgorithm(String),
     /// A file was given where only built-in algorithms are possible. Holds its path.
+    #[error(
+        "\"{}\" is a file, which knee run and knee load take; here it takes one of {}",
+        .0,
+        those_there_are()
+    )]
     FileHere(String),
     /// The algorithm has no such parameter.
+    #[error("{}", no_param(algorithm, name, known))]
     UnknownParam {
         algorithm: &'static str,
         /// The given name.
@@ -117,13 +123,21 @@ pub enum Error {
         known: Vec<&'static str>,
     },
     /// The file cannot be an algorithm. Holds the reason and the way out.
+    #[error("{0}")]
     File(String),
     /// The algorithm is part of a kernel, so its code is not in this process. Holds its name.
+    #[error(
+        "kernel:{0} is the kernel's own, which knee has no file of: name its source (--cc ./tcp_{0}.c), or run it on a kernel (--on vkernel)"
+    )]
     Elsewhere(&'static str),
     /// The file is the source of a Linux module where a file on the contract is needed. Holds its
     /// path.
+    #[error(
+        "{0}: this is a Linux module; the rules are for files on the contract (docs/modules.md)"
+    )]
     KernelModule(String),
     /// The value is not allowed.
+    #[error("{algorithm}: {name} = \"{value}\": must be {allowed}")]
     BadValue {
         algorithm: &'static str,
         /// The parameter.
@@ -140,38 +154,9 @@ fn those_there_are() -> String {
     names.join(", ")
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::UnknownAlgorithm(name) => {
-                write!(f, "no algorithm \"{name}\"; there are {}", those_there_are())
-            }
-            Error::FileHere(name) => write!(
-                f,
-                "\"{name}\" is a file, which knee run and knee load take; here it takes one of {}",
-                those_there_are()
-            ),
-            Error::File(why) => f.write_str(why),
-            Error::Elsewhere(name) => write!(
-                f,
-                "kernel:{name} is the kernel's own, which knee has no file of: name its source (--cc ./tcp_{name}.c), or run it on a \
-                 kernel (--on vkernel)"
-            ),
-            Error::KernelModule(path) => write!(
-                f,
-                "{path}: this is a Linux module; the rules are for files on the contract (docs/modules.md)"
-            ),
-            Error::UnknownParam { algorithm, name, known } if known.is_empty() => {
-                write!(f, "{algorithm} has no parameters, so no \"{name}\"")
-            }
-            Error::UnknownParam { algorithm, name, known } => {
-                write!(f, "{algorithm} has no parameter \"{name}\"; it has {}", known.join(", "))
-            }
-            Error::BadValue { algorithm, name, value, allowed } => {
-                write!(f, "{algorithm}: {name} = \"{value}\": must be {allowed}")
-            }
-        }
+fn no_param(algorithm: &str, name: &str, known: &[&str]) -> String {
+    match known {
+        [] => format!("{algorithm} has no parameters, so no \"{name}\""),
+        known => format!("{algorithm} has no parameter \"{name}\"; it has {}", known.join(", ")),
     }
 }
-
-impl std::error::Error for Error {}

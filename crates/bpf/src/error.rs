@@ -1,12 +1,12 @@
-use std::fmt;
 use std::path::PathBuf;
 
 use knee_units::LinuxVersion;
 
 /// The reason why an operation in the kernel failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No BPF object of this algorithm exists.
+    #[error("{}", not_built(algorithm, known))]
     NotBuilt {
         /// The requested algorithm.
         algorithm: String,
@@ -14,17 +14,20 @@ pub enum Error {
         known: Vec<&'static str>,
     },
     /// A file that the user named as an algorithm cannot be one.
+    #[error("{}: {what}", path.display())]
     Outside {
         path: PathBuf,
         /// The reason, in the compiler's words where it gives one, and the remedy.
         what: String,
     },
     /// The kernel cannot take this name.
+    #[error("\"{name}\" cannot name an algorithm: 1 to 15 of a-z, A-Z, 0-9, _ and -")]
     BadName {
         /// The given name.
         name: String,
     },
     /// The parameters do not match those of the object.
+    #[error("{algorithm} has {expected} parameters, {given} were given")]
     BadParams {
         algorithm: String,
         /// The number of parameters in the object.
@@ -32,6 +35,7 @@ pub enum Error {
         given: usize,
     },
     /// This kernel lacks a feature that the algorithm needs.
+    #[error("{algorithm} needs {what}, which takes Linux {since} or later; this is {release}")]
     Lacks {
         algorithm: String,
         /// The missing feature.
@@ -42,6 +46,7 @@ pub enum Error {
         release: String,
     },
     /// The process lacks a capability.
+    #[error("{what} takes {needs}: run it as root of the host, with sudo")]
     NotPermitted {
         /// The operation that failed.
         what: &'static str,
@@ -49,6 +54,7 @@ pub enum Error {
         needs: &'static str,
     },
     /// A setting of the kernel keeps the algorithm out.
+    #[error("the kernel does not take {algorithm}, as {why}: {remedy}")]
     Closed {
         algorithm: String,
         /// The setting.
@@ -57,6 +63,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The kernel refused the programs.
+    #[error("the kernel does not take {algorithm}: {source}{}", if log.is_empty() { "" } else { " (-v shows its words)" })]
     Load {
         algorithm: String,
         /// The kernel's answer.
@@ -65,12 +72,14 @@ pub enum Error {
         log: String,
     },
     /// The `module_init` of a Linux module's source cannot run, or returned an error.
+    #[error("{algorithm} is not registered: its module_init {why}")]
     Init {
         algorithm: String,
         /// The reason.
         why: String,
     },
     /// The kernel refused to register the algorithm.
+    #[error("{}", not_registered(name, source))]
     Register {
         /// The name to register.
         name: String,
@@ -78,16 +87,27 @@ pub enum Error {
         source: libbpf_rs::Error,
     },
     /// An algorithm of this name is registered, and `load` must not replace it.
+    #[error("{}", name_taken(name, *on_trial))]
     NameTaken {
         name: String,
         /// Whether a trial holds the name.
         on_trial: bool,
     },
     /// A trial wants a name under which an algorithm is loaded permanently.
+    #[error(
+        "\"{name}\" is loaded for good: try this under another name with --as, or load it without --confirm-within"
+    )]
     LoadedAlready { name: String },
     /// Another algorithm is loaded under this name.
+    #[error(
+        "\"{name}\" is {algorithm}: choose another name with --as, or knee unload {name} first"
+    )]
     OtherAlgorithm { name: String, algorithm: String },
     /// An algorithm of the same name is loaded from another file.
+    #[error(
+        "\"{name}\" is loaded of {}: choose another name with --as, or knee unload {name} first",
+        path.as_ref().map_or("knee".into(), |path| path.display().to_string())
+    )]
     OtherFile {
         name: String,
         /// The file of the loaded algorithm; `None` for one of knee's own.
@@ -95,10 +115,16 @@ pub enum Error {
     },
     /// The request would give an algorithm that needs ECN to connections that may leave the data
     /// center.
+    #[error(
+        "--default and --cgroup give {algorithm} to connections that leave the data center, too, where its marks mean something else \
+         (RFC 8257, section 5): knee policy apply gives it to some prefixes only, --i-know does it all the same"
+    )]
     MeetsInternet { algorithm: String },
     /// A command that worked on this name was interrupted.
+    #[error("a command that loaded or unloaded \"{name}\" was cut short: knee unload {name} first")]
     CutShort { name: String },
     /// Knee has loaded nothing under this name.
+    #[error("{}", not_loaded(name, *registered, loaded_as))]
     NotLoaded {
         name: String,
         /// Whether someone else has registered an algorithm of this name.
@@ -107,24 +133,44 @@ pub enum Error {
         loaded_as: Vec<String>,
     },
     /// The kernel still has the name after knee undid everything that it knows of.
+    #[error(
+        "\"{name}\" is still registered, though nothing that knee knows of keeps it: another process or another BPF file system holds \
+         a link to it (bpftool link show)"
+    )]
     StillRegistered { name: String },
     /// `knee load` registered the algorithm, and its pin is not in this mount namespace, or a process
     /// keeps it.
+    #[error(
+        "\"{name}\" was loaded in another mount namespace, or with another KNEE_RUN_DIR or KNEE_BPFFS: its pin is not here. Run it \
+         there, as nsenter --mount --target 1 knee unload {name}. Nothing was changed"
+    )]
     PinnedElsewhere { name: String },
     /// No trial of this name, or no trial at all, waits for confirmation.
+    #[error("{}", no_trial(name.as_deref()))]
     NoTrial { name: Option<String> },
     /// More than one trial waits for confirmation.
+    #[error("several are on trial, say which to confirm: {}", names.join(", "))]
     WhichTrial { names: Vec<String> },
     /// No BPF file system is mounted.
+    #[error(
+        "no BPF file system is mounted to keep it in: mount -t bpf -o mode=0700 bpf /sys/fs/bpf"
+    )]
     NoBpffs,
     /// The path named as the BPF file system is not one.
+    #[error("KNEE_BPFFS: {} is not a BPF file system: mount -t bpf -o mode=0700 bpf DIRECTORY", path.display())]
     NotBpffs {
         /// The directory.
         path: PathBuf,
     },
     /// A BPF file system that knee mounts here would be invisible outside of this mount namespace.
+    #[error(
+        "no BPF file system is mounted, and this is a private mount namespace: one that knee mounts here would vanish with it, and \
+         every algorithm too. Run knee in the host's: nsenter --net=/run/netns/NAME knee ... (not ip netns exec). Or mount one on the \
+         host first: mount -t bpf -o mode=0700 bpf /sys/fs/bpf"
+    )]
     PrivateMounts,
     /// Users other than root may be able to change the pins or the journal.
+    #[error("{} {}", path.display(), untrusted(*owner))]
     Untrusted {
         /// The file or directory that they can change.
         path: PathBuf,
@@ -132,23 +178,30 @@ pub enum Error {
         owner: Option<(u32, u32)>,
     },
     /// A pin cannot be made or opened.
+    #[error("{}: {source}", path.display())]
     Pin {
         path: PathBuf,
         /// The kernel's answer.
         source: libbpf_rs::Error,
     },
     /// Another command holds the lock.
+    #[error(
+        "another knee command is changing this host and has not finished: {} is locked (fuser -v shows by whom)",
+        path.display()
+    )]
     Locked {
         /// The lock file.
         path: PathBuf,
     },
     /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
     File {
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
     },
     /// The kernel's information about a loaded object could not be read.
+    #[error("cannot read {what}: {source}")]
     Inspect {
         /// The requested information.
         what: &'static str,
@@ -156,12 +209,17 @@ pub enum Error {
         source: libbpf_rs::Error,
     },
     /// The kernel has no congestion control of this name.
+    #[error(
+        "no algorithm named \"{name}\" is registered: load it first (knee load), or choose one of {}",
+        known.join(", ")
+    )]
     NoSuchAlgorithm {
         /// The given name.
         name: String,
         known: Vec<String>,
     },
     /// Some information about the host could not be read.
+    #[error("cannot read {what}: {source}")]
     Read {
         /// The requested information.
         what: &'static str,
@@ -169,16 +227,19 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The rules cannot be applied.
+    #[error("{what}")]
     Policy {
         /// The fault, and the remedy.
         what: String,
     },
     /// Flow labels cannot be written, or removed, at the requested place.
+    #[error("{what}")]
     Labels {
         /// The reason, and the remedy.
         what: String,
     },
     /// A part of the host's state could not be read or changed.
+    #[error("{what}: {source}")]
     Host {
         /// The operation that failed, and the remedy where there is one.
         what: String,
@@ -186,17 +247,22 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Another process records the calls of this algorithm.
+    #[error("\"{name}\" is being traced already, by process {process}")]
     Traced {
         /// The algorithm's name.
         name: String,
         process: u64,
     },
     /// Another process has taken over a recording, because this one was silent for too long.
+    #[error(
+        "the trace of \"{name}\" was taken over by another process, because this one stood still for too long"
+    )]
     TakenOver {
         /// The algorithm's name.
         name: String,
     },
     /// An object, or a record of it, does not have the layout that this library was built for.
+    #[error("unreadable object or record: {what}")]
     BadObject {
         /// The difference.
         what: String,
@@ -213,185 +279,59 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NotBuilt { algorithm, known } if known.is_empty() => {
-                write!(f, "{algorithm} is not in this knee: it was built without clang")
-            }
-            Error::NotBuilt { algorithm, known } => {
-                write!(f, "no BPF object of \"{algorithm}\"; there are {}", known.join(", "))
-            }
-            Error::Outside { path, what } => write!(f, "{}: {what}", path.display()),
-            Error::BadName { name } => {
-                write!(f, "\"{name}\" cannot name an algorithm: 1 to 15 of a-z, A-Z, 0-9, _ and -")
-            }
-            Error::BadParams { algorithm, expected, given } => {
-                write!(f, "{algorithm} has {expected} parameters, {given} were given")
-            }
-            Error::Lacks { algorithm, what, since, release } => {
-                write!(
-                    f,
-                    "{algorithm} needs {what}, which takes Linux {since} or later; this is {release}"
-                )
-            }
-            Error::NotPermitted { what, needs } => {
-                write!(f, "{what} takes {needs}: run it as root of the host, with sudo")
-            }
-            Error::Closed { algorithm, why, remedy } => {
-                write!(f, "the kernel does not take {algorithm}, as {why}: {remedy}")
-            }
-            Error::Load { algorithm, source, log } => {
-                write!(f, "the kernel does not take {algorithm}: {source}")?;
-                if log.is_empty() { Ok(()) } else { f.write_str(" (-v shows its words)") }
-            }
-            Error::Init { algorithm, why } => {
-                write!(f, "{algorithm} is not registered: its module_init {why}")
-            }
-            Error::Register { name, source }
-                if source.kind() == libbpf_rs::ErrorKind::AlreadyExists =>
-            {
-                write!(f, "an algorithm named \"{name}\" is registered already")
-            }
-            Error::Register { name, source } => {
-                write!(f, "the kernel does not register \"{name}\": {source}")
-            }
-            Error::NameTaken { name, on_trial: true } => {
-                write!(f, "\"{name}\" is on trial: knee confirm {name}, or knee unload {name}")
-            }
-            Error::NameTaken { name, on_trial: false } => write!(
-                f,
-                "an algorithm named \"{name}\" is registered already, and not by knee load: choose \
-                 another name with --as"
-            ),
-            Error::LoadedAlready { name } => write!(
-                f,
-                "\"{name}\" is loaded for good: try this under another name with --as, or load it \
-                 without --confirm-within"
-            ),
-            Error::OtherAlgorithm { name, algorithm } => write!(
-                f,
-                "\"{name}\" is {algorithm}: choose another name with --as, or knee unload {name} first"
-            ),
-            Error::OtherFile { name, path } => {
-                let of = path.as_ref().map_or("knee".into(), |path| path.display().to_string());
-                write!(
-                    f,
-                    "\"{name}\" is loaded of {of}: choose another name with --as, or knee unload {name} first"
-                )
-            }
-            Error::MeetsInternet { algorithm } => write!(
-                f,
-                "--default and --cgroup give {algorithm} to connections that leave the data center, too, \
-                 where its marks mean something else (RFC 8257, section 5): knee policy apply gives it \
-                 to some prefixes only, --i-know does it all the same"
-            ),
-            Error::CutShort { name } => write!(
-                f,
-                "a command that loaded or unloaded \"{name}\" was cut short: knee unload {name} first"
-            ),
-            Error::NotLoaded { name, loaded_as, .. } if !loaded_as.is_empty() => write!(
-                f,
-                "nothing named \"{name}\" is loaded; the algorithm {name} is loaded as {}: knee unload {}",
-                loaded_as.join(", "),
-                loaded_as[0]
-            ),
-            Error::NotLoaded { name, registered: true, .. } => {
-                write!(
-                    f,
-                    "\"{name}\" was not loaded by knee load: whoever registered it has to remove it"
-                )
-            }
-            Error::NotLoaded { name, registered: false, .. } => {
-                write!(f, "nothing named \"{name}\" is loaded: see knee status")
-            }
-            Error::StillRegistered { name } => write!(
-                f,
-                "\"{name}\" is still registered, though nothing that knee knows of keeps it: another \
-                 process or another BPF file system holds a link to it (bpftool link show)"
-            ),
-            Error::PinnedElsewhere { name } => write!(
-                f,
-                "\"{name}\" was loaded in another mount namespace, or with another KNEE_RUN_DIR or \
-                 KNEE_BPFFS: its pin is not here. Run it there, as nsenter --mount --target 1 knee \
-                 unload {name}. Nothing was changed"
-            ),
-            Error::NoTrial { name: Some(name) } => {
-                write!(f, "there is no trial of \"{name}\" (any more): see knee status")
-            }
-            Error::NoTrial { name: None } => {
-                f.write_str("there is no trial to confirm: see knee status")
-            }
-            Error::WhichTrial { names } => {
-                write!(f, "several are on trial, say which to confirm: {}", names.join(", "))
-            }
-            Error::NoBpffs => f.write_str(
-                "no BPF file system is mounted to keep it in: mount -t bpf -o mode=0700 bpf /sys/fs/bpf",
-            ),
-            Error::NotBpffs { path } => write!(
-                f,
-                "KNEE_BPFFS: {} is not a BPF file system: mount -t bpf -o mode=0700 bpf DIRECTORY",
-                path.display()
-            ),
-            Error::PrivateMounts => f.write_str(
-                "no BPF file system is mounted, and this is a private mount namespace: one that knee \
-                 mounts here would vanish with it, and every algorithm too. Run knee in the host's: \
-                 nsenter --net=/run/netns/NAME knee ... (not ip netns exec). Or mount one on the host \
-                 first: mount -t bpf -o mode=0700 bpf /sys/fs/bpf",
-            ),
-            Error::Untrusted { path, owner: Some((user, mode)) } => write!(
-                f,
-                "{} belongs to user {user} (mode {mode:04o}): other users could change what knee loads. \
-                 chown root and chmod go-w it, or set KNEE_RUN_DIR or KNEE_BPFFS (docs/load.md)",
-                path.display()
-            ),
-            Error::Untrusted { path, owner: None } => write!(
-                f,
-                "{} is not a directory: remove it, or set KNEE_RUN_DIR or KNEE_BPFFS (docs/load.md)",
-                path.display()
-            ),
-            Error::Pin { path, source } => write!(f, "{}: {source}", path.display()),
-            Error::Locked { path } => write!(
-                f,
-                "another knee command is changing this host and has not finished: {} is locked \
-                 (fuser -v shows by whom)",
-                path.display()
-            ),
-            Error::File { path, source } => write!(f, "{}: {source}", path.display()),
-            Error::Inspect { what, source } => write!(f, "cannot read {what}: {source}"),
-            Error::NoSuchAlgorithm { name, known } => write!(
-                f,
-                "no algorithm named \"{name}\" is registered: load it first (knee load), or choose \
-                 one of {}",
-                known.join(", ")
-            ),
-            Error::Read { what, source } => write!(f, "cannot read {what}: {source}"),
-            Error::Policy { what } | Error::Labels { what } => f.write_str(what),
-            Error::Host { what, source } => write!(f, "{what}: {source}"),
-            Error::Traced { name, process } => {
-                write!(f, "\"{name}\" is being traced already, by process {process}")
-            }
-            Error::TakenOver { name } => write!(
-                f,
-                "the trace of \"{name}\" was taken over by another process, because this one stood \
-                 still for too long"
-            ),
-            Error::BadObject { what } => write!(f, "unreadable object or record: {what}"),
-        }
+fn not_built(algorithm: &str, known: &[&str]) -> String {
+    match known {
+        [] => format!("{algorithm} is not in this knee: it was built without clang"),
+        known => format!("no BPF object of \"{algorithm}\"; there are {}", known.join(", ")),
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Load { source, .. }
-            | Error::Register { source, .. }
-            | Error::Pin { source, .. }
-            | Error::Inspect { source, .. } => Some(source),
-            Error::File { source, .. }
-            | Error::Read { source, .. }
-            | Error::Host { source, .. } => Some(source),
-            _ => None,
+fn not_registered(name: &str, source: &libbpf_rs::Error) -> String {
+    match source.kind() {
+        libbpf_rs::ErrorKind::AlreadyExists => {
+            format!("an algorithm named \"{name}\" is registered already")
         }
+        _ => format!("the kernel does not register \"{name}\": {source}"),
+    }
+}
+
+fn name_taken(name: &str, on_trial: bool) -> String {
+    match on_trial {
+        true => format!("\"{name}\" is on trial: knee confirm {name}, or knee unload {name}"),
+        false => format!(
+            "an algorithm named \"{name}\" is registered already, and not by knee load: choose another name with --as"
+        ),
+    }
+}
+
+fn not_loaded(name: &str, registered: bool, loaded_as: &[String]) -> String {
+    match loaded_as {
+        [first, ..] => format!(
+            "nothing named \"{name}\" is loaded; the algorithm {name} is loaded as {}: knee unload {first}",
+            loaded_as.join(", ")
+        ),
+        [] if registered => {
+            format!(
+                "\"{name}\" was not loaded by knee load: whoever registered it has to remove it"
+            )
+        }
+        [] => format!("nothing named \"{name}\" is loaded: see knee status"),
+    }
+}
+
+fn no_trial(name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("there is no trial of \"{name}\" (any more): see knee status"),
+        None => "there is no trial to confirm: see knee status".to_owned(),
+    }
+}
+
+fn untrusted(owner: Option<(u32, u32)>) -> String {
+    const WAY_OUT: &str = "set KNEE_RUN_DIR or KNEE_BPFFS (docs/load.md)";
+    match owner {
+        Some((user, mode)) => format!(
+            "belongs to user {user} (mode {mode:04o}): other users could change what knee loads. chown root and chmod go-w it, or {WAY_OUT}"
+        ),
+        None => format!("is not a directory: remove it, or {WAY_OUT}"),
     }
 }
