@@ -1,7 +1,6 @@
 //! Compiles source files to a shared object. The cache keeps it under a hash of everything that
 //! went into it.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +9,7 @@ use super::bounded::{self, Includes, Ran};
 use super::cache::{Cache, Work};
 use super::complaints;
 use super::confine::Room;
+use super::job::{self, CompileJob, Refusal};
 use super::options::{LinuxApi, Options};
 use super::source::Kind;
 use super::{MAX_SOURCE_BYTES, area};
@@ -304,9 +304,6 @@ pub(super) struct File<'a> {
 /// Flags that report all errors and omit source lines. Clang stops after twenty errors by default.
 const GCC_FLAGS: [&str; 2] = ["-fmax-errors=0", "-fno-diagnostics-show-caret"];
 const CLANG_FLAGS: [&str; 2] = ["-ferror-limit=0", "-fno-caret-diagnostics"];
-/// Largest number of missing headers that are reported.
-pub const MOST_MISSING_HEADERS: usize = 32;
-
 /// A shared object, with its compiler and inputs.
 pub(super) struct Compiled {
     pub(super) object: PathBuf,
@@ -354,10 +351,10 @@ pub(super) fn compile(
         (Kind::KernelModule, None) => CONTROL_FORMS.map(|(n, code)| (n, code.to_owned())).into(),
         (Kind::Contract { .. }, _) => vec![(CONTROL_FORMS[0].0, CONTROL_FORMS[0].1.to_owned())],
     };
-    let (program, compiler_name) = (&program, &compiler);
+    let (program, compiler) = (&program, &compiler);
     let job = |(arguments, version)| Job {
         program,
-        compiler: compiler_name,
+        compiler,
         files,
         kind,
         api,
@@ -368,56 +365,7 @@ pub(super) fn compile(
         include,
     };
     let jobs: Vec<Job<'_>> = forms.into_iter().map(job).collect();
-    // The same preprocessed text, compiler and linked files give the same object, so they form its
-    // key.
-    let keys: Vec<Result<Key, Refusal>> = jobs.iter().map(Job::key).collect();
-    let is_refused = |key: &&Result<Key, Refusal>| matches!(key, Err(Refusal::Says(_)));
-    if let Some(Err(why)) = keys.iter().find(is_refused) {
-        return Err(why.to_string());
-    }
-    for key in keys.iter().flatten() {
-        if let Some(object) = cache.existing(&key.hex, "so") {
-            let (headers, private_types) = (key.headers.clone(), key.private_types.clone());
-            return Ok(Compiled { object, compiler, headers, private_types });
-        }
-    }
-    let mut refusals = Vec::new();
-    for (job, key) in jobs.iter().zip(keys) {
-        let made = key.and_then(|key| Ok((job.run(&key)?, key)));
-        match made {
-            Ok((object, key)) => {
-                let (headers, private_types) = (key.headers, key.private_types);
-                return Ok(Compiled { object, compiler, headers, private_types });
-            }
-            Err(why) => refusals.push(why),
-        }
-    }
-    // An error that does not depend on the form is reported at once.
-    if let Some(at) = refusals.iter().position(|why| matches!(why, Refusal::Says(_))) {
-        return Err(refusals.swap_remove(at).to_string());
-    }
-    // The form with fewer errors is the one that the author meant.
-    let of_forms = refusals.into_iter().zip(&jobs).map(|(why, job)| (job, why.to_string()));
-    let fewest = of_forms.min_by_key(|(_, said)| said.matches("error:").count());
-    let Some((job, said)) = fewest else { return Err(String::new()) };
-    let said = job.with_all_headers(said);
-    let texts: Vec<(&Path, &str)> = files.iter().map(|file| (file.path, file.text)).collect();
-    Err(complaints::explain(complaints::Target::Simulator, &compiler, &said, &texts))
-}
-
-/// The reason why there is no object.
-enum Refusal {
-    /// A complete sentence.
-    Says(String),
-    /// Messages of the compiler.
-    Compiler(String),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Refusal::Says(text) | Refusal::Compiler(text)) = self;
-        f.write_str(text)
-    }
+    job::compile(&jobs, cache)
 }
 
 /// The key of an object in the cache, and the code appended to each file.
@@ -480,45 +428,6 @@ impl Job<'_> {
         command
     }
 
-    /// Computes the cache key of the object. An error comes from the preprocessor.
-    fn key(&self) -> Result<Key, Refusal> {
-        let mut all = Vec::new();
-        let mut behind = Vec::new();
-        let mut headers = Vec::new();
-        let mut private_types = Vec::new();
-        let mut read = Vec::new();
-        for (file, number) in self.files.iter().zip(1..) {
-            let mut command = self.command_for(*file);
-            command.args(["-E", "-H"]).arg(bounded::as_file(file.path));
-            let output = self.carry_out(&mut command, &self.room())?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            bounded::check_text(file.text, &text).map_err(Refusal::Says)?;
-            read.extend(self.includes(None).read(&output.stderr, Path::new("")));
-            behind.push(match self.kind {
-                Kind::KernelModule => {
-                    let types = area::private_types(&text, area::stated_type(file.text));
-                    let table = area::table_of_sizes(&types, &area::symbol(number));
-                    private_types.extend(types);
-                    table
-                }
-                Kind::Contract { .. } => String::new(),
-            });
-            headers.extend(self.headers_in(*file, &text));
-            all.extend(&output.stdout);
-            all.push(0);
-        }
-        headers.sort();
-        headers.dedup();
-        let (flags, link_flags) = (FLAGS.join(" "), LINK_FLAGS.join(" "));
-        let api = self.api.name();
-        for part in [api, self.compiler, SUPPORT, FILE, HOST, &flags, &link_flags, &self.version] {
-            all.push(0);
-            all.extend(part.as_bytes());
-        }
-        all.extend(behind.concat().as_bytes());
-        Ok(Key { hex: sha256::hex(&all), behind, headers, private_types, read })
-    }
-
     /// Returns the headers in a preprocessed text that are not knee's, each with its SHA-256.
     fn headers_in(&self, file: File<'_>, preprocessed: &str) -> Vec<(PathBuf, String)> {
         let named =
@@ -570,61 +479,12 @@ impl Job<'_> {
     ) -> Result<Ran, Refusal> {
         let ran = bounded::run(command, None, bounded::MOST_PREPROCESSED, room)
             .map_err(|why| Refusal::Says(format!("the compiler cannot be run: {why}")))?;
-        // Check the includes before any message is shown.
-        let includes = self.includes(more);
-        includes.check(&ran.stderr, Path::new("")).map_err(Refusal::Says)?;
-        match (ran.is_done, &ran.limit) {
-            (true, _) => Ok(ran),
-            (false, Some(limit)) => Err(Refusal::Says(limit.clone())),
-            (false, None) => Err(Refusal::Compiler(bounded::without_list(&ran.stderr))),
-        }
+        job::checked(ran, &self.includes(more), Path::new(""))
     }
 
-    /// Repeats a compilation with empty headers in place of the missing ones. A missing header
-    /// stops the compiler before it has seen the rest.
-    fn with_all_headers(&self, said: String) -> String {
-        let mut missing = complaints::missing_headers(&said);
-        let Some(stubs) = (!missing.is_empty()).then(|| self.cache.unique("missing")) else {
-            return said;
-        };
-        let mut all = said;
-        for _ in 0..MOST_MISSING_HEADERS {
-            let is_made = missing.iter().all(|name| make_stub(&stubs, name).is_ok());
-            if missing.is_empty() || !is_made {
-                break;
-            }
-            let mut more = String::new();
-            for file in self.files {
-                let mut command = self.command_for(*file);
-                // The macros are those of the real compilation.
-                command
-                    .args(["-DKNEE_FILE=1", "-fsyntax-only", "-H", "-I"])
-                    .arg(&stubs)
-                    .arg(bounded::as_file(file.path));
-                let room =
-                    Room::reading(self.folders().chain([file.path, self.include, stubs.as_path()]));
-                if let Err(Refusal::Compiler(said)) =
-                    self.carry_out_with(&mut command, &room, Some(&stubs))
-                {
-                    more.push_str(&said);
-                }
-            }
-            missing = complaints::missing_headers(&more);
-            all.push_str(&more);
-        }
-        let _ = knee_files::remove_tree(&stubs);
-        all
-    }
-
-    fn run(&self, key: &Key) -> Result<PathBuf, Refusal> {
-        let object = self.cache.object(&key.hex, "so");
-        let mut objects = self.support()?;
-        let work = self.work()?;
-        for ((file, behind), number) in self.files.iter().zip(&key.behind).zip(1..) {
-            objects.push(self.compile_one(*file, behind, number, &key.read, &work)?);
-        }
-        self.link(&objects, &object, &work)?;
-        Ok(object)
+    fn compiled(&self, object: PathBuf, key: &Key) -> Compiled {
+        let (headers, private_types) = (key.headers.clone(), key.private_types.clone());
+        Compiled { object, compiler: self.compiler.to_owned(), headers, private_types }
     }
 
     /// A directory that the compiler may write.
@@ -701,6 +561,88 @@ impl Job<'_> {
     }
 }
 
+impl CompileJob for Job<'_> {
+    type Key = Key;
+    type Object = Compiled;
+
+    // The same preprocessed text, compiler and linked files give the same object.
+    fn key(&self) -> Result<Key, Refusal> {
+        let mut all = Vec::new();
+        let mut behind = Vec::new();
+        let mut headers = Vec::new();
+        let mut private_types = Vec::new();
+        let mut read = Vec::new();
+        for (file, number) in self.files.iter().zip(1..) {
+            let mut command = self.command_for(*file);
+            command.args(["-E", "-H"]).arg(bounded::as_file(file.path));
+            let output = self.carry_out(&mut command, &self.room())?;
+            let text = String::from_utf8_lossy(&output.stdout);
+            bounded::check_text(file.text, &text).map_err(Refusal::Says)?;
+            read.extend(self.includes(None).read(&output.stderr, Path::new("")));
+            behind.push(match self.kind {
+                Kind::KernelModule => {
+                    let types = area::private_types(&text, area::stated_type(file.text));
+                    let table = area::table_of_sizes(&types, &area::symbol(number));
+                    private_types.extend(types);
+                    table
+                }
+                Kind::Contract { .. } => String::new(),
+            });
+            headers.extend(self.headers_in(*file, &text));
+            all.extend(&output.stdout);
+            all.push(0);
+        }
+        headers.sort();
+        headers.dedup();
+        let (flags, link_flags) = (FLAGS.join(" "), LINK_FLAGS.join(" "));
+        let api = self.api.name();
+        for part in [api, self.compiler, SUPPORT, FILE, HOST, &flags, &link_flags, &self.version] {
+            all.push(0);
+            all.extend(part.as_bytes());
+        }
+        all.extend(behind.concat().as_bytes());
+        Ok(Key { hex: sha256::hex(&all), behind, headers, private_types, read })
+    }
+
+    fn existing(&self, key: &Key) -> Option<Result<Compiled, String>> {
+        Some(Ok(self.compiled(self.cache.existing(&key.hex, "so")?, key)))
+    }
+
+    fn make(&self, key: &Key) -> Result<Compiled, Refusal> {
+        let object = self.cache.object(&key.hex, "so");
+        let mut objects = self.support()?;
+        let work = self.work()?;
+        for ((file, behind), number) in self.files.iter().zip(&key.behind).zip(1..) {
+            objects.push(self.compile_one(*file, behind, number, &key.read, &work)?);
+        }
+        self.link(&objects, &object, &work)?;
+        Ok(self.compiled(object, key))
+    }
+
+    fn messages(&self, stubs: &Path) -> String {
+        let mut all = String::new();
+        for file in self.files {
+            let mut command = self.command_for(*file);
+            // The macros are those of the real compilation.
+            command.args(["-DKNEE_FILE=1", "-fsyntax-only", "-H", "-I"]).arg(stubs);
+            command.arg(bounded::as_file(file.path));
+            let room = Room::reading(self.folders().chain([file.path, self.include, stubs]));
+            if let Err(Refusal::Compiler(said)) =
+                self.carry_out_with(&mut command, &room, Some(stubs))
+            {
+                all.push_str(&said);
+            }
+        }
+        all
+    }
+
+    fn explain(&self, said: &str) -> String {
+        let texts: Vec<(&Path, &str)> =
+            self.files.iter().map(|file| (file.path, file.text)).collect();
+        complaints::explain(complaints::Target::Simulator, self.compiler, said, &texts)
+    }
+}
+
 /// Returns the folder of a file.
 fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -720,21 +662,6 @@ fn with_behind(file: File<'_>, number: u32, behind: &str) -> String {
         "#define KNEE_FILE {number}\n#line 1 \"{named}\"\n{}\n#line 1 \"knee\"{behind}",
         file.text
     )
-}
-
-/// Creates an empty header in place of a missing one, so that the compiler goes on to the rest of
-/// the file.
-///
-/// # Errors
-/// If the name leads out of the folder, or the file cannot be written.
-pub fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
-    let name = Path::new(name);
-    if !name.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
-        return Err(std::io::ErrorKind::InvalidInput.into());
-    }
-    let path = folder.join(name);
-    knee_files::Dir::make_all(path.parent().unwrap_or(folder))?;
-    knee_files::write(&path, "")
 }
 
 /// The headers as files, for programs that compile against the contract.

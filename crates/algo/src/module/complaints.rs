@@ -192,7 +192,7 @@ fn fields_of(name: &str) -> Vec<&'static str> {
 }
 
 /// Returns the missing headers, so that the compilation can go on without them.
-pub fn missing_headers(said: &str) -> Vec<String> {
+pub(super) fn missing_headers(said: &str) -> Vec<String> {
     let all = messages(said).filter_map(|message| Missing::of(message.what, ""));
     all.filter_map(|missing| match missing {
         Missing::Header(name) => Some(name),

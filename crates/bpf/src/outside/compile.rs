@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use knee_algo::module::bounded::{self, Includes, Ran};
 use knee_algo::module::confine::Room;
+use knee_algo::module::job::{self, CompileJob, Refusal};
 use knee_algo::module::{Cache, ForBpf, Target, find_clang};
 use knee_algo::{module, sha256};
 
@@ -67,55 +67,65 @@ pub(super) fn compile(
     kind: &Kind,
     clang: Option<&str>,
 ) -> Result<Vec<u8>, String> {
-    let (program, version) = find_clang(clang).map_err(|why| {
+    let found = find_clang(clang).map_err(|why| {
         format!("{why}; where there is none, load what knee check FILE.c --object FILE.bpf.o made on a machine that has one")
     })?;
     let cache = Cache::open()?;
-    let job = Job::new(&cache, program, path, text, kind)?;
-    let ways = ways(kind);
-    let hash = hash(text);
-    let keys: Vec<Result<Key, Refusal>> =
-        ways.iter().map(|way| job.key(way, &[&version, &hash])).collect();
-    if let Some(object) = keys.iter().flatten().find_map(|key| cache.existing(&key.hash, "bpf.o")) {
-        return knee_files::read_bounded(&object, MOST_OBJECT_BYTES, OBJECT)
-            .map_err(|why| format!("its object {} {why}", object.display()));
-    }
-    let mut refusals = Vec::new();
-    for (way, key) in ways.iter().zip(keys) {
-        match key.and_then(|key| Ok((job.compile(way, &hash, &key)?, key))) {
-            Ok((bytes, key)) => {
-                let object = cache.object(&key.hash, "bpf.o");
-                knee_files::write(&object, &bytes).map_err(|why| cache.failed(&why))?;
-                cache.remove_unused();
-                return Ok(bytes);
-            }
-            Err(why) => refusals.push((way, why)),
-        }
-    }
-    // No other way repairs a fault that knee itself found, so that fault is reported.
-    if let Some(at) = refusals.iter().position(|(_, why)| matches!(why, Refusal::Says(_))) {
-        let (_, Refusal::Says(why) | Refusal::Compiler(why)) = refusals.swap_remove(at);
-        return Err(why);
-    }
-    // If every way fails, the one with the fewest complaints is the intended one.
-    let said =
-        refusals.into_iter().map(|(way, Refusal::Says(why) | Refusal::Compiler(why))| (way, why));
-    let fewest = said.min_by_key(|(_, said)| said.matches("error:").count());
-    let Some((way, said)) = fewest else { return Err(String::new()) };
-    let said = job.with_all_headers(&cache, way, said);
-    let mut why = module::explain(Target::Bpf, &version, &said, &[(path, text)]);
-    if let Some(untrusted) = job.no_folder.filter(|_| said.contains("file not found")) {
-        let _ = write!(why, "\nheaders beside the file are not taken: {untrusted}");
-    }
-    Err(why)
+    let file = File::new(&cache, found, path, text, kind)?;
+    let jobs: Vec<Job<'_>> = ways(kind).into_iter().map(|way| Job { file: &file, way }).collect();
+    job::compile(&jobs, &cache)
 }
 
-/// The reason why there is no object.
-enum Refusal {
-    /// A sentence of knee's.
-    Says(String),
-    /// The compiler's messages.
-    Compiler(String),
+/// One way to compile a file.
+struct Job<'a> {
+    file: &'a File<'a>,
+    way: Way,
+}
+
+impl CompileJob for Job<'_> {
+    type Key = Key;
+    type Object = Vec<u8>;
+
+    fn key(&self) -> Result<Key, Refusal> {
+        self.file.key(&self.way)
+    }
+
+    fn existing(&self, key: &Key) -> Option<Result<Vec<u8>, String>> {
+        let object = self.file.cache.existing(&key.hash, "bpf.o")?;
+        let bytes = knee_files::read_bounded(&object, MOST_OBJECT_BYTES, OBJECT);
+        Some(bytes.map_err(|why| format!("its object {} {why}", object.display())))
+    }
+
+    fn make(&self, key: &Key) -> Result<Vec<u8>, Refusal> {
+        let (cache, bytes) = (self.file.cache, self.file.compile(&self.way, key)?);
+        let object = cache.object(&key.hash, "bpf.o");
+        knee_files::write(&object, &bytes).map_err(|why| Refusal::Says(cache.failed(&why)))?;
+        cache.remove_unused();
+        Ok(bytes)
+    }
+
+    fn messages(&self, stubs: &Path) -> String {
+        let file = self.file;
+        let folder = file.folder.as_deref().into_iter();
+        let room = Room::reading(folder.chain([file.include.as_path(), stubs]));
+        let only_looks = ["-fsyntax-only", "-H"];
+        let most = bounded::MOST_PREPROCESSED;
+        match file.run_with(&self.way, &only_looks, most, &room, Some(stubs)) {
+            Err(Refusal::Compiler(said)) => said,
+            _ => String::new(),
+        }
+    }
+
+    fn explain(&self, said: &str) -> String {
+        let File { path, text, version, no_folder, .. } = self.file;
+        let why = module::explain(Target::Bpf, version, said, &[(path, text)]);
+        match no_folder {
+            Some(untrusted) if said.contains("file not found") => {
+                format!("{why}\nheaders beside the file are not taken: {untrusted}")
+            }
+            _ => why,
+        }
+    }
 }
 
 /// One set of compiler arguments with which the file may compile.
@@ -148,8 +158,10 @@ fn ways(kind: &Kind) -> Vec<Way> {
 }
 
 /// One file to compile.
-struct Job<'a> {
+struct File<'a> {
+    cache: &'a Cache,
     program: PathBuf,
+    version: String,
     include: PathBuf,
     /// The folder of the file's own headers, if only trusted users can write to it.
     folder: Option<PathBuf>,
@@ -159,17 +171,18 @@ struct Job<'a> {
     /// The file's name in its object.
     file: String,
     text: &'a str,
+    hash: String,
     kind: &'a Kind,
 }
 
-impl Job<'_> {
+impl File<'_> {
     fn new<'a>(
-        cache: &Cache,
-        program: String,
+        cache: &'a Cache,
+        (program, version): (String, String),
         path: &'a Path,
         text: &'a str,
         kind: &'a Kind,
-    ) -> Result<Job<'a>, String> {
+    ) -> Result<File<'a>, String> {
         let mut headers = module::header_texts();
         headers.extend(HEADERS.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
         let include = cache.headers("bpf", &headers)?;
@@ -183,7 +196,20 @@ impl Job<'_> {
             true => std::path::absolute(program).map_err(|why| why.to_string())?,
             false => program.into(),
         };
-        Ok(Job { program, include, folder, no_folder, path, file: file_name(path), text, kind })
+        let (file, hash) = (file_name(path), hash(text));
+        Ok(File {
+            cache,
+            program,
+            version,
+            include,
+            folder,
+            no_folder,
+            path,
+            file,
+            text,
+            hash,
+            kind,
+        })
     }
 
     /// The compiler with the arguments that all runs have in common. It runs in the folder of
@@ -212,7 +238,7 @@ impl Job<'_> {
     }
 
     /// Collects the file's facts from the preprocessor. An error is the preprocessor's.
-    fn key(&self, way: &Way, more: &[&str]) -> Result<Key, Refusal> {
+    fn key(&self, way: &Way) -> Result<Key, Refusal> {
         let folder = self.folder.as_deref().into_iter();
         let room = Room::reading(folder.chain([self.include.as_path()]));
         let ran = self.run(way, LISTING, bounded::MOST_PREPROCESSED, &room)?;
@@ -227,21 +253,21 @@ impl Job<'_> {
                 state_type(&module::private_types(&text, module::stated_type(self.text)))
             }
         };
-        for part in [&FLAGS.join(" "), &way.join(" "), self.file.as_str()].iter().chain(more) {
+        for part in [&FLAGS.join(" "), &way.join(" "), &self.file, &self.version, &self.hash] {
             all.push(0);
             all.extend(part.as_bytes());
         }
         Ok(Key { hash: sha256::hex(&all), state, read })
     }
 
-    fn compile(&self, way: &Way, hash: &str, key: &Key) -> Result<Vec<u8>, Refusal> {
+    fn compile(&self, way: &Way, key: &Key) -> Result<Vec<u8>, Refusal> {
         let room = Room::reading(key.read.iter().chain([&self.include]));
         let bare = ["-c", "-o", "-", "-DCC_BARE"];
         let bare = self.run(way, &bare, MOST_OBJECT_BYTES, &room)?.stdout;
         let looks = u8::from(flag::is_in(&bare)) * LOOKS_AT_FLAG;
         let kind = looks | if matches!(self.kind, Kind::Module(_)) { IS_MODULE } else { 0 };
         let source = [
-            format!("-DCC_SOURCE_SHA256=\"{hash}\""),
+            format!("-DCC_SOURCE_SHA256=\"{}\"", self.hash),
             format!("-DCC_SOURCE_FILE=\"{}\"", self.file),
             format!("-DCC_SOURCE_KIND={kind}"),
         ];
@@ -282,53 +308,16 @@ impl Job<'_> {
         let ran = bounded::run(&mut command, Some(text), limit, room).map_err(|why| {
             Refusal::Says(format!("{} cannot be run: {why}", self.program.display()))
         })?;
-        let shown = self.path.display();
-        // This comes before any of its output is shown.
-        self.includes(stubs).check(&ran.stderr, &self.include).map_err(Refusal::Says)?;
-        if let Some(limit) = ran.limit {
-            return Err(Refusal::Says(limit));
-        }
-        if ran.is_done {
-            return Ok(ran);
-        }
-        let said = bounded::without_list(&ran.stderr);
         // Messages show the name that the user gave.
-        let (name, shown) = (format!("{}:", self.file), format!("{shown}:"));
-        let lines = said.lines().map(|line| match line.strip_prefix(&name) {
+        let (name, shown) = (format!("{}:", self.file), format!("{}:", self.path.display()));
+        let named = |line: &str| match line.strip_prefix(&name) {
             Some(rest) => format!("{shown}{rest}\n"),
             None => format!("{line}\n"),
-        });
-        Err(Refusal::Compiler(lines.collect()))
-    }
-
-    /// The compiler's messages about the file with substitutes for missing headers. A missing
-    /// header would end the compiler before it reads the rest.
-    fn with_all_headers(&self, cache: &Cache, way: &Way, said: String) -> String {
-        let mut missing = module::missing_headers(&said);
-        if missing.is_empty() {
-            return said;
-        }
-        let stubs = cache.unique("missing");
-        let mut all = said;
-        for _ in 0..module::MOST_MISSING_HEADERS {
-            let is_made = missing.iter().all(|name| module::make_stub(&stubs, name).is_ok());
-            if missing.is_empty() || !is_made {
-                break;
-            }
-            let only_looks = ["-fsyntax-only", "-H"];
-            let folder = self.folder.as_deref().into_iter();
-            let room = Room::reading(folder.chain([self.include.as_path(), stubs.as_path()]));
-            let most = bounded::MOST_PREPROCESSED;
-            let ran = self.run_with(way, &only_looks, most, &room, Some(&stubs));
-            let more = match ran {
-                Err(Refusal::Compiler(said)) => said,
-                _ => String::new(),
-            };
-            missing = module::missing_headers(&more);
-            all.push_str(&more);
-        }
-        let _ = knee_files::remove_tree(&stubs);
-        all
+        };
+        job::checked(ran, &self.includes(stubs), &self.include).map_err(|why| match why {
+            Refusal::Compiler(said) => Refusal::Compiler(said.lines().map(named).collect()),
+            says => says,
+        })
     }
 }
 
