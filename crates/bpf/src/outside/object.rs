@@ -81,7 +81,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Made, String> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Made, String> {
-    let elf = Elf::read(bytes)?;
+    let aligned = crate::embedded::aligned_copy(bytes);
+    let elf = Elf::read(aligned.bytes())?;
     let source =
         elf.section(SOURCE_MAP).ok_or_else(|| not_ours("no section that names its source"))?;
     let (source, kind) =
@@ -93,7 +94,6 @@ fn parse(bytes: &[u8]) -> Result<Made, String> {
         false => params_of(elf.section(PARAMS_TOLD).unwrap_or_default()).map(|p| (p, Vec::new())),
     }
     .ok_or_else(unreadable)?;
-    let aligned = crate::embedded::aligned_copy(bytes);
     let (open, log) = with_log(|| open_object(aligned.bytes()));
     let open = open.map_err(|why| {
         let other = log.split_once("BTF for extern '").and_then(|(_, rest)| rest.split_once('\''));
