@@ -8,6 +8,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use knee_algo::module::bounded;
+
 /// The most memory that the work may add, in bytes. Objects of knee's take about 10 MB, and the
 /// verifier's messages up to 32 MB.
 const MOST_BYTES: u64 = 100 << 20;
@@ -78,15 +80,7 @@ fn used_bytes() -> io::Result<u64> {
 
 /// Limits this process, and keeps it quiet. What fails here is a limit less.
 fn confine(bytes: u64) {
-    let limit = |what, most: u64| {
-        // At the soft limit of CPU time the signal says what it is for, at the hard one it does not.
-        let limit = libc::rlimit { rlim_cur: most, rlim_max: most.saturating_add(1) };
-        // SAFETY: the call reads the struct.
-        unsafe { libc::setrlimit(what, &raw const limit) };
-    };
-    limit(libc::RLIMIT_AS, bytes);
-    limit(libc::RLIMIT_CPU, MOST_CPU_S);
-    limit(libc::RLIMIT_CORE, 0);
+    let _ = bounded::limit_process(bytes, MOST_CPU_S, MOST_BYTES);
     // SAFETY: the calls take numbers and a C string. The signals are those of broken objects.
     unsafe {
         for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGABRT, libc::SIGILL] {

@@ -159,15 +159,24 @@ pub fn run(
     Ok(Ran { is_done: status.success() && limit.is_none(), stdout, stderr, limit })
 }
 
-/// Sets the resource limits of this process and its children.
+/// Limits a compiler and its children.
 fn limit() -> io::Result<()> {
     // What a compiler writes is executed, so nobody else may change it, whatever the caller's umask.
     // SAFETY: the call cannot fail.
     unsafe { libc::umask(0o077) };
+    limit_process(MOST_MEMORY, MOST_CPU_S, MOST_OBJECT)
+}
+
+/// Limits the address space, CPU time and file sizes of this process and its children for good, and forbids core dumps. It is
+/// safe between fork and exec.
+///
+/// # Errors
+/// The system's error.
+pub fn limit_process(memory_bytes: u64, cpu_s: u64, file_bytes: u64) -> io::Result<()> {
     let limits = [
-        (libc::RLIMIT_AS, MOST_MEMORY),
-        (libc::RLIMIT_CPU, MOST_CPU_S),
-        (libc::RLIMIT_FSIZE, MOST_OBJECT),
+        (libc::RLIMIT_AS, memory_bytes),
+        (libc::RLIMIT_CPU, cpu_s),
+        (libc::RLIMIT_FSIZE, file_bytes),
         (libc::RLIMIT_CORE, 0),
     ];
     for (resource, most) in limits {
