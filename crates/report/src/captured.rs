@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::capture::{FINDINGS, about, list};
 use crate::findings::{chip, flows_of};
+use crate::table::Column::{self, Bare, Number, Text};
+use crate::table::{head, row};
 use crate::text::{address, digits, escaped, short_path};
 use knee_results::Error;
 
@@ -27,6 +29,18 @@ const PAGE: &str = "report.html";
 const FILES: [&str; 5] = ["flows.csv", "rounds.csv", "events.csv", FINDINGS, PAGE];
 /// Findings of a run that are seen at once; the others open by a click.
 const SHOWN: usize = 5;
+
+const RUNS: [Column; 9] = [
+    Number("Run"),
+    Text("Case"),
+    Text("At"),
+    Number("Repeat"),
+    Number("Seed"),
+    Number("Files"),
+    Number("Packets"),
+    Number("Flows"),
+    Bare("Findings"),
+];
 
 /// The captures of a results directory.
 pub(crate) struct Captured {
@@ -101,12 +115,8 @@ impl Captured {
         let mut out = String::from(
             "<h3>Captures</h3><p class=\"small\">Packets that hosts sent and received in the first \
              run of each row. A run's number links to its flows and to packets that show each \
-             finding. Each capture of a packet counts.</p><table class=\"flows \
-             captures\"><thead><tr><th class=\"n\">Run</th><th>Case</th><th>At</th><th \
-             class=\"n\">Repeat</th><th class=\"n\">Seed</th><th class=\"n\">Files</th><th \
-             class=\"n\">Packets</th><th \
-             class=\"n\">Flows</th><th>Findings</th></tr></thead><tbody>",
-        );
+             finding. Each capture of a packet counts.</p><table class=\"flows captures\">",
+        ) + &head(&RUNS);
         self.runs.iter().for_each(|run| out.push_str(&run.html()));
         out + "</tbody></table>"
     }
@@ -120,22 +130,18 @@ impl Run {
         };
         let count = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), digits);
         let found = self.found.as_ref();
-        format!(
-            "<tr><td class=\"n\" data-label=\"Run\">{number}</td><td \
-             data-label=\"Case\">{}</td><td data-label=\"At\">{}</td><td class=\"n\" \
-             data-label=\"Repeat\">{}</td><td class=\"n\" data-label=\"Seed\">{}</td><td \
-             class=\"n\" data-label=\"Files\">{}</td><td class=\"n\" \
-             data-label=\"Packets\">{}</td><td class=\"n\" \
-             data-label=\"Flows\">{}</td><td>{}</td></tr>",
+        let cells = [
+            number,
             escaped(&self.case),
             escaped(&self.at),
             escaped(&self.repeat),
             escaped(&self.seed),
-            found.map_or(0, |found| found.files),
+            found.map_or(0, |found| found.files).to_string(),
             count(found.map(|found| found.packets)),
             count(found.map(|found| found.flows as f64)),
-            self.findings()
-        )
+            self.findings(),
+        ];
+        row(&RUNS, cells)
     }
 
     fn findings(&self) -> String {

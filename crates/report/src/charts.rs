@@ -302,9 +302,7 @@ impl Drawn<'_> {
         let is_unknown = |row: &&&Row| row.stat(stat).or(row.at_least(stat)).is_none();
         let mut lacking = self.rows.iter().filter(is_unknown);
         let first = lacking.next()?;
-        let at = first.at.iter().zip(&self.manifest.axes).filter(|(_, axis)| axis.values.len() > 1);
-        let at = at.map(|(value, axis)| format!("{} {value}", short_path(&axis.path)));
-        let whose = std::iter::once(first.case.clone()).chain(at).collect::<Vec<_>>().join(", ");
+        let whose = text::configuration(&first.case, &self.manifest.axes, &first.at);
         let more = match lacking.count() {
             0 => String::new(),
             1 => " 1 more point is missing for the same reason.".to_owned(),

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use knee_results::manifest::{Check, CheckRow, Claim, Manifest, Published, Term};
 use knee_results::{CheckVerdict, ClaimVerdict, Metric};
 
-use crate::plot::{Range, published_mark};
+use crate::figure::Piece;
+use crate::plot::Range;
 use crate::summary::spread;
+use crate::svg::{Area, FILLED, Svg};
 use crate::text::{Unit, escaped};
 
 /// The verdict on a claim, and whether one run is all there is to it.
@@ -256,24 +258,20 @@ fn strip(m: &Manifest, check: &Check) -> String {
     let at = |value: f64| 4.0 + range.share(value) * (width - 8.0);
     let from = check.at_least.map_or(1.0, at);
     let to = check.at_most.map_or(width - 1.0, at);
-    let mut out = format!(
-        "<svg class=\"strip\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\
-         <rect class=\"z\" x=\"{from:.1}\" y=\"2\" width=\"{:.1}\" height=\"18\"/><path class=\"a\" d=\"M1 {y}H{}\"/>",
-        escaped(&format!(
-            "{}: within the shaded part, from {} to {}",
-            check.verdict.name(),
-            Unit::alone(&check.unit, range.low),
-            Unit::alone(&check.unit, range.high)
-        )),
-        (to - from).max(0.0),
-        width - 1.0
+    let says = format!(
+        "{}: within the shaded part, from {} to {}",
+        check.verdict.name(),
+        Unit::alone(&check.unit, range.low),
+        Unit::alone(&check.unit, range.high)
     );
+    let mut out = Svg::default();
+    let zone = Area { left: from, top: 2.0, right: to.max(from), bottom: 20.0 };
+    out.rect("z", zone, "");
+    out.rule("a", format_args!("M1 {y}H{}", width - 1.0));
     for bound in &bounds {
-        let _ = write!(out, "<path class=\"bound\" d=\"M{:.1} 2v18\"/>", at(*bound));
+        out.rule("bound", format_args!("M{:.1} 2v18", at(*bound)));
     }
-    for value in published {
-        out.push_str(&published_mark(at(value), y));
-    }
+    published.into_iter().for_each(|value| out.published((at(value), y)));
     for row in rows {
         // Of a row of which only the ends are known, a mark where its value might be.
         let Some((low, high)) = ends(row) else { continue };
@@ -290,27 +288,16 @@ fn strip(m: &Manifest, check: &Check) -> String {
             None => (Some(row.low.map_or(1.0, at)), Some(row.high.map_or(width - 1.0, at))),
         };
         if let (Some(low), Some(high)) = (low, high) {
-            let _ = write!(
-                out,
-                "<path class=\"{class}\" d=\"M{:.1} {y}H{:.1}\" stroke=\"currentColor\" stroke-width=\"4\" stroke-opacity=\".5\"/>",
-                low, high
-            );
+            out.bar(class, (low, high), y, (4, ".5"));
         }
-        let (x, shape) = (
-            at(value),
-            match class {
-                "no" => "M-4.4 0 0-4.4 4.4 0 0 4.4z",
-                "un" => "M-3.4-3.4h6.8v6.8h-6.8z",
-                _ => "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
-            },
-        );
-        let _ = write!(
-            out,
-            "<path class=\"{class}\" transform=\"translate({x:.1} {y})\" d=\"{shape}\" fill=\"currentColor\"/>"
-        );
+        let shape = match class {
+            "no" => "M-4.4 0 0-4.4 4.4 0 0 4.4z",
+            "un" => "M-3.4-3.4h6.8v6.8h-6.8z",
+            _ => "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+        };
+        out.shape(class, (at(value), y), shape, FILLED);
     }
-    out.push_str("</svg>");
-    out
+    Piece { width, height, body: out.0 }.svg_of(" class=\"strip\"", &says)
 }
 
 /// A claim with all its checks.

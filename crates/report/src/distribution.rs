@@ -12,7 +12,8 @@ use crate::charts::MOST_PANELS;
 use crate::figure::{Figure, Piece};
 use crate::palette::Style;
 use crate::plot::{PANEL, Range, head, legend, panel_title};
-use crate::text::{Unit, digits, escaped, short_path, slug};
+use crate::svg::{Align, Svg};
+use crate::text::{Unit, digits, slug, varied};
 
 /// Fewer values are no distribution.
 const FEWEST: u64 = 50;
@@ -149,9 +150,7 @@ fn figure(
     let mut shown = vec![false; manifest.cases.len()];
     let mut cut_off = vec![0_u64; manifest.cases.len()];
     for at in panels {
-        let varied = at.iter().zip(&manifest.axes).filter(|(_, axis)| axis.values.len() > 1);
-        let title = varied.map(|(value, axis)| format!("{} {value}", short_path(&axis.path)));
-        let title = title.collect::<Vec<_>>().join(", ");
+        let title = varied(&manifest.axes, at);
         let mut drawn = Vec::new();
         for (i, case) in manifest.cases.iter().enumerate() {
             let values = curves.get(&(case.clone(), at.clone()));
@@ -232,7 +231,8 @@ impl Steps<'_> {
         let head = head(self.title);
         let (width, height) = (PANEL, 222.0 + head);
         let (left, right, top, bottom) = (50.0, width - 14.0, 20.0 + head, height - 40.0);
-        let mut out = panel_title(self.title);
+        let mut out = Svg::default();
+        panel_title(&mut out, self.title);
         let most = if self.nines { 3.4 } else { 1.0 };
         let at_y = |share: f64| {
             let up = if self.nines { -(1.0 - share).max(1e-9).log10() } else { share };
@@ -245,28 +245,16 @@ impl Steps<'_> {
         };
         for (share, name) in ticks {
             let y = at_y(*share);
-            let _ = write!(
-                out,
-                "<path class=\"g\" d=\"M{left} {y:.1}H{right}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
-                left - 6.0,
-                y + 4.0
-            );
+            out.rule("g", format_args!("M{left} {y:.1}H{right}"));
+            out.text("", (left - 6.0, y + 4.0), Align::End, name);
         }
         for tick in self.x.ticks(4.0) {
             let x = at_x(tick);
-            let _ = write!(
-                out,
-                "<path class=\"g\" d=\"M{x:.1} {top}V{bottom}\"/><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 16.0,
-                digits(tick)
-            );
+            out.rule("g", format_args!("M{x:.1} {top}V{bottom}"));
+            out.text("", (x, bottom + 16.0), Align::Middle, &digits(tick));
         }
-        let _ = write!(
-            out,
-            "<text class=\"m\" x=\"2\" y=\"{:.1}\">cumulative share</text><path class=\"a\" \
-                d=\"M{left} {bottom}H{right}\"/>",
-            top - 8.0
-        );
+        out.text("m", (2.0, top - 8.0), Align::Start, "cumulative share");
+        out.rule("a", format_args!("M{left} {bottom}H{right}"));
         for (style, curve) in self.curves {
             let mut path = String::new();
             let mut prior = bottom;
@@ -281,21 +269,10 @@ impl Steps<'_> {
                 }
                 prior = y;
             }
-            let _ = write!(
-                out,
-                "<path class=\"k{}\" d=\"{path}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"/>",
-                style.colour,
-                style.dashes()
-            );
+            out.curve(*style, path, 1.8);
         }
-        let _ = write!(
-            out,
-            "<text class=\"m\" x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            (left + right) / 2.0,
-            height - 8.0,
-            escaped(self.label)
-        );
-        Piece { width, height, body: out }
+        out.text("m", ((left + right) / 2.0, height - 8.0), Align::Middle, self.label);
+        Piece { width, height, body: out.0 }
     }
 }
 

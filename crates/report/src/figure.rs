@@ -37,8 +37,13 @@ const MARGIN: f64 = 14.0;
 impl Piece {
     /// The piece in the page.
     pub(crate) fn svg(&self, label: &str) -> String {
+        self.svg_of("", label)
+    }
+
+    /// The same with a class.
+    pub(crate) fn svg_of(&self, class: &str, label: &str) -> String {
         format!(
-            "<svg viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+            "<svg{class} viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{}\">{}</svg>",
             escaped(label),
             self.body,
             w = self.width,

@@ -6,12 +6,29 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::capture::{Capture, Drawn, Flow, list};
+use crate::table::Column::{self, Bare, Number, Text};
+use crate::table::{head, row};
 use crate::text::{Unit, base64, digits, escaped};
 
 /// Flows of the table that are seen at once.
 const LISTED: usize = 20;
 /// Packets of a finding that are named at once; the others open by a click.
 const EVIDENCE: usize = 5;
+
+const FINDINGS: [Column; 5] =
+    [Bare("Cost"), Bare("Finding"), Text("Usual cause"), Text("Try"), Bare("Evidence (packets)")];
+const FLOWS: [Column; 10] = [
+    Number("Flow"),
+    Bare("From, to"),
+    Number("Bytes"),
+    Number("Goodput"),
+    Number("RTT, median"),
+    Number("99th"),
+    Text("Retransmitted"),
+    Number("Out of order"),
+    Number("Marked"),
+    Text("Looks like"),
+];
 
 /// The title of the page.
 pub(crate) fn title(capture: &Capture) -> String {
@@ -132,8 +149,8 @@ fn findings(capture: &Capture) -> String {
         return out;
     }
     let linked: HashSet<u64> = capture.drawn.iter().map(|one| one.flow.id).collect();
-    out += "<table class=\"flows findings\"><thead><tr><th>Cost</th><th>Finding</th><th>Usual \
-        cause</th><th>Try</th><th>Evidence (packets)</th></tr></thead><tbody>";
+    out += "<table class=\"flows findings\">";
+    out += &head(&FINDINGS);
     for finding in all {
         let text = |key: &str| escaped(finding[key].as_str().unwrap_or(""));
         let items: Vec<String> = list(&finding["evidence"])
@@ -157,19 +174,15 @@ fn findings(capture: &Capture) -> String {
                 folded.concat()
             );
         }
-        let _ = write!(
-            out,
-            "<tr><td>{}</td><td><strong>{}</strong><br>{}<br><span class=\"small\">{}, {} % \
-             sure</span></td><td data-label=\"Usual cause\">{}</td><td \
-             data-label=\"Try\">{}</td><td>{evidence}</td></tr>",
-            chip(finding),
+        let what = format!(
+            "<strong>{}</strong><br>{}<br><span class=\"small\">{}, {} % sure</span>",
             escaped(&finding["kind"].as_str().unwrap_or("").replace('-', " ")),
             text("summary"),
             escaped(&flows_of(finding)),
             digits(count(&finding["confidence"]) * 100.0),
-            text("usually_means"),
-            text("try_this"),
         );
+        let cells = [chip(finding), what, text("usually_means"), text("try_this"), evidence];
+        out += &row(&FINDINGS, cells);
     }
     out + "</tbody></table></section>"
 }
@@ -237,12 +250,7 @@ fn flows(capture: &Capture) -> String {
 }
 
 fn table(capture: &Capture, flows: &[Flow]) -> String {
-    let mut out = String::from(
-        "<table class=\"flows\"><thead><tr><th class=\"n\">Flow</th><th>From, to</th><th \
-            class=\"n\">Bytes</th><th class=\"n\">Goodput</th><th class=\"n\">RTT, median</th><th \
-            class=\"n\">99th</th><th>Retransmitted</th><th class=\"n\">Out of order</th><th \
-            class=\"n\">Marked</th><th>Looks like</th></tr></thead><tbody>",
-    );
+    let mut out = String::from("<table class=\"flows\">") + &head(&FLOWS);
     for flow in flows {
         let id = match capture.drawn.iter().any(|one| one.flow.id == flow.id) {
             true => format!("<a href=\"#flow-{0}\">{0}</a>", flow.id),
@@ -253,24 +261,20 @@ fn table(capture: &Capture, flows: &[Flow]) -> String {
             true => format!("{} ({} %)", escaped(&flow.family), digits(sure * 100.0)),
             false => "–".into(),
         };
-        let _ = write!(
-            out,
-            "<tr><td class=\"n\" data-label=\"Flow\">{id}</td><td>{} → {}</td><td class=\"n\" \
-             data-label=\"Bytes\">{}</td><td class=\"n\" data-label=\"Goodput\">{}</td><td \
-             class=\"n\" data-label=\"RTT, median\">{}</td><td class=\"n\" \
-             data-label=\"99th\">{}</td><td data-label=\"Retransmitted\">{}</td><td class=\"n\" \
-             data-label=\"Out of order\">{}</td><td class=\"n\" data-label=\"Marked\">{}</td><td \
-             data-label=\"Looks like\">{family}</td></tr>",
-            escaped(&flow.from),
-            escaped(&flow.to),
+        let goodput = flow.number("goodput_bps");
+        let cells = [
+            id,
+            format!("{} → {}", escaped(&flow.from), escaped(&flow.to)),
             Unit::alone("B", flow.bytes()),
-            flow.number("goodput_bps").map_or("–".into(), |bps| Unit::alone("bps", bps)),
+            goodput.map_or("–".into(), |bps| Unit::alone("bps", bps)),
             seconds(flow.number("rtt_median_ns")),
             seconds(flow.number("rtt_p99_ns")),
             again(flow),
             digits(flow.number("out_of_order").unwrap_or(0.0)),
             marked(flow),
-        );
+            family,
+        ];
+        out += &row(&FLOWS, cells);
     }
     out + "</tbody></table>"
 }

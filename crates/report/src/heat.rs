@@ -10,7 +10,9 @@ use knee_results::{Error, Manifest, RUN, ResultFile};
 use serde_json::json;
 
 use crate::series::first_runs;
-use crate::text::{base64, digits, escaped, short_path};
+use crate::table::Column::{self, Bare, Number, Text};
+use crate::table::{head, row};
+use crate::text::{base64, configuration, digits, escaped};
 
 /// Configurations that are shown.
 const MOST_RUNS: usize = 12;
@@ -24,6 +26,17 @@ const MOST_LINKS: usize = 400_000;
 const CELL_BYTES: usize = 4;
 /// Steps of a byte for full utilisation.
 const FULL: f32 = 250.0;
+
+/// Columns of the figures of each tier.
+const TIERS: [Column; 7] = [
+    Bare("Case"),
+    Text("Tier"),
+    Number("Links"),
+    Number("Mean utilisation"),
+    Number("Busiest link"),
+    Number("Marks"),
+    Number("Drops"),
+];
 
 /// Links of one direction between two levels of the network.
 struct Tier {
@@ -91,12 +104,8 @@ impl Heat {
             let all = ((group.end_s / period_s - 1e-6).ceil().max(1.0)) as usize;
             let every = all.div_ceil(most);
             let steps = all.div_ceil(every);
-            let varied = group.at.iter().zip(&manifest.axes);
-            let varied = varied.filter(|(_, axis)| axis.values.len() > 1);
-            let at = varied.map(|(value, axis)| format!("{} {value}", short_path(&axis.path)));
-            let parts: Vec<String> = std::iter::once(group.case.clone()).chain(at).collect();
             Pictured {
-                label: parts.join(", "),
+                label: configuration(&group.case, &manifest.axes, &group.at),
                 run: group.run,
                 end_s: group.end_s,
                 period_s,
@@ -206,11 +215,8 @@ impl Heat {
     /// Figures of each tier over the whole run, as text.
     fn table(&self) -> String {
         let mut out = String::from(
-            "<div class=\"scroll\"><table class=\"flows\"><caption>Whole run</caption><thead><tr>\
-             <th>Case</th><th>Tier</th><th class=\"n\">Links</th><th class=\"n\">Mean \
-             utilisation</th><th class=\"n\">Busiest link</th><th class=\"n\">Marks</th><th \
-             class=\"n\">Drops</th></tr></thead><tbody>",
-        );
+            "<div class=\"scroll\"><table class=\"flows\"><caption>Whole run</caption>",
+        ) + &head(&TIERS);
         for run in &self.runs {
             let mut first = 0;
             for tier in &self.tiers {
@@ -226,20 +232,16 @@ impl Heat {
                     let all = steps.flat_map(|step| &step[links.clone()]);
                     all.fold(0, |sum, count| sum.saturating_add(*count))
                 };
-                let _ = write!(
-                    out,
-                    "<tr><td>{}</td><td data-label=\"Tier\">{}</td><td class=\"n\" \
-                     data-label=\"Links\">{}</td><td class=\"n\" data-label=\"Mean utilisation\">{} \
-                     %</td><td class=\"n\" data-label=\"Busiest link\">{}</td><td class=\"n\" \
-                     data-label=\"Marks\">{}</td><td class=\"n\" data-label=\"Drops\">{}</td></tr>",
+                let cells = [
                     escaped(&run.label),
                     escaped(&tier.name),
-                    tier.links(),
-                    digits(mean * 100.0),
+                    tier.links().to_string(),
+                    format!("{} %", digits(mean * 100.0)),
                     escaped(&busiest),
-                    sum(&run.marks),
-                    sum(&run.drops)
-                );
+                    sum(&run.marks).to_string(),
+                    sum(&run.drops).to_string(),
+                ];
+                out += &row(&TIERS, cells);
                 first = links.end;
             }
         }

@@ -24,6 +24,8 @@ mod plot;
 mod section;
 mod series;
 mod summary;
+mod svg;
+mod table;
 #[cfg(test)]
 mod testing;
 mod text;

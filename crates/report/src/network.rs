@@ -7,9 +7,10 @@ use crate::figure::{Figure, Piece};
 use knee_results::manifest::{Link, Manifest, Network, NodeKind};
 use knee_results::quoted as cell;
 
-use crate::label::{Area, LINE, Label, around};
-use crate::plot::width_of;
-use crate::text::{Unit, escaped, slug};
+use crate::label::{LINE, Label, VEIL};
+use crate::plot::{fitted, through, width_of};
+use crate::svg::{Align, Area, Svg, around};
+use crate::text::{Unit, slug};
 
 const BOX: (f64, f64) = (88.0, 30.0);
 const SWITCH: f64 = 34.0;
@@ -198,7 +199,7 @@ fn draw(network: &Network) -> Option<Piece> {
         Some(order) => place_chain(network, &order, &mut groups, &mut places),
         None => place_layers(network, &switches, &mut groups, &mut places),
     };
-    let mut out = String::new();
+    let mut out = Svg::default();
     let mut to_hosts = Vec::new();
     for group in &groups {
         let Some(at) = places.get(&group.switch) else { continue };
@@ -225,7 +226,7 @@ fn draw(network: &Network) -> Option<Piece> {
         let (x, y) = places.get(*name)?;
         Some(around((*x, y - SWITCH / 2.0 - 10.0), (width_of(&switch_name(name)), 12.0)))
     }));
-    let mut labels = String::new();
+    let mut labels = Svg::default();
     let mut below: Vec<String> = Vec::new();
     for (what, all) in [("to hosts", &to_hosts), ("between switches", &between)] {
         for (ends, cables, _) in all {
@@ -254,62 +255,36 @@ fn draw(network: &Network) -> Option<Piece> {
     }
     let most = ((width - 8.0) / 6.4) as usize;
     for line in below.iter().flat_map(|text| wrapped(text, most, &[','])) {
-        let line = crate::plot::fitted(&line, width - 8.0);
+        let line = fitted(&line, width - 8.0);
         height += 16.0;
-        let _ = write!(labels, "<text x=\"4\" y=\"{:.1}\">{}</text>", height - 6.0, escaped(&line));
+        labels.text("", (4.0, height - 6.0), Align::Start, &line);
     }
-    out.push_str(&labels);
+    out.0 += &labels.0;
     for name in &switches {
         let Some((x, y)) = places.get(*name) else { continue };
         let half = SWITCH / 2.0;
         let name = switch_name(name);
         // Cables that come from above do not cross the name.
         let behind = around((*x, y - half - 10.0), (width_of(&name) + 4.0, 13.0));
-        let _ = write!(
-            out,
-            "<rect class=\"w\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\" fill-opacity=\".85\"/>",
-            behind.left,
-            behind.top,
-            behind.right - behind.left
+        out.rect("w", behind, VEIL);
+        out.rect("h", around((*x, *y), (SWITCH, SWITCH)), "rx=\"3\"");
+        let (to, back) = ((x - 9.0, y - 5.0), (x + 9.0, y + 6.0));
+        let arrows = format_args!(
+            "M{:.1} {:.1}h18m-5-4l5 4l-5 4M{:.1} {:.1}h-18m5-4l-5 4l5 4",
+            to.0, to.1, back.0, back.1
         );
-        let _ = write!(
-            out,
-            "<rect class=\"h\" x=\"{:.1}\" y=\"{:.1}\" width=\"{SWITCH}\" height=\"{SWITCH}\" rx=\"3\"/>\
-             <path class=\"a\" d=\"M{:.1} {:.1}h18m-5-4l5 4l-5 4M{:.1} {:.1}h-18m5-4l-5 4l5 4\" fill=\"none\" stroke-width=\"1.4\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            x - half,
-            y - half,
-            x - 9.0,
-            y - 5.0,
-            x + 9.0,
-            y + 6.0,
-            y - half - 6.0,
-            escaped(&name)
-        );
+        out.path("a", arrows, "fill=\"none\" stroke-width=\"1.4\"");
+        out.text("", (*x, y - half - 6.0), Align::Middle, &name);
     }
-    for group in &groups {
-        let (x, y) = (group.x - BOX.0 / 2.0, group.y - BOX.1 / 2.0);
-        if group.names.len() > 1 {
-            let _ = write!(
-                out,
-                "<rect class=\"n\" x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"4\"/>",
-                x + 4.0,
-                y - 4.0,
-                BOX.0,
-                BOX.1
-            );
+    for Hosts { names, x, y, .. } in &groups {
+        if names.len() > 1 {
+            out.rect("n", around((x + 4.0, y - 4.0), BOX), "rx=\"4\"");
         }
-        let _ = write!(
-            out,
-            "<rect class=\"n\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{}\" height=\"{}\" rx=\"4\"/><text class=\"b\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            BOX.0,
-            BOX.1,
-            group.x,
-            group.y + 4.0,
-            escaped(&crate::plot::fitted(&label(&group.names, BOX.0 - 6.0), BOX.0 - 6.0))
-        );
+        out.rect("n", around((*x, *y), BOX), "rx=\"4\"");
+        let label = fitted(&label(names, BOX.0 - 6.0), BOX.0 - 6.0);
+        out.text("b", (*x, y + 4.0), Align::Middle, &label);
     }
-    Some(Piece { width, height, body: out })
+    Some(Piece { width, height, body: out.0 })
 }
 
 /// Names as `s1..s40` where they are numbered and there is room, else with commas or their number.
@@ -510,21 +485,15 @@ fn place_layers(
 }
 
 /// A line for each of so many parallel cables.
-fn draw_strokes(out: &mut String, from: (f64, f64), to: (f64, f64), count: usize) {
+fn draw_strokes(out: &mut Svg, from: (f64, f64), to: (f64, f64), count: usize) {
     let length = ((to.0 - from.0).powi(2) + (to.1 - from.1).powi(2)).sqrt().max(1.0);
     let aside = ((from.1 - to.1) / length, (to.0 - from.0) / length);
     let strokes = count.min(MOST_STROKES);
     for stroke in 0..strokes {
         let by = (stroke as f64 - (strokes as f64 - 1.0) / 2.0) * STROKES_APART;
         let (dx, dy) = (aside.0 * by, aside.1 * by);
-        let _ = write!(
-            out,
-            "<path class=\"a\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke-width=\"1.6\"/>",
-            from.0 + dx,
-            from.1 + dy,
-            to.0 + dx,
-            to.1 + dy
-        );
+        let path = through([from, to].map(|(x, y)| (x + dx, y + dy)).into_iter());
+        out.path("a", path, "stroke-width=\"1.6\"");
     }
 }
 
@@ -592,21 +561,12 @@ impl Ends {
         places.collect()
     }
 
-    fn draw_queues(&self, out: &mut String, cables: &Cables<'_>) {
+    fn draw_queues(&self, out: &mut Svg, cables: &Cables<'_>) {
         for (_, (x, y)) in self.queues(cables) {
-            let _ = write!(
-                out,
-                "<rect class=\"n\" x=\"{:.1}\" y=\"{:.1}\" width=\"32\" height=\"16\"/>",
-                x - 16.0,
-                y - 8.0
-            );
+            out.rect("n", around((x, y), (32.0, 16.0)), "");
             for bar in 0..4 {
-                let _ = write!(
-                    out,
-                    "<path d=\"M{:.1} {:.1}v10\" class=\"a\" stroke-width=\"3\"/>",
-                    x + 11.0 - f64::from(bar) * 6.0,
-                    y - 5.0
-                );
+                let bar = format_args!("M{:.1} {:.1}v10", x + 11.0 - f64::from(bar) * 6.0, y - 5.0);
+                out.path("a", bar, "stroke-width=\"3\"");
             }
         }
     }
@@ -635,7 +595,7 @@ fn kinds_of_cables(what: &str, all: &[(Ends, Cables<'_>, usize)]) -> Vec<String>
 
 /// The name of a switch, as far as there is room for it.
 fn switch_name(name: &str) -> String {
-    crate::plot::fitted(name, PITCH - 12.0)
+    fitted(name, PITCH - 12.0)
 }
 
 /// Text in lines, cut behind these characters.

@@ -1,7 +1,7 @@
 //! Colours: one for each algorithm, the same everywhere, told apart by eyes of every kind and on both
 //! backgrounds. What has the same algorithm differs in shade, dashes and marks.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use knee_results::Manifest;
 
@@ -48,6 +48,13 @@ impl Style {
     /// The attribute `stroke-dasharray`, or nothing.
     pub(crate) fn dashes(self) -> &'static str {
         DASHES[self.dash % SHADES]
+    }
+}
+
+impl fmt::Display for Style {
+    /// The class of its colour.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "k{}", self.colour)
     }
 }
 

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use crate::figure::Piece;
 use crate::palette::Style;
 use crate::series::{Plot, Points};
-use crate::text::{Unit, digits, escaped};
+use crate::svg::{Align, Svg, stroke};
+use crate::text::{Unit, digits};
 
 /// Width of a panel: one fits a phone, three a desk.
 pub(crate) const PANEL: f64 = 340.0;
@@ -117,64 +118,27 @@ pub(crate) fn fitted(text: &str, width: f64) -> String {
     }
 }
 
-/// A mark that stands for a case, filled.
-pub(crate) fn mark(x: f64, y: f64, style: Style) -> String {
-    let k = style.colour;
-    match style.mark % 5 {
-        0 => format!(
-            "<circle class=\"k{k}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.6\" fill=\"currentColor\"/>"
-        ),
-        1 => shape(k, x, y, "M-3.4-3.4h6.8v6.8h-6.8z"),
-        2 => shape(k, x, y, "M0-4.4 4.2 3.2h-8.4z"),
-        3 => shape(k, x, y, "M0 4.4 4.2-3.2h-8.4z"),
-        _ => shape(k, x, y, "M-1.3-4.2h2.6v2.9h2.9v2.6h-2.9v2.9h-2.6v-2.9h-2.9v-2.6h2.9z"),
-    }
-}
-
-fn shape(k: usize, x: f64, y: f64, path: &str) -> String {
-    format!(
-        "<path class=\"k{k}\" transform=\"translate({x:.1} {y:.1})\" d=\"{path}\" fill=\"currentColor\"/>"
-    )
-}
-
-/// An arrow from a mark: the value is there or beyond.
-fn beyond(k: usize, (x, y): (f64, f64), arrow: &str) -> String {
-    format!(
-        "<path class=\"k{k}\" transform=\"translate({x:.1} {y:.1})\" d=\"{arrow}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.3\"/>"
-    )
-}
-
-/// The mark of what was published: a hollow diamond, large enough to be seen behind one of ours.
-pub(crate) fn published_mark(x: f64, y: f64) -> String {
-    format!(
-        "<path class=\"p\" transform=\"translate({x:.1} {y:.1})\" d=\"M0-6.5 6.5 0 0 6.5-6.5 0z\" stroke-width=\"1.5\"/>"
-    )
-}
-
 /// A legend's entry.
 pub(crate) fn legend(name: &str, style: Style, line: bool, marked: bool) -> Piece {
-    let mut body = String::new();
+    let mut out = Svg::default();
     let at = if line { 13.0 } else { 6.0 };
     if line {
-        let _ = write!(
-            body,
-            "<path class=\"k{}\" d=\"M1 8h24\" stroke=\"currentColor\" stroke-width=\"2\" stroke-dasharray=\"{}\"/>",
-            style.colour,
-            style.dashes()
-        );
+        out.curve(style, "M1 8h24", 2.0);
     }
     if marked {
-        body.push_str(&mark(at, 8.0, style));
+        out.mark((at, 8.0), style);
     }
     let name = fitted(name, 260.0);
-    let _ = write!(body, "<text x=\"{}\" y=\"12\">{}</text>", at + 18.0, escaped(&name));
-    Piece { width: at + 23.0 + width_of(&name), height: 16.0, body }
+    out.text("", (at + 18.0, 12.0), Align::Start, &name);
+    Piece { width: at + 23.0 + width_of(&name), height: 16.0, body: out.0 }
 }
 
 /// The legend's entry of what was published.
 pub(crate) fn legend_published() -> Piece {
-    let body = format!("{}<text x=\"19\" y=\"12\">published</text>", published_mark(8.0, 8.0));
-    Piece { width: 84.0, height: 16.0, body }
+    let mut out = Svg::default();
+    out.published((8.0, 8.0));
+    out.text("", (19.0, 12.0), Align::Start, "published");
+    Piece { width: 84.0, height: 16.0, body: out.0 }
 }
 
 /// A value with an interval.
@@ -210,7 +174,8 @@ impl Lines<'_> {
         let head = head(self.title);
         let (width, height) = (PANEL, 212.0 + head);
         let (left, right, top, bottom) = (56.0, width - 14.0, 20.0 + head, height - 40.0);
-        let mut out = panel_title(self.title);
+        let mut out = Svg::default();
+        panel_title(&mut out, self.title);
         let at_y = |value: f64| bottom - self.y.share(value) * (bottom - top);
         // Half a mark of air at both ends.
         let at_x = |i: usize| left + 8.0 + self.x[i].0 * (right - left - 16.0);
@@ -221,62 +186,50 @@ impl Lines<'_> {
         let mut free = f64::NEG_INFINITY;
         for (i, (_, label)) in self.x.iter().enumerate() {
             let (x, half) = (at_x(i), width_of(label) / 2.0);
-            let _ = write!(out, "<path class=\"a\" d=\"M{x:.1} {bottom}v4\"/>");
+            out.rule("a", format_args!("M{x:.1} {bottom}v4"));
             if x - half < free || i != last && i > 0 && x + half + 5.0 > end {
                 continue;
             }
             free = x + half + 5.0;
             let middle = x.min(width - half - 1.0);
-            let _ = write!(
-                out,
-                "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 16.0,
-                escaped(label)
-            );
+            out.text("", (middle, bottom + 16.0), Align::Middle, label);
         }
-        let _ = write!(out, "<path class=\"a\" d=\"M{left} {bottom}H{right}\"/>");
-        let middle = (left + right) / 2.0;
-        let label = escaped(&fitted(self.x_label, right - left));
-        let _ = write!(
-            out,
-            "<text class=\"m\" x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-            height - 8.0
-        );
+        out.rule("a", format_args!("M{left} {bottom}H{right}"));
+        let label = fitted(self.x_label, right - left);
+        out.text("m", ((left + right) / 2.0, height - 8.0), Align::Middle, &label);
         for (i, value) in self.published {
-            out.push_str(&published_mark(at_x(*i), at_y(*value)));
+            out.published((at_x(*i), at_y(*value)));
         }
         let many = self.lines.len() as f64;
         for (n, line) in self.lines.iter().enumerate() {
             // Beside each other, so that intervals do not cover each other.
             let aside = (n as f64 - (many - 1.0) / 2.0) * (10.0 / many).min(3.0);
-            let mut path = String::new();
-            let mut marks = String::new();
-            for (i, point) in &line.points {
-                let (x, y) = (at_x(*i) + aside, at_y(point.value));
-                let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { 'M' } else { 'L' });
+            let at = |(i, point): &(usize, Point)| (at_x(*i) + aside, at_y(point.value));
+            out.curve(line.style, through(line.points.iter().map(at)), 1.8);
+            for each in &line.points {
+                let ((x, y), point) = (at(each), each.1);
                 let (low, high) = (at_y(point.low), at_y(point.high));
                 if low - high > 2.0 {
-                    let _ = write!(
-                        marks,
-                        "<path class=\"k{}\" d=\"M{x:.1} {low:.1}V{high:.1}\" stroke=\"currentColor\" stroke-width=\"1.2\"/>",
-                        line.style.colour
-                    );
+                    out.line(line.style, format_args!("M{x:.1} {low:.1}V{high:.1}"), 1.2);
                 }
-                marks.push_str(&mark(x, y, line.style));
+                out.mark((x, y), line.style);
                 if point.is_bound {
                     let arrow = "M0-4V-15M-3-11.5 0-15.5 3-11.5";
-                    marks.push_str(&beyond(line.style.colour, (x, y), arrow));
+                    out.shape(line.style, (x, y), arrow, stroke(1.3));
                 }
             }
-            let _ = write!(
-                out,
-                "<path class=\"k{}\" d=\"{path}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"/>{marks}",
-                line.style.colour,
-                line.style.dashes()
-            );
         }
-        Piece { width, height, body: out }
+        Piece { width, height, body: out.0 }
     }
+}
+
+/// A path from point to point.
+pub(crate) fn through(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (x, y) in points {
+        let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { 'M' } else { 'L' });
+    }
+    path
 }
 
 /// Height of a panel's title.
@@ -285,13 +238,13 @@ pub(crate) fn head(title: &str) -> f64 {
 }
 
 /// The title of a panel, above it.
-pub(crate) fn panel_title(title: &str) -> String {
-    format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(&fitted(title, PANEL - 4.0)))
+pub(crate) fn panel_title(out: &mut Svg, title: &str) {
+    out.text("b", (2.0, 12.0), Align::Start, &fitted(title, PANEL - 4.0));
 }
 
 /// Grid, ticks and the label of the y axis, which stands above it.
 fn y_axis(
-    out: &mut String,
+    out: &mut Svg,
     y: Range,
     (label, label_y): (&str, f64),
     left: f64,
@@ -300,15 +253,10 @@ fn y_axis(
 ) {
     for tick in y.ticks(4.0) {
         let py = at(tick);
-        let _ = write!(
-            out,
-            "<path class=\"g\" d=\"M{left} {py:.1}H{right}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            left - 6.0,
-            py + 4.0,
-            digits(tick)
-        );
+        out.rule("g", format_args!("M{left} {py:.1}H{right}"));
+        out.text("", (left - 6.0, py + 4.0), Align::End, &digits(tick));
     }
-    let _ = write!(out, "<text class=\"m\" x=\"2\" y=\"{label_y}\">{}</text>", escaped(label));
+    out.text("m", (2.0, label_y), Align::Start, label);
 }
 
 /// A row of a dot panel.
@@ -342,98 +290,58 @@ impl Dots<'_> {
         let (left, right) = (names + 12.0, width - values.fold(40.0, f64::max) - 20.0);
         let bottom = top + row * self.dots.len() as f64;
         let height = bottom + 36.0;
-        let mut out = panel_title(self.title);
+        let mut out = Svg::default();
+        panel_title(&mut out, self.title);
         let at = |value: f64| left + self.x.share(value) * (right - left);
         for tick in self.x.ticks(3.0) {
             let x = at(tick);
-            let _ = write!(
-                out,
-                "<path class=\"g\" d=\"M{x:.1} {top}V{bottom}\"/><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 14.0,
-                digits(tick)
-            );
+            out.rule("g", format_args!("M{x:.1} {top}V{bottom}"));
+            out.text("", (x, bottom + 14.0), Align::Middle, &digits(tick));
         }
-        let _ = write!(out, "<path class=\"a\" d=\"M{left} {bottom}H{right}\"/>");
+        out.rule("a", format_args!("M{left} {bottom}H{right}"));
         for (i, dot) in self.dots.iter().enumerate() {
             let y = top + row * (i as f64 + 0.5);
-            let name = escaped(&fitted(dot.name, names));
-            let _ = write!(
-                out,
-                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
-                left - 9.0,
-                y + 4.0
-            );
-            let k = dot.style.colour;
+            out.text("", (left - 9.0, y + 4.0), Align::End, &fitted(dot.name, names));
             if let Some((low, high)) = dot.spread {
-                let _ = write!(
-                    out,
-                    "<path class=\"k{k}\" d=\"M{:.1} {y}H{:.1}\" stroke=\"currentColor\" stroke-width=\"5\" stroke-opacity=\".22\"/>",
-                    at(low),
-                    at(high)
-                );
+                out.bar(dot.style, (at(low), at(high)), y, (5, ".22"));
                 // A bar that goes on beyond the edge says so.
                 for (is_beyond, x, back) in
                     [(high > self.x.high, right, -5.0), (low < self.x.low, left, 5.0)]
                 {
                     if is_beyond {
-                        let _ = write!(
-                            out,
-                            "<path class=\"k{k}\" d=\"M{:.1} {:.1}L{x:.1} {y}L{:.1} {:.1}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.2\"/>",
-                            x + back,
-                            y - 4.0,
-                            x + back,
-                            y + 4.0
-                        );
+                        let tip = [(x + back, y - 4.0), (x, y), (x + back, y + 4.0)];
+                        out.line(dot.style, through(tip.into_iter()), 1.2);
                     }
                 }
             }
             if let Some(published) = dot.published {
-                out.push_str(&published_mark(at(published), y));
+                out.published((at(published), y));
             }
-            if let Err(why) = &dot.point {
-                let why = escaped(&fitted(why, width - left - 8.0));
-                let _ = write!(
-                    out,
-                    "<text class=\"m\" x=\"{:.1}\" y=\"{:.1}\">{why}</text>",
-                    left + 4.0,
-                    y + 4.0
-                );
-            }
-            if let Ok(point) = &dot.point {
-                let (low, high) = (at(point.low), at(point.high));
-                if high - low > 2.0 {
-                    let _ = write!(
-                        out,
-                        "<path class=\"k{k}\" d=\"M{low:.1} {y}H{high:.1}M{low:.1} {a}v6M{high:.1} {a}v6\" stroke=\"currentColor\" stroke-width=\"1.5\"/>",
-                        a = y - 3.0
-                    );
+            let point = match &dot.point {
+                Ok(point) => point,
+                Err(why) => {
+                    let why = fitted(why, width - left - 8.0);
+                    out.text("m", (left + 4.0, y + 4.0), Align::Start, &why);
+                    continue;
                 }
-                out.push_str(&mark(at(point.value), y, dot.style));
-                if point.is_bound {
-                    let arrow = "M4 0H15M11.5-3 15.5 0 11.5 3";
-                    out.push_str(&beyond(k, (at(point.value), y), arrow));
-                }
-                let _ = write!(
-                    out,
-                    "<text class=\"b\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                    width - 6.0,
-                    y + 4.0,
-                    if point.is_bound {
-                        format!("&gt; {}", digits(point.value))
-                    } else {
-                        digits(point.value)
-                    }
-                );
+            };
+            let (low, high) = (at(point.low), at(point.high));
+            if high - low > 2.0 {
+                let (a, ends) = (y - 3.0, format_args!("M{low:.1} {y}H{high:.1}"));
+                let whisker = format_args!("{ends}M{low:.1} {a}v6M{high:.1} {a}v6");
+                out.line(dot.style, whisker, 1.5);
             }
+            out.mark((at(point.value), y), dot.style);
+            let mut value = digits(point.value);
+            if point.is_bound {
+                let arrow = "M4 0H15M11.5-3 15.5 0 11.5 3";
+                out.shape(dot.style, (at(point.value), y), arrow, stroke(1.3));
+                value = format!("> {value}");
+            }
+            out.text("b", (width - 6.0, y + 4.0), Align::End, &value);
         }
-        let middle = (left + right) / 2.0;
-        let _ = write!(
-            out,
-            "<text class=\"m\" x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            bottom + 30.0,
-            escaped(self.label)
-        );
-        Piece { width, height, body: out }
+        out.text("m", ((left + right) / 2.0, bottom + 30.0), Align::Middle, self.label);
+        Piece { width, height, body: out.0 }
     }
 }
 
@@ -449,46 +357,29 @@ pub(crate) fn traces(plot: &Plot, points: &Points, end_s: f64) -> Piece {
     let x = Range { low: 0.0, high: end_s * time.factor, log: false };
     let at_y = |value: f64| bottom - y.share(value) * (bottom - top);
     let at_x = |value: f64| left + x.share(value) * (right - left);
-    let mut out = format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(&plot.title));
+    let mut out = Svg::default();
+    out.text("b", (2.0, 12.0), Align::Start, &plot.title);
     y_axis(&mut out, y, (unit.name, top - 8.0), left, right, &at_y);
     for tick in x.ticks(8.0) {
-        let _ = write!(
-            out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            at_x(tick),
-            bottom + 16.0,
-            digits(tick)
-        );
+        out.text("", (at_x(tick), bottom + 16.0), Align::Middle, &digits(tick));
     }
-    let _ =
-        write!(out, "<text class=\"m\" x=\"2\" y=\"{:.1}\">{}</text>", bottom + 16.0, time.name);
+    out.text("m", (2.0, bottom + 16.0), Align::Start, time.name);
     let (mut legend_x, mut legend_y) = (left, bottom + 36.0);
     for (line, values) in plot.lines.iter().zip(&points.y) {
-        let mut path = String::new();
-        for (x, value) in points.x.iter().zip(values).filter(|(_, value)| value.is_finite()) {
-            let (x, y) = (at_x(f64::from(*x) * time.factor), at_y(f64::from(*value) * unit.factor));
-            let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { 'M' } else { 'L' });
-        }
-        let (k, dashes) = (line.style.colour, line.style.dashes());
-        let _ = write!(
-            out,
-            "<path class=\"k{k}\" d=\"{path}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.2\" stroke-dasharray=\"{dashes}\"/>"
-        );
+        let known = points.x.iter().zip(values).filter(|(_, value)| value.is_finite());
+        let points = known.map(|(x, value)| {
+            (at_x(f64::from(*x) * time.factor), at_y(f64::from(*value) * unit.factor))
+        });
+        out.curve(line.style, through(points), 1.2);
         let room = width_of(&line.label) + 44.0;
         if legend_x + room > right && legend_x > left {
             (legend_x, legend_y) = (left, legend_y + 16.0);
         }
-        let _ = write!(
-            out,
-            "<path class=\"k{k}\" d=\"M{legend_x} {a}h22\" stroke=\"currentColor\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>\
-             <text x=\"{}\" y=\"{legend_y}\">{}</text>",
-            legend_x + 27.0,
-            escaped(&line.label),
-            a = legend_y - 4.0
-        );
+        out.curve(line.style, format_args!("M{legend_x} {}h22", legend_y - 4.0), 2.0);
+        out.text("", (legend_x + 27.0, legend_y), Align::Start, &line.label);
         legend_x += room;
     }
-    Piece { width, height: legend_y + 8.0, body: out }
+    Piece { width, height: legend_y + 8.0, body: out.0 }
 }
 
 #[cfg(test)]

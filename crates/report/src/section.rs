@@ -10,16 +10,32 @@ use crate::captured::Captured;
 use crate::charts::{charts, published_for};
 use crate::claims;
 use crate::distribution;
-use crate::figure::Figure;
+use crate::figure::{Figure, Piece};
 use crate::heat::Heat;
 use crate::limited::Limited;
 use crate::network;
 use crate::palette::{Style, styles};
-use crate::plot::{PANEL, Range, legend, mark, traces};
+use crate::plot::{PANEL, Range, fitted, legend, traces, width_of};
 use crate::series::{Group, Plot, Series};
 use crate::summary::{Summary, interval, spread};
-use crate::text::{Unit, address, base64, escaped, metric, short_path, slug, stat, took};
+use crate::svg::{Align, Area, Svg};
+use crate::table::Column::{self, Bare, Number, Text};
+use crate::table::{head, row};
+use crate::text::{
+    Unit, address, base64, configuration, digits, escaped, metric, short_path, slug, stat, took,
+    varied,
+};
 use knee_results::Error;
+
+/// Columns of published figures beside ours.
+const COMPARED: [Column; 6] = [
+    Bare("Figure"),
+    Text("Case"),
+    Text("At"),
+    Number("Published"),
+    Number("Ours"),
+    Number("Ours / published"),
+];
 
 /// Size limits of a section.
 #[derive(Clone, Copy)]
@@ -198,19 +214,17 @@ impl Section {
         let open = if rows.len() > MANY { "" } else { " open" };
         let _ = write!(
             out,
-            "<details{open}><summary>All {} figures</summary><table \
-             class=\"flows\"><thead><tr><th>Figure</th><th>Case</th><th>At</th><th \
-             class=\"n\">Published</th><th class=\"n\">Ours</th><th class=\"n\">Ours / \
-             published</th></tr></thead><tbody>",
-            rows.len()
+            "<details{open}><summary>All {} figures</summary><table class=\"flows\">{}",
+            rows.len(),
+            head(&COMPARED)
         );
         let mut last_note = None;
-        for row in rows {
-            let p = row.published;
+        for compared in rows {
+            let p = compared.published;
             let written = Unit::as_written(&p.unit, &p.text);
-            let ours = match (row.ours, row.ci95) {
-                (None, _) if row.at_least.is_some() => {
-                    let least = row.at_least.unwrap_or_default();
+            let ours = match (compared.ours, compared.ci95) {
+                (None, _) if compared.at_least.is_some() => {
+                    let least = compared.at_least.unwrap_or_default();
                     let unit =
                         written.unwrap_or_else(|| Unit::of_metric(&p.metric, &p.unit, least));
                     format!("&gt; {}{}", unit.show(least), unit.suffix().replace(',', ""))
@@ -224,10 +238,10 @@ impl Section {
                     format!("{}{}{name}", unit.show(ours), spread.unwrap_or_default())
                 }
             };
-            let ratio = row
+            let ratio = compared
                 .ours
                 .filter(|_| p.value != 0.0)
-                .map_or_else(String::new, |ours| crate::text::digits(ours / p.value));
+                .map_or_else(String::new, |ours| digits(ours / p.value));
             let text =
                 if p.text.is_empty() { Unit::alone(&p.unit, p.value) } else { p.text.clone() };
             // A note that stands above is not said again.
@@ -235,18 +249,15 @@ impl Section {
             last_note = p.note.as_ref();
             let note = note
                 .map_or_else(String::new, |note| format!("<br><small>{}</small>", escaped(note)));
-            let _ = write!(
-                out,
-                "<tr><td>{}{note}</td><td data-label=\"Case\">{}</td><td \
-                 data-label=\"At\">{}</td><td class=\"n\" data-label=\"Published\">{}</td><td \
-                 class=\"n\" data-label=\"Ours\">{}</td><td class=\"n\" data-label=\"Ours / \
-                 published\">{ratio}</td></tr>",
-                escaped(&row.what()),
-                escaped(&row.case),
-                escaped(&row.at),
+            let cells = [
+                escaped(&compared.what()) + &note,
+                escaped(&compared.case),
+                escaped(&compared.at),
                 escaped(&text),
-                escaped(&ours)
-            );
+                escaped(&ours),
+                ratio,
+            ];
+            out += &row(&COMPARED, cells);
         }
         out.push_str("</tbody></table></details>");
         out
@@ -359,9 +370,7 @@ fn plot_json(plot: &Plot, end_s: f64, every: usize) -> serde_json::Value {
 
 /// The series of a configuration, drawn.
 fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
-    let at = group.at.iter().enumerate().filter(|(axis, _)| m.axes[*axis].values.len() > 1);
-    let at = at.map(|(axis, value)| format!("{} {value}", short_path(&m.axes[axis].path)));
-    let about = std::iter::once(group.case.clone()).chain(at).collect::<Vec<_>>().join(", ");
+    let about = configuration(&group.case, &m.axes, &group.at);
     let mut csv = String::from("plot,line,unit,at_s,value\n");
     let mut pieces = Vec::new();
     let mut exact = true;
@@ -524,12 +533,10 @@ fn compared<'a>(m: &'a Manifest, summary: &Summary, styles: &[Style]) -> Vec<Com
                 continue;
             }
             let case = m.cases.iter().position(|case| *case == row.case);
-            let at = row.at.iter().enumerate().filter(|(axis, _)| m.axes[*axis].values.len() > 1);
-            let at = at.map(|(axis, value)| format!("{} {value}", short_path(&m.axes[axis].path)));
             all.push(Compared {
                 published,
                 case: row.case.clone(),
-                at: at.collect::<Vec<_>>().join(", "),
+                at: varied(&m.axes, &row.at),
                 style: case.map(|case| styles[case]).unwrap_or_default(),
                 ours: row.stat(&published.stat),
                 at_least: row.at_least(&published.stat),
@@ -574,48 +581,30 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
     let mut csv = String::from("case,at,subject,metric,stat,published,ours,ours_ci95,ratio\n");
     let (pitch, top) = (36.0, 8.0);
     let bottom = top + pitch * lines.len() as f64;
-    let mut body = String::new();
+    let mut out = Svg::default();
     let (left, right) = (14.0, PANEL - 14.0);
     let at = |value: f64| left + range.share(value) * (right - left);
     for tick in range.ticks(5.0) {
-        let x = at(tick);
-        let _ = write!(
-            body,
-            "<path class=\"g\" d=\"M{x:.1} {top}V{bottom}\"/><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            bottom + 14.0,
-            crate::text::digits(tick)
-        );
+        out.rule("g", format_args!("M{:.1} {top}V{bottom}", at(tick)));
+        out.text("", (at(tick), bottom + 14.0), Align::Middle, &digits(tick));
     }
-    let _ = write!(
-        body,
-        "<path class=\"p\" d=\"M{x:.1} {top}V{bottom}\" stroke-width=\"1.5\"/>",
-        x = at(1.0)
-    );
+    out.path("p", format_args!("M{:.1} {top}V{bottom}", at(1.0)), "stroke-width=\"1.5\"");
     for (i, line) in lines.iter().enumerate() {
         let y = top + pitch * i as f64 + 26.0;
-        let what = crate::plot::fitted(line, right - left);
-        let _ = write!(
-            body,
-            "<rect class=\"w\" x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\"/><text x=\"{left}\" y=\"{:.1}\">{}</text>",
-            y - 21.0,
-            crate::plot::width_of(&what),
-            y - 10.5,
-            escaped(&what)
-        );
+        let what = fitted(line, right - left);
+        let behind = Area { left, top: y - 21.0, right: left + width_of(&what), bottom: y - 8.0 };
+        out.rect("w", behind, "");
+        out.text("", (left, y - 10.5), Align::Start, &what);
         let of_line = || usable.iter().filter(|(row, _)| row.what() == *line);
         for (row, ours) in of_line() {
             let (low, high) = interval(&row.published.metric, *ours, row.ci95.unwrap_or(0.0));
             let (low, high) = (at(ratio(row, low.max(ours * 1e-3))), at(ratio(row, high)));
             if high - low > 2.0 {
-                let _ = write!(
-                    body,
-                    "<path class=\"k{}\" d=\"M{low:.1} {y}H{high:.1}\" stroke=\"currentColor\" stroke-width=\"4\" stroke-opacity=\".3\"/>",
-                    row.style.colour
-                );
+                out.bar(row.style, (low, high), y, (4, ".3"));
             }
         }
         for (row, ours) in of_line() {
-            body.push_str(&mark(at(ratio(row, *ours)), y, row.style));
+            out.mark((at(ratio(row, *ours)), y), row.style);
             let p = row.published;
             let _ = writeln!(
                 csv,
@@ -631,12 +620,7 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
             );
         }
     }
-    let _ = write!(
-        body,
-        "<text class=\"m\" x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">ours / published</text>",
-        PANEL / 2.0,
-        bottom + 30.0
-    );
+    out.text("m", (PANEL / 2.0, bottom + 30.0), Align::Middle, "ours / published");
     let cases = m.cases.iter().zip(styles);
     let cases = cases.filter(|(case, _)| usable.iter().any(|(row, _)| row.case == **case));
     let near = usable.iter().filter(|(row, ours)| (0.8..=1.25).contains(&ratio(row, *ours)));
@@ -650,7 +634,7 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
             usable.len()
         ),
         legend: cases.map(|(case, style)| legend(case, *style, false, true)).collect(),
-        pieces: vec![crate::figure::Piece { width: PANEL, height: bottom + 36.0, body }],
+        pieces: vec![Piece { width: PANEL, height: bottom + 36.0, body: out.0 }],
         csv,
     })
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_results::Metric;
+use knee_results::manifest::Axis;
 
 /// Text that shows as itself in HTML and SVG, in elements and in quoted attributes.
 pub(crate) fn escaped(text: &str) -> String {
@@ -181,6 +182,21 @@ pub(crate) fn short_path(path: &str) -> String {
     let parts: Vec<&str> = path.split('.').collect();
     let tail = &parts[parts.len().saturating_sub(2)..];
     tail.join(" ").replace('_', " ")
+}
+
+/// The varied values of a configuration, in words.
+pub(crate) fn varied(axes: &[Axis], at: &[String]) -> String {
+    let varied = at.iter().zip(axes).filter(|(_, axis)| axis.values.len() > 1);
+    let words = varied.map(|(value, axis)| format!("{} {value}", short_path(&axis.path)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// A configuration in words: its case and varied values.
+pub(crate) fn configuration(case: &str, axes: &[Axis], at: &[String]) -> String {
+    match varied(axes, at) {
+        none if none.is_empty() => case.to_owned(),
+        varied => format!("{case}, {varied}"),
+    }
 }
 
 /// Seconds of a clock, as people say them.
