@@ -1,24 +1,97 @@
 //! Results as CSV files: flows, round trips, events, packets.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Seek as _, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use knee_files::{Dir, NewFile};
 use knee_wire::Error;
 
-use crate::model::{Analysis, Direction, Flow, PacketRow};
+use crate::model::{
+    Analysis, Direction, Event, EventKind, Family, Flow, PacketRow, ReceiverKind, Round,
+};
 
-const FLOWS: &str = "flow,connection,is_primary,point,direction,from,to,begin_ns,end_ns,bytes,bytes_sent,goodput_bps,segments,\
-    retransmitted,fast,rto,after_rto,tlp,unclear,spurious,out_of_order,lost_before_point,not_captured_bytes,rto_stall_ns,zero_windows,\
-    acks,duplicate_acks,ect0,ect1,ce,ece,cwr,ece_bytes,acked_bytes,receiver,rtt_min_ns,rtt_median_ns,rtt_p99_ns,rtt_max_ns,\
-    max_inflight_bytes,initial_window_bytes,mss,family,confidence";
-const ROUNDS: &str = "flow,direction,begin_ns,duration_ns,round_trips,first_number,last_number,idle_ns,bytes,acked_bytes,ece_bytes,\
-    segments,ce_segments,inflight_bytes,window_bytes,rate_bps,rtt_min_ns,rtt_mean_ns,rtt_max_ns,rtt_by_timestamps_min_ns,\
-    rtt_by_timestamps_mean_ns,retransmitted,rtos,out_of_order,acks,ack_ratio,largest_ack_segments,largest_burst_segments,ack_delay_ns";
-const EVENTS: &str = "flow,direction,kind,at_ns,number,earlier,seq,bytes,lasted_ns,inflight_bytes,duplicate_acks,is_tail";
-const PACKETS: &str = "flow,number,at_ns,direction,seq,len,ack,flags,ecn,window_bytes,sacks,inflight_bytes,rtt_ns,acked_by,repeats,why,repeated_by";
+/// A value as CSV has it.
+trait Cell {
+    fn cell(&self) -> String;
+}
+
+impl<T: Cell> Cell for Option<T> {
+    fn cell(&self) -> String {
+        self.as_ref().map_or(String::new(), T::cell)
+    }
+}
+
+macro_rules! cells {
+    ($show:expr => $($type:ty)*) => {$(
+        impl Cell for $type {
+            fn cell(&self) -> String {
+                $show(self)
+            }
+        }
+    )*};
+}
+cells!(ToString::to_string => bool u32 u64 usize String &str SocketAddr);
+cells!(kebab => EventKind ReceiverKind Family);
+
+/// A file and its columns.
+type Head = (&'static str, &'static [&'static str]);
+
+/// The columns of a file, and a row's cells: `round.bytes` is the column `bytes` with this field, `flow` the argument of this name.
+macro_rules! columns {
+    ($head:ident $file:literal fn $row:ident($($arg:ident: $type:ty),*) {
+        $($first:ident $(. $field:ident)? $(= $value:expr)?),* $(,)?
+    }) => {
+        const $head: Head = ($file, &[$(columns!(@name $first $(. $field)? $(= $value)?)),*]);
+
+        fn $row($($arg: $type),*) -> String {
+            [$(columns!(@value $first $(. $field)? $(= $value)?).cell()),*].join(",")
+        }
+    };
+    (@name $name:ident) => { stringify!($name) };
+    (@name $name:ident = $value:expr) => { stringify!($name) };
+    (@name $owner:ident . $name:ident) => { stringify!($name) };
+    (@value $name:ident) => { $name };
+    (@value $name:ident = $value:expr) => { $value };
+    (@value $owner:ident . $name:ident) => { $owner.$name };
+}
+
+columns! { FLOWS "flows.csv" fn of_way(flow: &Flow, direction: &str, from: SocketAddr, to: SocketAddr, way: &Direction) {
+    flow = flow.id, flow.connection, flow.is_primary, flow.point, direction, from, to, flow.begin_ns, flow.end_ns,
+    way.bytes, way.bytes_sent, goodput_bps = way.goodput_bps.map(|bps| format!("{bps:.0}")), way.segments,
+    retransmitted = way.retransmitted.segments, fast = way.retransmitted.fast, rto = way.retransmitted.rto,
+    after_rto = way.retransmitted.after_rto, tlp = way.retransmitted.tlp, unclear = way.retransmitted.unclear,
+    spurious = way.retransmitted.spurious, way.out_of_order, way.lost_before_point,
+    not_captured_bytes = way.bytes_not_captured, way.rto_stall_ns, way.zero_windows, way.acks, way.duplicate_acks,
+    ect0 = way.ecn.ect0, ect1 = way.ecn.ect1, ce = way.ecn.ce, ece = way.ecn.ece, cwr = way.ecn.cwr,
+    ece_bytes = way.ecn.ece_bytes, acked_bytes = way.ecn.acked_bytes, receiver = way.receiver.kind,
+    rtt_min_ns = way.rtt.min(), rtt_median_ns = way.rtt.quantile(0.5), rtt_p99_ns = way.rtt.quantile(0.99),
+    rtt_max_ns = way.rtt.max(), way.max_inflight_bytes, way.initial_window_bytes, way.mss,
+    family = way.family.family, confidence = format!("{:.2}", way.family.confidence),
+} }
+
+columns! { ROUNDS "rounds.csv" fn of_round(flow: u32, direction: &str, round: &Round) {
+    flow, direction, round.begin_ns, round.duration_ns, round.round_trips, round.first_number, round.last_number,
+    round.idle_ns, round.bytes, round.acked_bytes, round.ece_bytes, round.segments, round.ce_segments,
+    round.inflight_bytes, round.window_bytes, rate_bps = format!("{:.0}", round.rate_bps), round.rtt_min_ns,
+    round.rtt_mean_ns, round.rtt_max_ns, round.rtt_by_timestamps_min_ns, round.rtt_by_timestamps_mean_ns,
+    round.retransmitted, round.rtos, round.out_of_order, round.acks,
+    ack_ratio = round.ack_ratio.map(|ratio| format!("{ratio:.3}")), round.largest_ack_segments,
+    round.largest_burst_segments, round.ack_delay_ns,
+} }
+
+columns! { EVENTS "events.csv" fn of_event(flow: u32, direction: &str, event: &Event) {
+    flow, direction, event.kind, event.at_ns, event.number, event.earlier, event.seq, event.bytes, event.lasted_ns,
+    event.inflight_bytes, event.duplicate_acks, event.is_tail,
+} }
+
+columns! { PACKETS "packets.csv" fn of_packet(row: &PacketRow) {
+    row.flow, row.number, row.at_ns, direction = if row.is_from_a { "a-to-b" } else { "b-to-a" }, row.seq, row.len,
+    row.ack, row.flags, row.ecn, row.window_bytes,
+    sacks = row.sacks.iter().map(|(a, b)| format!("{a}-{b}")).collect::<Vec<_>>().join(" "), row.inflight_bytes,
+    row.rtt_ns, row.acked_by, row.repeats, row.why, row.repeated_by,
+} }
 
 /// Files of a directory that is made for them.
 pub struct Csv {
@@ -34,11 +107,11 @@ struct Out {
 }
 
 impl Out {
-    fn create(dir: &Path, name: &str, head: &str) -> Result<Out, Error> {
+    fn create(dir: &Path, (name, columns): Head) -> Result<Out, Error> {
         let path = dir.join(name);
         let file = NewFile::create(&path).map_err(|why| cannot(&path, why))?;
         let mut out = Out { file: BufWriter::new(file), path };
-        out.line(head)?;
+        out.line(&columns.join(","))?;
         Ok(out)
     }
 
@@ -71,9 +144,9 @@ impl Csv {
         }
         Ok(Csv {
             dir: dir.to_owned(),
-            flows: Out::create(dir, "flows.csv", FLOWS)?,
-            rounds: Out::create(dir, "rounds.csv", ROUNDS)?,
-            events: Out::create(dir, "events.csv", EVENTS)?,
+            flows: Out::create(dir, FLOWS)?,
+            rounds: Out::create(dir, ROUNDS)?,
+            events: Out::create(dir, EVENTS)?,
         })
     }
 
@@ -88,70 +161,11 @@ impl Csv {
             if way.packets == 0 && way.bytes == 0 {
                 continue;
             }
-            let head = format!(
-                "{},{},{},{},{name},{from},{to},{},{}",
-                flow.id, flow.connection, flow.is_primary, flow.point, flow.begin_ns, flow.end_ns
-            );
-            self.flows.line(&(head + &of_direction(way)))?;
-            self.of_rounds(flow.id, name, way)?;
-            self.of_events(flow.id, name, way)?;
-        }
-        Ok(())
-    }
-
-    fn of_rounds(&mut self, id: u32, name: &str, way: &Direction) -> Result<(), Error> {
-        for round in &way.rounds {
-            let line = format!(
-                "{id},{name},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.0},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-                round.begin_ns,
-                round.duration_ns,
-                round.round_trips,
-                round.first_number,
-                round.last_number,
-                round.idle_ns,
-                round.bytes,
-                round.acked_bytes,
-                round.ece_bytes,
-                round.segments,
-                round.ce_segments,
-                round.inflight_bytes,
-                or_empty(round.window_bytes),
-                round.rate_bps,
-                or_empty(round.rtt_min_ns),
-                or_empty(round.rtt_mean_ns),
-                or_empty(round.rtt_max_ns),
-                or_empty(round.rtt_by_timestamps_min_ns),
-                or_empty(round.rtt_by_timestamps_mean_ns),
-                round.retransmitted,
-                round.rtos,
-                round.out_of_order,
-                round.acks,
-                or_empty(round.ack_ratio.map(|ratio| format!("{ratio:.3}"))),
-                round.largest_ack_segments,
-                round.largest_burst_segments,
-                or_empty(round.ack_delay_ns)
-            );
-            self.rounds.line(&line)?;
-        }
-        Ok(())
-    }
-
-    fn of_events(&mut self, id: u32, name: &str, way: &Direction) -> Result<(), Error> {
-        for event in &way.events {
-            let line = format!(
-                "{id},{name},{},{},{},{},{},{},{},{},{},{}",
-                kebab(&event.kind),
-                event.at_ns,
-                event.number,
-                or_empty(event.earlier),
-                event.seq,
-                event.bytes,
-                event.lasted_ns,
-                event.inflight_bytes,
-                event.duplicate_acks,
-                event.is_tail
-            );
-            self.events.line(&line)?;
+            self.flows.line(&of_way(flow, name, from, to, way))?;
+            let rounds = &mut self.rounds;
+            way.rounds.iter().try_for_each(|one| rounds.line(&of_round(flow.id, name, one)))?;
+            let events = &mut self.events;
+            way.events.iter().try_for_each(|one| events.line(&of_event(flow.id, name, one)))?;
         }
         Ok(())
     }
@@ -172,7 +186,7 @@ impl Csv {
         let path = self.dir.join("findings.json");
         knee_files::write(&path, text.to_string() + "\n").map_err(|why| cannot(&path, why))?;
         if !packets.is_empty() {
-            let mut out = Out::create(&self.dir, "packets.csv", PACKETS)?;
+            let mut out = Out::create(&self.dir, PACKETS)?;
             for row in packets {
                 out.line(&of_packet(row))?;
             }
@@ -196,7 +210,7 @@ fn mark_views(dir: &Path, written: Out, flows: &[Flow]) -> Result<(), Error> {
     let whole = file.into_inner().map_err(io::IntoInnerError::into_error);
     let from_begin = whole.and_then(|mut file| file.rewind().map(|()| file));
     let lines = BufReader::new(from_begin.map_err(|why| cannot(&path, why))?).lines();
-    let mut out = Out::create(dir, "flows.csv", FLOWS)?;
+    let mut out = Out::create(dir, FLOWS)?;
     for line in lines.skip(1) {
         let line = line.map_err(|why| cannot(&path, why))?;
         let mut fields: Vec<&str> = line.splitn(4, ',').collect();
@@ -208,86 +222,6 @@ fn mark_views(dir: &Path, written: Out, flows: &[Flow]) -> Result<(), Error> {
         out.line(&fields.join(","))?;
     }
     out.finish()
-}
-
-fn of_direction(way: &Direction) -> String {
-    let (again, ecn) = (&way.retransmitted, &way.ecn);
-    let mut line = format!(
-        ",{},{},{},{},{},{},{},{},{},{},{},{},{}",
-        way.bytes,
-        way.bytes_sent,
-        or_empty(way.goodput_bps.map(|bps| format!("{bps:.0}"))),
-        way.segments,
-        again.segments,
-        again.fast,
-        again.rto,
-        again.after_rto,
-        again.tlp,
-        again.unclear,
-        again.spurious,
-        way.out_of_order,
-        way.lost_before_point
-    );
-    let _ = write!(
-        line,
-        ",{},{},{},{},{},{},{},{},{},{},{},{},{}",
-        way.bytes_not_captured,
-        way.rto_stall_ns,
-        way.zero_windows,
-        way.acks,
-        way.duplicate_acks,
-        ecn.ect0,
-        ecn.ect1,
-        ecn.ce,
-        ecn.ece,
-        ecn.cwr,
-        ecn.ece_bytes,
-        ecn.acked_bytes,
-        kebab(&way.receiver.kind)
-    );
-    let rtt = &way.rtt;
-    let _ = write!(
-        line,
-        ",{},{},{},{},{},{},{},{},{:.2}",
-        or_empty(rtt.min()),
-        or_empty(rtt.quantile(0.5)),
-        or_empty(rtt.quantile(0.99)),
-        or_empty(rtt.max()),
-        way.max_inflight_bytes,
-        or_empty(way.initial_window_bytes),
-        or_empty(way.mss),
-        kebab(&way.family.family),
-        way.family.confidence
-    );
-    line
-}
-
-fn of_packet(row: &PacketRow) -> String {
-    let direction = if row.is_from_a { "a-to-b" } else { "b-to-a" };
-    let sacks: Vec<String> = row.sacks.iter().map(|(a, b)| format!("{a}-{b}")).collect();
-    format!(
-        "{},{},{},{direction},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-        row.flow,
-        row.number,
-        row.at_ns,
-        row.seq,
-        row.len,
-        or_empty(row.ack),
-        row.flags,
-        row.ecn,
-        row.window_bytes,
-        sacks.join(" "),
-        or_empty(row.inflight_bytes),
-        or_empty(row.rtt_ns),
-        or_empty(row.acked_by),
-        or_empty(row.repeats),
-        or_empty(row.why.map(|why| kebab(&why))),
-        or_empty(row.repeated_by)
-    )
-}
-
-fn or_empty(value: Option<impl ToString>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
 }
 
 /// A kind as JSON has it.

@@ -78,51 +78,34 @@ fn of_file(file: &FileSummary) -> String {
 fn table(analysis: &Analysis, top: usize) -> String {
     let mut flows: Vec<&Flow> = analysis.flows.iter().filter(|flow| flow.is_primary).collect();
     flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.id));
-    let mut rows = vec![
-        [
-            "flow",
-            "from",
-            "to",
-            "bytes",
-            "duration",
-            "goodput",
-            "RTT min",
-            "median",
-            "99 %",
-            "retrans",
-            "RTO",
-            "reordered",
-            "marked",
-            "sender",
-        ]
-        .map(str::to_owned),
+    let ends = |flow: &Flow| match flow.is_mostly_from_a() {
+        true => [flow.a, flow.b].map(|end| end.to_string()),
+        false => [flow.b, flow.a].map(|end| end.to_string()),
+    };
+    let some = |count: u64| if count == 0 { "-".to_owned() } else { count.to_string() };
+    let lasted = |flow: &Flow| match flow.main().duration_ns {
+        0 => flow.end_ns.saturating_sub(flow.begin_ns),
+        ns => ns,
+    };
+    let again = |flow: &Flow| flow.main().retransmitted;
+    let reordered = |way: &Direction| way.out_of_order + way.reordered_behind;
+    let columns: [Column<'_, &Flow>; 14] = [
+        ("flow", &|flow| flow.id.to_string()),
+        ("from", &|flow| ends(flow)[0].clone()),
+        ("to", &|flow| ends(flow)[1].clone()),
+        ("bytes", &|flow| bytes(flow.main().bytes)),
+        ("duration", &|flow| duration(lasted(flow))),
+        ("goodput", &|flow| flow.main().goodput_bps.map_or("-".to_owned(), rate)),
+        ("RTT min", &|flow| or_dash(flow.main().rtt.min())),
+        ("median", &|flow| or_dash(flow.main().rtt.quantile(0.5))),
+        ("99 %", &|flow| or_dash(flow.main().rtt.quantile(0.99))),
+        ("retrans", &|flow| some(again(flow).segments)),
+        ("RTO", &|flow| some(again(flow).rto)),
+        ("reordered", &|flow| some(reordered(flow.main()))),
+        ("marked", &|flow| marked(flow.main())),
+        ("sender", &|flow| family(flow.main())),
     ];
-    for flow in flows.iter().take(top) {
-        let main = flow.main();
-        let (from, to) = if flow.is_mostly_from_a() { (flow.a, flow.b) } else { (flow.b, flow.a) };
-        let some = |count: u64| if count == 0 { "-".to_owned() } else { count.to_string() };
-        rows.push([
-            flow.id.to_string(),
-            from.to_string(),
-            to.to_string(),
-            bytes(main.bytes),
-            duration(if main.duration_ns > 0 {
-                main.duration_ns
-            } else {
-                flow.end_ns.saturating_sub(flow.begin_ns)
-            }),
-            main.goodput_bps.map_or("-".to_owned(), rate),
-            or_dash(main.rtt.min()),
-            or_dash(main.rtt.quantile(0.5)),
-            or_dash(main.rtt.quantile(0.99)),
-            some(main.retransmitted.segments),
-            some(main.retransmitted.rto),
-            some(main.out_of_order + main.reordered_behind),
-            marked(main),
-            family(main),
-        ]);
-    }
-    let mut out = aligned(&rows, 3);
+    let mut out = aligned(&columns, flows.iter().take(top), 3);
     let whole = &analysis.whole;
     if flows.len() > top {
         let _ = writeln!(out, "and {} smaller flows (--top {})", flows.len() - top, flows.len());
@@ -442,50 +425,28 @@ fn of_direction(of: &Direction) -> String {
 }
 
 fn rounds(list: &[Round], begin_ns: u64) -> String {
-    let mut rows = vec![
-        [
-            "time",
-            "duration",
-            "of",
-            "packet",
-            "sent",
-            "acked",
-            "in flight",
-            "rate",
-            "RTT min",
-            "mean",
-            "marked",
-            "retrans",
-            "reordered",
-            "ACK ratio",
-            "burst",
-            "ACK delay",
-        ]
-        .map(str::to_owned),
+    let columns: [Column<'_, Round>; 16] = [
+        ("time", &|round| duration(round.begin_ns.saturating_sub(begin_ns))),
+        ("duration", &|round| duration(round.duration_ns)),
+        ("of", &|round| round.round_trips.to_string()),
+        ("packet", &|round| round.first_number.to_string()),
+        ("sent", &|round| bytes(round.bytes)),
+        ("acked", &|round| bytes(round.acked_bytes)),
+        ("in flight", &|round| bytes(round.inflight_bytes)),
+        ("rate", &|round| rate(round.rate_bps)),
+        ("RTT min", &|round| or_dash(round.rtt_min_ns)),
+        ("mean", &|round| or_dash(round.rtt_mean_ns)),
+        ("marked", &|round| {
+            let share = round.marked_fraction();
+            share.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0))
+        }),
+        ("retrans", &|round| round.retransmitted.to_string()),
+        ("reordered", &|round| round.out_of_order.to_string()),
+        ("ACK ratio", &|round| round.ack_ratio.map_or("-".to_owned(), |of| format!("{of:.1}"))),
+        ("burst", &|round| round.largest_burst_segments.to_string()),
+        ("ACK delay", &|round| or_dash(round.ack_delay_ns)),
     ];
-    for round in list {
-        rows.push([
-            duration(round.begin_ns.saturating_sub(begin_ns)),
-            duration(round.duration_ns),
-            round.round_trips.to_string(),
-            round.first_number.to_string(),
-            bytes(round.bytes),
-            bytes(round.acked_bytes),
-            bytes(round.inflight_bytes),
-            rate(round.rate_bps),
-            or_dash(round.rtt_min_ns),
-            or_dash(round.rtt_mean_ns),
-            round
-                .marked_fraction()
-                .map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
-            round.retransmitted.to_string(),
-            round.out_of_order.to_string(),
-            round.ack_ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.1}")),
-            round.largest_burst_segments.to_string(),
-            or_dash(round.ack_delay_ns),
-        ]);
-    }
-    aligned(&rows, 0)
+    aligned(&columns, list, 0)
 }
 
 fn events(of: &Direction, begin_ns: u64) -> String {
@@ -519,46 +480,26 @@ fn events(of: &Direction, begin_ns: u64) -> String {
 }
 
 fn packets(list: &[PacketRow], begin_ns: u64) -> String {
-    let mut rows = vec![
-        [
-            "packet",
-            "time",
-            "from",
-            "flags",
-            "ECN",
-            "seq",
-            "len",
-            "ack",
-            "in flight",
-            "RTT",
-            "acked by",
-            "why",
-        ]
-        .map(str::to_owned),
-    ];
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
-    for row in list {
-        let why = match (row.why, row.repeats) {
+    let columns: [Column<'_, PacketRow>; 12] = [
+        ("packet", &|row| row.number.to_string()),
+        ("time", &|row| duration(row.at_ns.saturating_sub(begin_ns))),
+        ("from", &|row| if row.is_from_a { "a" } else { "b" }.to_owned()),
+        ("flags", &|row| row.flags.clone()),
+        ("ECN", &|row| row.ecn.to_owned()),
+        ("seq", &|row| row.seq.to_string()),
+        ("len", &|row| row.len.to_string()),
+        ("ack", &|row| number(row.ack)),
+        ("in flight", &|row| number(row.inflight_bytes)),
+        ("RTT", &|row| or_dash(row.rtt_ns)),
+        ("acked by", &|row| number(row.acked_by)),
+        ("why", &|row| match (row.why, row.repeats) {
             (Some(why), Some(earlier)) => format!("{} of {earlier}", word(&why)),
             (Some(why), None) => word(&why),
             (None, _) => row.repeated_by.map_or(String::new(), |by| format!("retransmitted: {by}")),
-        };
-        rows.push([
-            row.number.to_string(),
-            duration(row.at_ns.saturating_sub(begin_ns)),
-            if row.is_from_a { "a" } else { "b" }.to_owned(),
-            row.flags.clone(),
-            row.ecn.to_owned(),
-            row.seq.to_string(),
-            row.len.to_string(),
-            number(row.ack),
-            number(row.inflight_bytes),
-            or_dash(row.rtt_ns),
-            number(row.acked_by),
-            why,
-        ]);
-    }
-    aligned(&rows, 0)
+        }),
+    ];
+    aligned(&columns, list, 0)
 }
 
 /// A kind in words.
@@ -627,11 +568,20 @@ fn rate(bps: f64) -> String {
     }
 }
 
-/// Rows with columns as wide as they need; the first `left` columns are set to the left.
-fn aligned<const N: usize>(rows: &[[String; N]], left: usize) -> String {
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
+/// A column of a table: its heading, and the cell of a row.
+type Column<'a, Row> = (&'a str, &'a dyn Fn(&Row) -> String);
+
+/// A table with columns as wide as they need; the first `left` columns are set to the left.
+fn aligned<'a, Row: 'a>(
+    columns: &[Column<'_, Row>],
+    of: impl IntoIterator<Item = &'a Row>,
+    left: usize,
+) -> String {
+    let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let cells = |row| columns.iter().map(|(_, cell)| cell(row)).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(of.into_iter().map(cells)).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut out = String::new();
     for row in rows {
         let cells =
