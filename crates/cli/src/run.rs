@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use knee_exp::results::Results;
 use knee_exp::runner::sweep;
-use knee_exp::runs::{Options, threads};
+use knee_exp::runs::Options;
 use knee_exp::scale::Scale;
 use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult};
 use knee_exp::{Experiment, Overrides, memory, overview, refused, remarks, report, table};
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Threads for runs and within large runs [default: one per core, fewer if memory is short]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Memory for a run, as "8 GiB", if a file needs more than 4 GiB. A run never takes more than is free.
+    /// Memory that a run may take, as "8 GiB", if it needs more than 4 GiB. All runs together take less than is free.
     #[arg(long, value_name = "SIZE", value_parser = memory::parse)]
     memory: Option<u64>,
     /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
@@ -217,11 +217,7 @@ fn run_one(
 ) -> Result<SweepResult, Failure> {
     let memory = &experiment.memory;
     if memory.is_large() {
-        let at_once = match threads(experiment, &*options.back_end, options.threads)? {
-            0..=1 => String::new(),
-            several => format!("; {several} run at once"),
-        };
-        complain(&format!("knee: {}: {}{at_once}", experiment.name, memory.words()));
+        complain(&format!("knee: {}: {}", experiment.name, memory.words()));
     }
     let mut results = match &args.output {
         None => Results::numbered(Path::new(RESULTS), &experiment.name)?,

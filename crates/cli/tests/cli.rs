@@ -74,7 +74,7 @@ fn much_memory_is_said_before_the_run_and_too_much_is_refused() {
     fs::write(scratch.0.path().join("much.toml"), series("1 us")).unwrap();
     fs::write(scratch.0.path().join("some.toml"), series("2 us").replace("repeat = 3", ""))
         .unwrap();
-    let said = "up to 806 MB of memory per run, mostly for 2000000 samples of flows (sample.flows)";
+    let said = "up to 752 MB of memory per run for samples, mostly for 2000000 samples of flows (sample.flows)";
     let some = ["run", "some.toml", "--cc", "cubic"];
     let output = scratch.knee(&some);
     assert!(
@@ -84,17 +84,13 @@ fn much_memory_is_said_before_the_run_and_too_much_is_refused() {
     );
     let checked = out(&scratch.knee(&[&some[..], &["--check"]].concat()));
     assert!(checked.contains(&format!("with --on sim, {said}")), "{checked}");
-    let many = scratch.knee(&[&some[..], &["--threads", "1000", "--repeat", "1000"]].concat());
-    // Nobody has tried it where a terabyte is free.
-    let enough = " is enough for ";
-    assert!(!many.status.success() && err(&many).contains(enough), "{}", err(&many));
     let much = scratch.knee(&["run", "much.toml", "--set", "run.duration=\"10 s\""]);
     assert_eq!(much.status.code(), Some(2));
     assert!(err(&much).contains("allow more with knee run --memory"), "{}", err(&much));
     let words = out(&scratch.knee(&["explain", "./some.toml"]));
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     // DCTCP's samples have more values.
-    assert!(words.contains(&said.replace("806", "838")), "{words}");
+    assert!(words.contains(&said.replace("752", "784")), "{words}");
     assert!(words.contains("knee run --trace ENTRY records each call of an algorithm"), "{words}");
 }
 

@@ -8,7 +8,7 @@ use knee_queue::time::{Duration, PS_PER_NS, Time};
 use knee_results::{Cell, ResultFile, Sketched, quoted, rows, write_row};
 use knee_run::outcome::{Outcome, QueueOutcome, Validity};
 use knee_run::spec::{Run, Traffic};
-use knee_run::{Capacity, RunResult};
+use knee_run::{Budget, Capacity, RunResult};
 
 use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
@@ -20,6 +20,8 @@ use crate::output::Chosen;
 use crate::scenario::Scenario;
 use crate::stats::{Samples, rounded};
 
+/// Rows between two checks of memory.
+const BETWEEN_CHECKS: u64 = 1024;
 /// Names of the kernel's log levels.
 const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
@@ -83,6 +85,7 @@ pub(crate) struct Done<'a> {
     /// Number of attempts.
     pub(crate) attempts: u32,
     pub(crate) measured: &'a [Measured],
+    pub(crate) budget: &'a Budget,
 }
 
 /// Returns all rows of a run in the result files.
@@ -157,13 +160,19 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Formats rows with these labels.
-    fn table<'c, const N: usize>(
+    /// Formats rows with these labels. Leaves out the rest once the run takes too much memory: then nobody reads them.
+    fn table<'c, R: IntoIterator<Item = Cell<'c>>>(
+        &self,
         labels: &str,
-        rows: impl Iterator<Item = [Cell<'c>; N]>,
+        rows: impl Iterator<Item = R>,
     ) -> String {
         let mut out = String::new();
-        rows.for_each(|row| write_row(&mut out, labels, row));
+        for (row, number) in rows.zip(0u64..) {
+            if number % BETWEEN_CHECKS == 0 && !self.done.budget.check(0) {
+                break;
+            }
+            write_row(&mut out, labels, row);
+        }
         out
     }
 
@@ -193,7 +202,7 @@ impl Writer<'_> {
             verdict: validity.map(Validity::name).into(),
             limits: validity.map(|validity| validity.limits.join("; ")).into(),
         };
-        Self::table(&self.label, [row.cells()].into_iter())
+        self.table(&self.label, [row.cells()].into_iter())
     }
 
     fn flows(&self) -> String {
@@ -246,7 +255,7 @@ impl Writer<'_> {
             };
             row.cells()
         });
-        Self::table(&self.label, rows)
+        self.table(&self.label, rows)
     }
 
     fn warnings(&self) -> String {
@@ -262,7 +271,7 @@ impl Writer<'_> {
             operation: found.operation.into(),
             line: found.line.clone().into(),
         });
-        Self::table(&self.label, rows.map(rows::Warning::cells))
+        self.table(&self.label, rows.map(rows::Warning::cells))
     }
 
     fn rpcs(&self) -> String {
@@ -274,7 +283,7 @@ impl Writer<'_> {
                 latency_s: span(rpc.latency),
             }
         });
-        Self::table(&self.label, rows.map(rows::Rpc::cells))
+        self.table(&self.label, rows.map(rows::Rpc::cells))
     }
 
     fn pings(&self) -> String {
@@ -285,7 +294,7 @@ impl Writer<'_> {
             sent_s: moment(ping.sent),
             rtt_s: ping.rtt.map(span).into(),
         });
-        Self::table(&self.label, rows.map(rows::Ping::cells))
+        self.table(&self.label, rows.map(rows::Ping::cells))
     }
 
     fn queue_name(&self, link: u32, part: Option<u32>) -> Cell<'static> {
@@ -327,7 +336,7 @@ impl Writer<'_> {
                 .map(|ns| Cell::Seconds(ns.saturating_mul(PS_PER_NS)))
                 .into(),
         });
-        Self::table(&self.label, rows.map(rows::Host::cells))
+        self.table(&self.label, rows.map(rows::Host::cells))
     }
 
     fn module_counts(&self) -> String {
@@ -336,7 +345,7 @@ impl Writer<'_> {
             counter: counted.name.into(),
             count: counted.count.into(),
         });
-        Self::table(&self.label, rows.map(rows::ModuleCount::cells))
+        self.table(&self.label, rows.map(rows::ModuleCount::cells))
     }
 
     fn module_lines(&self) -> String {
@@ -348,13 +357,12 @@ impl Writer<'_> {
             module: line.module.as_str().into(),
             text: line.text.as_str().into(),
         });
-        Self::table(&self.label, rows.map(rows::ModuleLine::cells))
+        self.table(&self.label, rows.map(rows::ModuleLine::cells))
     }
 
     fn flow_samples(&self) -> String {
         let diagnostics = diagnostics(&self.experiment.algorithms);
-        let mut out = String::new();
-        for s in &self.outcome.flow_samples {
+        let rows = self.outcome.flow_samples.iter().map(|s| {
             let pacing = s.pacing_rate_bytes_per_sec;
             let row = rows::FlowSample {
                 at_s: moment(s.at),
@@ -381,7 +389,7 @@ impl Writer<'_> {
             };
             let algorithm: Option<&Algorithm> =
                 self.run.flows.get(s.flow as usize).map(|flow| flow.cc.algorithm);
-            let inside = diagnostics.iter().map(|wanted| {
+            let inside = diagnostics.iter().map(move |wanted| {
                 let its = algorithm.filter(|algorithm| algorithm.diag().len() == s.diag.len());
                 let mut its = its.into_iter().flat_map(|its| its.diag()).zip(&s.diag);
                 match its.find(|(diag, _)| is_same(diag, wanted)) {
@@ -391,9 +399,9 @@ impl Writer<'_> {
                     Some((_, value)) => Cell::from(*value),
                 }
             });
-            write_row(&mut out, &self.index, row.cells().into_iter().chain(inside));
-        }
-        out
+            row.cells().into_iter().chain(inside)
+        });
+        self.table(&self.index, rows)
     }
 
     fn queue_samples(&self) -> String {
@@ -407,7 +415,7 @@ impl Writer<'_> {
             drop_probability: s.drop_probability.into(),
             qdelay_s: s.qdelay.map(span).into(),
         });
-        Self::table(&self.index, rows.map(rows::QueueSample::cells))
+        self.table(&self.index, rows.map(rows::QueueSample::cells))
     }
 
     fn goodput_samples(&self) -> String {
@@ -420,7 +428,7 @@ impl Writer<'_> {
                     bytes: s.bytes.into(),
                 }
             });
-        Self::table(&self.index, rows.map(rows::GoodputSample::cells))
+        self.table(&self.index, rows.map(rows::GoodputSample::cells))
     }
 
     fn link_samples(&self) -> String {
@@ -455,7 +463,7 @@ impl Writer<'_> {
                 utilisation: share.map(rounded).into(),
             }
         });
-        Self::table(&self.index, rows.map(rows::LinkSample::cells))
+        self.table(&self.index, rows.map(rows::LinkSample::cells))
     }
 
     fn measures(&self) -> String {
@@ -521,6 +529,6 @@ impl Writer<'_> {
             measure: measure.into(),
             value: value.into(),
         });
-        Self::table(&self.index, rows.map(rows::Validity::cells))
+        self.table(&self.index, rows.map(rows::Validity::cells))
     }
 }

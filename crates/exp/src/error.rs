@@ -38,7 +38,8 @@ pub enum Error {
 impl Error {
     /// Returns whether the error concerns one run alone, so that the others continue.
     pub fn is_of_one_run(&self) -> bool {
-        matches!(self, Error::Simulation { source: knee_run::Error::Algorithm(_), .. })
+        use knee_run::Error::{Algorithm, Memory};
+        matches!(self, Error::Simulation { source: Algorithm(_) | Memory { .. }, .. })
     }
 
     pub(crate) fn input(

@@ -36,7 +36,7 @@ use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::scenario::remarks::Remarks;
-use crate::scenario::{MemoryInputs, RUN, RunKeys, SampleKeys, Scenario};
+use crate::scenario::{RUN, RunKeys, SampleKeys, Scenario};
 use crate::traffic;
 use crate::unused;
 
@@ -198,7 +198,7 @@ pub struct Experiment {
     is_cc_taken: Vec<bool>,
     /// Files that it names, with the hashes that they had when it was read.
     pub(crate) inputs: Vec<InputFile>,
-    /// Memory of the largest row.
+    /// Memory of samples of the row with most of them.
     pub memory: Memory,
     /// What the figures are for.
     pub(crate) remarks: Remarks,
@@ -515,17 +515,9 @@ impl Experiment {
     }
 
     fn read_scenario(&self, configuration: &Configuration) -> Result<Scenario, Error> {
-        let case = &self.cases[configuration.case];
-        let labels = self.point_labels(configuration).iter().map(String::len).sum::<usize>();
-        let asked = MemoryInputs {
-            most_bytes: self.asked.memory_bytes.unwrap_or(MOST_BYTES),
-            // With the run's number, the repeat's number and commas.
-            label_bytes: (case.name.len() + labels + 2 * self.axes.len() + 16) as u64,
-            repeat: self.repeat,
-        };
         let read = |root: &Node, cc: Option<&Cc>| {
             let given = Given { cc, modules: &self.files };
-            Scenario::read(&self.path, root, given, asked)
+            Scenario::read(&self.path, root, given, self.most_bytes())
         };
         let (root, cc) = self.document(configuration)?;
         let mut scenario = read(&root, cc.as_ref()).map_err(|error| {
@@ -539,6 +531,11 @@ impl Experiment {
         }
         scenario.scale = self.scale;
         Ok(scenario)
+    }
+
+    /// Memory limit of a run, bytes.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.asked.memory_bytes.unwrap_or(MOST_BYTES)
     }
 
     fn changed(&self, file: &InputFile) -> Error {

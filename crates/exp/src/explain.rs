@@ -152,7 +152,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         out.push_str(&wrapped(&words, "  "));
     }
     if experiment.memory.is_large() {
-        let is_allowed = experiment.memory.bytes() <= MOST_BYTES;
+        let is_allowed = experiment.memory.bytes <= MOST_BYTES;
         let way = if is_allowed { "" } else { ": knee run --memory allows it" };
         out.push_str(&wrapped(
             &format!("{}{way}{}", experiment.memory.words(), experiment.memory.other_way()),

@@ -1,7 +1,6 @@
 //! Flight recordings of runs, written beside the other result files.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use knee_run::spec::Run;
 use knee_run::{BackEnd, RunOptions, RunResult, back_end};
@@ -28,6 +27,15 @@ impl Recording {
         id.repeat == 0
     }
 
+    fn name(&self, id: RunId) -> String {
+        format!("{}-run-{}.flight", self.entry, id.index)
+    }
+
+    /// Returns the path of a run's file while it is incomplete.
+    pub(crate) fn path(&self, id: RunId) -> PathBuf {
+        (self.partial)(&self.dir, &self.name(id), &self.mark)
+    }
+
     /// Carries out a run and records it. Returns the final name of the file.
     pub(crate) fn carry_out(
         &self,
@@ -35,7 +43,7 @@ impl Recording {
         scenario: &Scenario,
         id: RunId,
         run: &Run,
-        (back_end, stop): (&dyn BackEnd, &AtomicBool),
+        (back_end, ask): (&dyn BackEnd, &RunOptions<'_>),
     ) -> Result<(RunResult, String), Error> {
         let row = experiment.describe(&experiment.configurations[id.configuration]);
         let failed =
@@ -52,17 +60,16 @@ impl Recording {
         }
         let about =
             format!("traffic {} of {}, run {}, {row}", self.entry, experiment.name, id.index);
-        let name = format!("{}-run-{}.flight", self.entry, id.index);
-        let path = (self.partial)(&self.dir, &name, &self.mark);
+        let (name, path) = (self.name(id), self.path(id));
         let recording = Some(back_end::Recording { group, path: &path, about: &about });
-        let ask = RunOptions { recording, ..RunOptions::outcome(stop) };
-        let ran = back_end.run(run, &ask).map_err(|why| match why {
-            knee_run::Error::File { source, .. } => {
-                let source = std::io::Error::new(source.kind(), source);
-                Error::io(&self.dir.join(&name), "cannot write", source)
-            }
-            other => failed(other),
-        })?;
+        let ran =
+            back_end.run(run, &RunOptions { recording, ..*ask }).map_err(|why| match why {
+                knee_run::Error::File { source, .. } => {
+                    let source = std::io::Error::new(source.kind(), source);
+                    Error::io(&self.dir.join(&name), "cannot write", source)
+                }
+                other => failed(other),
+            })?;
         Ok((ran, name))
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::param::clock_ticks_per_second;
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Version of this build, and the commit if it was built from a repository.
@@ -60,9 +61,12 @@ pub fn peak_rss_bytes() -> Option<u64> {
     Some(proc_kb("/proc/self/status", "VmHWM")? * 1024)
 }
 
-/// Returns the memory that programs can still take, in bytes.
+/// Returns the memory that this process can still take, in bytes.
 pub fn available_memory_bytes() -> Option<u64> {
-    Some(proc_kb("/proc/meminfo", "MemAvailable")? * 1024)
+    let free = proc_kb("/proc/meminfo", "MemAvailable")? * 1024;
+    let Some(limit) = getrlimit(Resource::As).current else { return Some(free) };
+    let used = proc_kb("/proc/self/status", "VmSize")? * 1024;
+    Some(free.min(limit.saturating_sub(used)))
 }
 
 fn line_of(file: &str) -> Option<String> {

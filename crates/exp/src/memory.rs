@@ -1,7 +1,7 @@
-//! Estimates a run's memory before it starts.
+//! Memory of runs: their limit, and what their samples take.
 //!
-//! Two estimates add bytes key by key. The bound tends to be too high: a run may end early, and windows rarely fill. It
-//! serves to refuse what a file may ask for. The likely amount decides whether a run fits the machine.
+//! The back end counts what a run takes, and ends one that exceeds its limit ([`knee_run::Budget`]). Only samples are counted before
+//! the run, because their number is known.
 
 use knee_file::units::{Quantity, Size};
 
@@ -9,56 +9,36 @@ use knee_file::units::{Quantity, Size};
 pub const MOST_BYTES: u64 = 4 << 30;
 /// Largest number of links in a manifest: 30 MB of it.
 pub(crate) const MOST_LISTED_LINKS: usize = 120_000;
-/// Memory in bytes from which the estimate is printed.
+/// Memory in bytes from which that of samples is printed.
 const LARGE_BYTES: u64 = 500_000_000;
 
-/// Memory of a row, or of the row that needs most.
+/// Memory of a run's samples, until they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Memory of a run while it runs, in bytes.
-    pub run_bytes: u64,
-    /// Memory that a run probably takes, in bytes: queues as full as at the end of slow start.
-    pub likely_bytes: u64,
-    /// Memory that each further thread of a run takes, in bytes.
-    pub thread_bytes: u64,
-    /// Memory of all runs' values until the last run ends, bytes.
-    pub kept_bytes: u64,
+    /// Bytes of all samples, if the run does not end early.
+    pub bytes: u64,
     /// Largest part, in words.
     pub most: String,
 }
 
 impl Memory {
-    /// Returns the memory of one run and of the values kept from others, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.run_bytes.saturating_add(self.kept_bytes)
-    }
-
-    /// Returns the memory that a run on so many threads probably takes, in bytes.
-    pub fn likely_on(&self, threads: usize) -> u64 {
-        let further = (threads as u64).saturating_sub(1).saturating_mul(self.thread_bytes);
-        self.likely_bytes.saturating_add(further)
-    }
-
-    /// Returns the maximum of each part, because a run of one row may start while another's values are kept.
+    /// Returns the memory of the row that needs more.
     pub(crate) fn with(self, other: &Memory) -> Memory {
-        let most = if other.bytes() > self.bytes() { other.most.clone() } else { self.most };
-        Memory {
-            run_bytes: self.run_bytes.max(other.run_bytes),
-            likely_bytes: self.likely_bytes.max(other.likely_bytes),
-            thread_bytes: self.thread_bytes.max(other.thread_bytes),
-            kept_bytes: self.kept_bytes.max(other.kept_bytes),
-            most,
-        }
+        if other.bytes > self.bytes { other.clone() } else { self }
     }
 
-    /// Returns whether the estimate is worth printing.
+    /// Returns whether it is worth printing.
     pub fn is_large(&self) -> bool {
-        self.bytes() >= LARGE_BYTES
+        self.bytes >= LARGE_BYTES
     }
 
-    /// Describes it, as `up to 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
+    /// Describes it, as `up to 1.2 GB of memory per run for samples, mostly for 3000000 samples of flows (sample.flows)`.
     pub fn words(&self) -> String {
-        format!("up to {} of memory per run, mostly for {}", shown(self.bytes()), self.most)
+        format!(
+            "up to {} of memory per run for samples, mostly for {}",
+            shown(self.bytes),
+            self.most
+        )
     }
 
     /// Returns an alternative that needs less memory. Empty if none is known.
@@ -97,20 +77,6 @@ pub(crate) fn shown(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_several_rows_each_part_counts_that_takes_most() {
-        let memory = |run_bytes, kept_bytes, most: &str| Memory {
-            run_bytes,
-            likely_bytes: run_bytes / 2,
-            thread_bytes: run_bytes / 10,
-            kept_bytes,
-            most: most.to_owned(),
-        };
-        let all = memory(1000, 0, "a").with(&memory(100, 1000, "b"));
-        assert_eq!(all, memory(1000, 1000, "b"));
-        assert_eq!([1, 2, 4].map(|threads| all.likely_on(threads)), [500, 600, 800]);
-    }
 
     #[test]
     fn bytes_are_said_in_the_unit_that_fits_and_never_less() {

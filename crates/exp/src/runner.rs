@@ -39,7 +39,12 @@ struct Record {
 impl Record {
     fn of(experiment: &Experiment, run: Done) -> Record {
         let measured = run.measure();
-        let done = csv::Done { ran: &run.ran, attempts: run.attempts, measured: &measured };
+        let done = csv::Done {
+            ran: &run.ran,
+            attempts: run.attempts,
+            measured: &measured,
+            budget: &run.budget,
+        };
         let rows = csv::rows(experiment, &run.scenario, run.id, &run.run, &done);
         Record {
             id: run.id,

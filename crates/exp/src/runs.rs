@@ -4,16 +4,15 @@
 //! threads.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallTime;
 
 use knee_file::Origin;
 use knee_run::outcome::Validity;
 use knee_run::spec::Run;
-use knee_run::{BackEnd, RunOptions, RunResult};
+use knee_run::{BackEnd, Budget, Room, RunOptions, RunResult};
 
 use crate::cases::{Configuration, RunId};
 use crate::error::Error;
@@ -21,7 +20,7 @@ use crate::experiment::Experiment;
 use crate::flight::Recording;
 use crate::machine;
 use crate::measure::measure;
-use crate::memory::{Memory, shown};
+use crate::memory::shown;
 use crate::metric::Measured;
 use crate::results::{CaptureDir, empty_captures};
 use crate::scenario::Scenario;
@@ -34,7 +33,8 @@ const MOST_AHEAD_RUNS: usize = 1000;
 /// Options of a sweep.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of threads. 0 means one per core, or as many as memory allows. The back end may allow fewer.
+    /// Number of threads. 0 means one per core. The back end may allow fewer. If memory is short, fewer runs go on at once,
+    /// each with more threads.
     pub threads: usize,
     /// Stops the sweep when set. Finished runs are kept, and current ones are abandoned.
     pub stop: Arc<AtomicBool>,
@@ -75,6 +75,8 @@ pub struct Done {
     pub(crate) recording: Option<String>,
     /// Whether it has captures.
     pub(crate) is_captured: bool,
+    /// Memory of the run, including what is made of it.
+    pub(crate) budget: Arc<Budget>,
 }
 
 impl Done {
@@ -89,6 +91,18 @@ impl Done {
 pub(crate) struct ExtraFiles {
     pub(crate) recording: Option<Recording>,
     pub(crate) captures: Option<CaptureDir>,
+}
+
+impl ExtraFiles {
+    /// Removes what an abandoned run has written: it begins again.
+    fn remove(&self, id: RunId) {
+        if let Some(recording) = self.recording.as_ref().filter(|to| to.has(id)) {
+            let _ = knee_files::remove_file(&recording.path(id));
+        }
+        if let Some(captures) = &self.captures {
+            let _ = knee_files::remove_tree(&captures.of(id.index));
+        }
+    }
 }
 
 /// Starts all runs of an experiment. The thread of a run passes it to `make`, and the iterator returns the results of
@@ -137,8 +151,7 @@ pub(crate) struct ExtraFiles {
 /// ```
 ///
 /// # Errors
-/// [`Error::Input`] if the requested threads do not fit into memory, if rows were not checked, or if recordings or
-/// captures are requested.
+/// [`Error::Input`] if rows were not checked, or if recordings or captures are requested.
 pub fn runs<T: Send + 'static>(
     experiment: &Arc<Experiment>,
     options: &Options,
@@ -163,14 +176,18 @@ pub(crate) fn begin<'a, T: Send + 'static>(
         let why = "has rows that were not checked: Experiment::whole checks them";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
-    let threads = threads(experiment, &*options.back_end, options.threads)?;
+    let (cores, threads) = threads(experiment, options);
+    let free = machine::available_memory_bytes().map_or(u64::MAX, |free| free / 100 * SHARE_PCT);
     let work = Arc::new(Work {
         experiment: experiment.clone(),
         options: options.clone(),
         beside,
         make: Box::new(make),
         bytes,
-        threads_per_run: threads_per_run(experiment, options.threads, threads),
+        threads: cores,
+        at_once: Mutex::new(AtOnce { now: 0, most: threads }),
+        room_bytes: free,
+        room: Room::new(usize::try_from(free).unwrap_or(usize::MAX)),
         quit: Arc::default(),
         make_panicked: Arc::default(),
         handed_out: AtomicUsize::new(0),
@@ -264,6 +281,7 @@ impl<T> Runs<'_, T> {
                 });
             }
         }
+        self.work.room.note();
         (self.progress)(self.finished);
         if self.work.is_stopped() && self.finished < self.work.experiment.runs() {
             while let Ok(record) = self.records.try_recv() {
@@ -314,7 +332,12 @@ struct Work<T> {
     beside: ExtraFiles,
     make: Box<dyn Fn(Done) -> T + Send + Sync>,
     bytes: fn(&T) -> usize,
-    threads_per_run: usize,
+    /// Number of threads of all runs together.
+    threads: usize,
+    at_once: Mutex<AtOnce>,
+    /// Memory of all runs together, bytes.
+    room_bytes: u64,
+    room: Arc<Room>,
     /// Nobody takes results any more, so threads quit.
     quit: Arc<AtomicBool>,
     /// Whether `make` panicked, and not the back end.
@@ -325,6 +348,13 @@ struct Work<T> {
     waiting_bytes: AtomicUsize,
     /// The run for which all others wait.
     next: AtomicUsize,
+}
+
+/// Runs that go on at once.
+struct AtOnce {
+    now: usize,
+    /// How many may: fewer once they did not fit into memory together.
+    most: usize,
 }
 
 /// Sets its flag if its thread panics.
@@ -370,10 +400,7 @@ impl<T> Work<T> {
             if self.is_over() {
                 return;
             }
-            let done = self.run_one(self.experiment.run_id(index));
-            let tells = OnPanic(self.make_panicked.clone());
-            let made = done.map(&self.make);
-            drop(tells);
+            let Some(made) = self.make_in_memory(self.experiment.run_id(index)) else { return };
             if let Ok(made) = &made {
                 self.waiting_bytes.fetch_add((self.bytes)(made), Ordering::Relaxed);
             }
@@ -388,25 +415,111 @@ impl<T> Work<T> {
         }
     }
 
-    fn run_one(&self, id: RunId) -> Result<Done, Error> {
+    /// Carries out a run and makes something of it. A run for which memory is short beside others begins again when fewer go on.
+    /// `None` if it is over.
+    fn make_in_memory(&self, id: RunId) -> Option<Made<T>> {
+        loop {
+            let at_once = self.begin()?;
+            let most_bytes = usize::try_from(self.experiment.most_bytes()).unwrap_or(usize::MAX);
+            let budget = Budget::new(most_bytes, &self.room);
+            let done = self.run_one(id, &budget, self.threads / at_once);
+            let tells = OnPanic(self.make_panicked.clone());
+            let made = done.map(&self.make);
+            drop(tells);
+            let is_exceeded = budget.is_exceeded();
+            let is_last_try = at_once == 1 || budget.is_own_exceeded();
+            if !is_exceeded {
+                self.at_once().now -= 1;
+                return Some(made);
+            }
+            let why = is_last_try.then(|| self.too_large(id, &budget, &made));
+            // Its memory is free before another run begins.
+            drop(made);
+            self.room.is_made();
+            let mut at_once = self.at_once();
+            at_once.now -= 1;
+            if let Some(why) = why {
+                return Some(Err(why));
+            }
+            at_once.most = at_once.most.min(at_once.now).max(1);
+            self.beside.remove(id);
+        }
+    }
+
+    /// Waits until one more run may go on, and returns how many may. `None` if it is over.
+    fn begin(&self) -> Option<usize> {
+        while !self.is_over() {
+            let mut at_once = self.at_once();
+            if at_once.now < at_once.most {
+                at_once.now += 1;
+                return Some(at_once.most);
+            }
+            drop(at_once);
+            std::thread::sleep(WallTime::from_millis(5));
+        }
+        None
+    }
+
+    fn at_once(&self) -> MutexGuard<'_, AtOnce> {
+        self.at_once.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error of a run that takes too much memory, even alone.
+    fn too_large(&self, id: RunId, budget: &Budget, made: &Made<T>) -> Error {
+        let mostly = match made {
+            Err(Error::Simulation { source: knee_run::Error::Memory { mostly, .. }, .. }) => mostly,
+            _ => "the rows of its results (output)",
+        };
+        let limit = match (budget.is_own_exceeded(), self.experiment.most_bytes()) {
+            (true, most) => {
+                format!("the {} of memory that a run may take (knee run --memory)", shown(most))
+            }
+            (false, _) => format!(
+                "the {} of memory that are free for it and the values of earlier runs",
+                shown(self.room_bytes)
+            ),
+        };
+        let source = knee_run::Error::Memory { limit, mostly: mostly.to_owned() };
+        self.failed(&self.experiment.configurations[id.configuration], source)
+    }
+
+    fn run_one(&self, id: RunId, budget: &Arc<Budget>, threads: usize) -> Result<Done, Error> {
         let (experiment, options) = (&*self.experiment, &self.options);
         let configuration = &experiment.configurations[id.configuration];
         let scenario = experiment.scenario(configuration)?;
         let run = scenario.run(experiment.seed, id.repeat);
         if let Some(recording) = self.beside.recording.as_ref().filter(|to| to.has(id)) {
-            let by = (&*options.back_end, &*options.stop);
+            let ask = RunOptions { budget: Some(budget), ..RunOptions::outcome(&options.stop) };
+            let by = (&*options.back_end, &ask);
             let (ran, name) = recording.carry_out(experiment, &scenario, id, &run, by)?;
             let recording = Some(name);
-            let (run, ran) = self.in_window(configuration, &scenario, run, ran)?;
-            return Ok(Done { id, run, ran, attempts: 1, scenario, recording, is_captured: false });
+            let (run, ran) = self.in_window(configuration, &scenario, (run, ran), &ask)?;
+            let budget = budget.clone();
+            let is_captured = false;
+            return Ok(Done {
+                id,
+                run,
+                ran,
+                attempts: 1,
+                scenario,
+                recording,
+                is_captured,
+                budget,
+            });
         }
         let captures = self.beside.captures.as_ref().filter(|_| is_captured(id));
         let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
-        let (ran, attempts) = attempt(options, &run, dir.as_deref(), self.threads_per_run)
-            .map_err(|source| self.failed(configuration, source))?;
-        let (run, ran) = self.in_window(configuration, &scenario, run, ran)?;
-        let is_captured = dir.is_some();
-        Ok(Done { id, run, ran, attempts, scenario, recording: None, is_captured })
+        let ask = RunOptions {
+            captures: dir.as_deref(),
+            threads: threads.max(1),
+            budget: Some(budget),
+            ..RunOptions::outcome(&options.stop)
+        };
+        let (ran, attempts) =
+            attempt(options, &run, &ask).map_err(|source| self.failed(configuration, source))?;
+        let (run, ran) = self.in_window(configuration, &scenario, (run, ran), &ask)?;
+        let (is_captured, budget) = (dir.is_some(), budget.clone());
+        Ok(Done { id, run, ran, attempts, scenario, recording: None, is_captured, budget })
     }
 }
 
@@ -425,8 +538,8 @@ impl<T> Work<T> {
         &self,
         configuration: &Configuration,
         scenario: &Scenario,
-        mut run: Run,
-        ran: RunResult,
+        (mut run, ran): (Run, RunResult),
+        ask: &RunOptions<'_>,
     ) -> Result<(Run, RunResult), Error> {
         if !scenario.measures_while_all_run() {
             return Ok((run, ran));
@@ -436,7 +549,9 @@ impl<T> Work<T> {
         if window.from == window.until {
             return Ok((run, ran));
         }
-        let (ran, _) = attempt(&self.options, &run, None, self.threads_per_run)
+        // The first outcome is measured no more.
+        drop(ran);
+        let (ran, _) = attempt(&self.options, &run, &RunOptions { captures: None, ..*ask })
             .map_err(|source| self.failed(configuration, source))?;
         Ok((run, ran))
     }
@@ -447,19 +562,17 @@ impl<T> Work<T> {
 fn attempt(
     options: &Options,
     run: &Run,
-    captures: Option<&Path>,
-    threads: usize,
+    ask: &RunOptions<'_>,
 ) -> Result<(RunResult, u32), knee_run::Error> {
     let mut attempts = 1;
     loop {
-        let ask = RunOptions { captures, threads, ..RunOptions::outcome(&options.stop) };
-        let ran = options.back_end.run(run, &ask)?;
+        let ran = options.back_end.run(run, ask)?;
         let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
         if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
             return Ok((ran, attempts));
         }
         attempts += 1;
-        if let Some(dir) = captures {
+        if let Some(dir) = ask.captures {
             let what = format!("{}: cannot be emptied", dir.display());
             empty_captures(dir).map_err(knee_run::error::failed(what))?;
         }
@@ -474,126 +587,11 @@ fn is_captured(id: RunId) -> bool {
 /// Share of free memory for runs, in per cent; the rest is for other programs.
 const SHARE_PCT: u64 = 75;
 
-/// Returns the number of parallel runs: as requested (0 means one per core), or as many as fit into memory if none is
-/// requested.
-///
-/// # Errors
-/// [`Error::Input`] if the requested number does not fit.
-pub fn threads(
-    experiment: &Experiment,
-    back_end: &dyn BackEnd,
-    asked: usize,
-) -> Result<usize, Error> {
-    threads_in(experiment, back_end, asked, machine::available_memory_bytes())
-}
-
-/// Returns the number of threads for each of `at_once` parallel runs.
-fn threads_per_run(experiment: &Experiment, asked: usize, at_once: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = if asked == 0 { cores } else { asked } / at_once.max(1);
-    let free = machine::available_memory_bytes();
-    let fitting = free.map_or(usize::MAX, |free| fit_in_run(&experiment.memory, free, at_once));
-    wanted.min(fitting).max(1)
-}
-
-/// Returns the number of parallel runs with this free memory, if known.
-fn threads_in(
-    experiment: &Experiment,
-    back_end: &dyn BackEnd,
-    asked: usize,
-    free_bytes: Option<u64>,
-) -> Result<usize, Error> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = if asked == 0 { cores } else { asked };
-    let wanted = wanted.min(back_end.capabilities().threads.unwrap_or(usize::MAX));
-    let wanted = wanted.clamp(1, experiment.runs().max(1));
-    let Some(free) = free_bytes else { return Ok(wanted) };
-    let memory = &experiment.memory;
-    if let Some(words) = excess(memory, free) {
-        return Err(Error::input(&experiment.path, Origin::Nowhere, "", words));
-    }
-    // One run is always allowed: the memory limit admits it, and this estimate tends to be too high.
-    let fit = fit(memory, free).max(1);
-    if fit >= wanted || asked == 0 {
-        return Ok(fit.min(wanted));
-    }
-    let why = format!(
-        "{}; {SHARE_PCT} % of the free {} is enough for {fit} at once",
-        memory.words(),
-        shown(free)
-    );
-    Err(Error::input(&experiment.path, Origin::Nowhere, "--threads", why))
-}
-
-/// Says that a single run does not fit into free memory. `None` if it does.
-fn excess(memory: &Memory, free_bytes: u64) -> Option<String> {
-    let likely = memory.likely_bytes.saturating_add(memory.kept_bytes);
-    (likely > free_bytes).then(|| {
-        format!(
-            "a run takes about {} of memory, mostly for {}, but {} is free: run less of it, or use a \
-             machine with more memory",
-            shown(likely),
-            memory.most,
-            shown(free_bytes)
-        )
-    })
-}
-
-/// Returns the number of runs that fit into free memory.
-fn fit(memory: &Memory, free_bytes: u64) -> usize {
-    let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
-    usize::try_from(of_runs / memory.run_bytes.max(1)).unwrap_or(usize::MAX)
-}
-
-/// Returns the number of threads of each of `at_once` runs that fit into free memory.
-fn fit_in_run(memory: &Memory, free_bytes: u64, at_once: usize) -> usize {
-    let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
-    let of_run = of_runs / (at_once as u64).max(1);
-    // The bound may be a hundred times as much, and would leave a large run one thread.
-    let further = of_run.saturating_sub(memory.likely_bytes) / memory.thread_bytes.max(1);
-    usize::try_from(further).unwrap_or(usize::MAX).saturating_add(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_runs_as_fit_into_three_quarters_of_what_is_free() {
-        let memory = |run_bytes, kept_bytes| Memory { run_bytes, kept_bytes, ..Memory::default() };
-        assert_eq!(fit(&memory(1 << 30, 0), 4 << 30), 2);
-        assert_eq!(fit(&memory(1 << 30, 2 << 30), 4 << 30), 0);
-        assert_eq!(fit(&memory(0, 0), 4 << 30), 3_221_225_400);
-    }
-
-    #[test]
-    fn a_run_has_as_many_threads_as_fit_beside_other_runs() {
-        let memory = Memory {
-            run_bytes: 1 << 40,
-            likely_bytes: 1 << 30,
-            thread_bytes: 1 << 28,
-            ..Memory::default()
-        };
-        assert_eq!(fit_in_run(&memory, 4 << 30, 1), 1 + 7);
-        assert_eq!(fit_in_run(&memory, 4 << 30, 2), 1 + 1);
-        assert_eq!(fit_in_run(&memory, 1 << 30, 1), 1);
-    }
-
-    #[test]
-    fn a_run_that_does_not_fit_the_machine_is_refused() {
-        let most = "5000 links".to_owned();
-        let memory = Memory {
-            run_bytes: 4 << 30,
-            likely_bytes: 2 << 30,
-            kept_bytes: 1000,
-            most,
-            ..Memory::default()
-        };
-        assert_eq!(excess(&memory, (2 << 30) + 1000), None);
-        assert_eq!(
-            excess(&memory, 2 << 30).unwrap_or_default(),
-            "a run takes about 2.2 GB of memory, mostly for 5000 links, but 2.2 GB is free: run less of it, \
-             or use a machine with more memory"
-        );
-    }
+/// Returns the number of threads of all runs together, as requested (0 means one per core), and the number of parallel
+/// runs.
+fn threads(experiment: &Experiment, options: &Options) -> (usize, usize) {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = if options.threads == 0 { cores() } else { options.threads };
+    let at_once = wanted.min(options.back_end.capabilities().threads.unwrap_or(usize::MAX));
+    (wanted, at_once.clamp(1, experiment.runs().max(1)))
 }

@@ -26,8 +26,6 @@ use crate::scale::Scale;
 use crate::switches;
 use crate::traffic::{self, Converged, TrafficSpec};
 
-pub(crate) use amounts::MemoryInputs;
-
 /// Default sampling period of goodput, for convergence times.
 const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
 
@@ -112,24 +110,21 @@ enum Measure {
 const WINDOW_STEPS: u64 = 100;
 
 impl Scenario {
-    /// Reads a document whose case and varied values are already in place.
+    /// Reads a document whose case and varied values are already in place. Samples may take so much memory.
     pub(crate) fn read(
         file: &Path,
         root: &Node,
         given: Given<'_>,
-        asked: MemoryInputs,
+        most_bytes: u64,
     ) -> Result<Scenario, Error> {
         let resolved = RefCell::default();
-        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), given, asked)?;
+        let mut scenario =
+            Scenario::read_with(&Reader::root(file, root, &resolved), given, most_bytes)?;
         scenario.resolved = resolved.into_inner();
         Ok(scenario)
     }
 
-    fn read_with(
-        root: &Reader<'_>,
-        given: Given<'_>,
-        asked: MemoryInputs,
-    ) -> Result<Scenario, Error> {
+    fn read_with(root: &Reader<'_>, given: Given<'_>, most_bytes: u64) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
         let traffic = traffic::read(root, &network, given)?;
         if let Err((key, why)) = network.check_ways(traffic.iter().map(TrafficSpec::ways)) {
@@ -174,7 +169,7 @@ impl Scenario {
             return Err(run.error(&RUN.until_done, why));
         }
         switches::check_changes(&root.need_child("network")?, duration)?;
-        scenario.memory = amounts::check(&scenario, root, asked)?;
+        scenario.memory = amounts::check(&scenario, root, most_bytes)?;
         Ok(scenario)
     }
 

@@ -590,34 +590,6 @@ impl TrafficSpec {
         self.pairs.len() + self.arrivals().map_or(0, drawn)
     }
 
-    /// Returns the hosts and traffic of each connection with exchanges. `None` if it has no exchanges.
-    pub(crate) fn exchanges(
-        &self,
-    ) -> Option<impl Iterator<Item = ((NodeId, NodeId), Traffic)> + '_> {
-        let EntryKind::Connections(connections) = &self.what else { return None };
-        let of = &connections.traffic[..];
-        let exchanges = matches!(self.kind, Kind::Rpc | Kind::Query) && !of.is_empty();
-        exchanges.then(|| self.pairs.iter().copied().zip(of.iter().copied().cycle()))
-    }
-
-    /// Returns the largest number of bytes that one of its connections sends at a time. `None` if endless.
-    pub(crate) fn largest_transfer(&self) -> Option<u64> {
-        let EntryKind::Connections(connections) = &self.what else { return Some(0) };
-        if let (Some((_, largest)), None) = (self.drawn_sizes(), self.jobs()) {
-            return Some(largest);
-        }
-        if connections.attempts.is_some() {
-            return Some(0);
-        }
-        let of = connections.traffic.iter().map(|traffic| match *traffic {
-            Traffic::Bulk { bytes } => bytes,
-            Traffic::Rpc { request_bytes, response_bytes, .. } => {
-                Some(request_bytes.max(response_bytes))
-            }
-        });
-        of.collect::<Option<Vec<_>>>().map(|all| all.into_iter().max().unwrap_or(0))
-    }
-
     /// Returns the number of pings that it sends until `end`.
     pub(crate) fn pings(&self, end: Time) -> u64 {
         match &self.what {
@@ -715,16 +687,6 @@ impl TrafficSpec {
             .flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)])
             .flatten();
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
-    }
-
-    /// Returns two hosts of which one sends to the other. `None` if there are none.
-    pub(crate) fn some_pair(&self) -> Option<(NodeId, NodeId)> {
-        let drawn = || {
-            let arrivals = self.arrivals()?;
-            let from = *arrivals.sources().first()?;
-            Some((from, *arrivals.destinations().iter().rev().find(|to| **to != from)?))
-        };
-        self.pairs.last().copied().or_else(drawn)
     }
 
     /// Returns the hosts that send data.

@@ -310,8 +310,8 @@ fn too_much_is_refused_before_it_eats_memory() {
         (
             "duration = \"1 s\"\nrepeat = 2",
             "duration = \"7 min\"\n[sample]\nqueues = \"1 us\"",
-            "bad.toml:32: sample.queues = \"1 us\": gives 420000000 samples of queues, up to 73 GB \
-             of the 73 GB of memory per run, but 4.3 GB is allowed: use a longer period, or allow \
+            "bad.toml:32: sample.queues = \"1 us\": gives 420000000 samples of queues, up to 64 GB \
+             of the 64 GB of memory per run, but 4.3 GB is allowed: use a longer period, or allow \
              more with knee run --memory",
         ),
         (

@@ -126,10 +126,6 @@ impl Settings for ClassesConfig {
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {
         None
     }
-
-    fn empty_bytes(&self) -> u64 {
-        self.classes.iter().map(|class| class.queue.settings().empty_bytes()).sum()
-    }
 }
 
 impl ClassesConfig {

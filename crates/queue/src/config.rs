@@ -123,32 +123,6 @@ impl QueueConfig {
         found.0
     }
 
-    /// The most packets of `pkt_bytes` that may wait, with nobody else in a shared buffer; `None`: no limit.
-    pub fn most_pkts(&self, pkt_bytes: u32) -> Option<u64> {
-        match self {
-            QueueConfig::Classes(config) => {
-                let parts = config.classes.iter().map(|class| class.queue.most_pkts(pkt_bytes));
-                parts.sum()
-            }
-            QueueConfig::TwoBuffers(config) => Some(config.queue.most_pkts(pkt_bytes)? * 2),
-            QueueConfig::Trim(config) => {
-                let whole = DropTailConfig { limit: config.limit };
-                let whole = QueueConfig::DropTail(whole).most_pkts(pkt_bytes)?;
-                Some(whole.saturating_add(config.headers_pkts.into()))
-            }
-            queue => match queue.limit()? {
-                Limit::UNLIMITED => None,
-                Limit::Pkts(pkts) => Some(u64::from(pkts)),
-                Limit::Bytes(bytes) => Some(bytes.div_ceil(u64::from(pkt_bytes.max(1)))),
-            },
-        }
-    }
-
-    /// About how many bytes of memory a queue takes before anything waits in it.
-    pub fn empty_bytes(&self) -> u64 {
-        self.settings().empty_bytes()
-    }
-
     /// An empty queue with these settings, which [`validate`](QueueConfig::validate) has accepted. (With
     /// others it is still safe to use: a sojourn time at enqueue is zero, an update interval at least
     /// 64 ns, an MTU at least 1 byte, a share from 0 to 1, and so on.)
@@ -244,7 +218,7 @@ mod tests {
             assert_eq!(says(&config), (Some(expected.0), expected.1), "{config:?}");
         }
         let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(9) });
-        assert_eq!((says(&droptail), droptail.empty_bytes()), ((None, None), 0));
+        assert_eq!(says(&droptail), (None, None));
         let early = Some("drops packets before it is full");
         let place = PortProperties { frame_bytes: 1514, rate, has_burst: false };
         let red =
@@ -255,9 +229,6 @@ mod tests {
         let flows =
             |flows| QueueConfig::FqCodel(FqCodelConfig { flows, ..FqCodelConfig::default() });
         assert_eq!(says(&flows(8)), (Some(5_000_000), early));
-        assert!(
-            flows(8).empty_bytes() >= 8 && flows(16).empty_bytes() == 2 * flows(8).empty_bytes()
-        );
     }
 
     #[test]

@@ -93,15 +93,6 @@ impl Settings for FqCodelConfig {
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {
         Some(self.codel.acts_at())
     }
-
-    fn empty_bytes(&self) -> u64 {
-        u64::from(self.flows) * FqCodel::<()>::FLOW_BYTES
-    }
-}
-
-impl FqCodel<()> {
-    /// Memory of a queue in which nothing waits, whatever the packets are.
-    const FLOW_BYTES: u64 = size_of::<Flow<()>>() as u64;
 }
 
 /// An FQ-CoDel queue.

@@ -63,11 +63,6 @@ pub trait Settings {
     fn drops_early(&self) -> Option<&'static str> {
         Some("drops packets before it is full")
     }
-
-    /// About how many bytes of memory it takes before anything waits.
-    fn empty_bytes(&self) -> u64 {
-        0
-    }
 }
 
 /// How a file says a setting, and where its value is.

@@ -82,10 +82,6 @@ impl Settings for TwoBuffersConfig {
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {
         None
     }
-
-    fn empty_bytes(&self) -> u64 {
-        self.queue.settings().empty_bytes() * 2
-    }
 }
 
 impl TwoBuffersConfig {

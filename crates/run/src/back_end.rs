@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::{Map, Value};
 
 use crate::outcome::{Outcome, Validity};
-use crate::{Error, Run};
+use crate::{Budget, Error, Run};
 
 /// Turns runs into outcomes: the simulator or a real TCP.
 pub trait BackEnd: Send + Sync + std::fmt::Debug {
@@ -85,6 +85,8 @@ pub struct RunOptions<'a> {
     pub captures: Option<&'a Path>,
     /// Calls of an algorithm are recorded; not together with captures.
     pub recording: Option<Recording<'a>>,
+    /// The run ends with [`Error::Memory`] if it exceeds this, on a back end that checks it. `None`: no limit.
+    pub budget: Option<&'a Budget>,
     /// Threads that the run may use, at least 1. Its result does not depend on them.
     pub threads: usize,
 }
@@ -92,7 +94,7 @@ pub struct RunOptions<'a> {
 impl<'a> RunOptions<'a> {
     /// The outcome alone.
     pub fn outcome(stop: &'a AtomicBool) -> RunOptions<'a> {
-        RunOptions { stop, captures: None, recording: None, threads: 1 }
+        RunOptions { stop, captures: None, recording: None, budget: None, threads: 1 }
     }
 
     /// Refuses files that a back end does not write.

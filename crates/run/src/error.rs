@@ -18,6 +18,14 @@ pub enum Error {
     /// The back end failed, or lacks a requirement.
     #[error("{0}")]
     Failed(String),
+    /// It takes more memory than it may.
+    #[error("takes more than {limit}, mostly for {mostly}")]
+    Memory {
+        /// What it may take, as "the 4.3 GB of memory that a run may take".
+        limit: String,
+        /// What takes most of it, as "9000000 samples of flows (sample.flows)".
+        mostly: String,
+    },
     /// Code of a file that was named as an algorithm crashed, or does not return. Other runs are not concerned.
     #[error("{0}")]
     Algorithm(String),

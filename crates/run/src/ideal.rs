@@ -52,21 +52,6 @@ impl<'a> Ideal<'a> {
         Ok(way.base_rtt + self.sending(from, way, bytes) + way.delay)
     }
 
-    /// From a request to the last byte of its answer, of a connection that is established.
-    ///
-    /// # Errors
-    /// If there is no way.
-    pub fn exchange(
-        &mut self,
-        (from, to): (NodeId, NodeId),
-        (request_bytes, response_bytes): (u64, u64),
-    ) -> Result<Duration, Error> {
-        let (there, back) = (self.way(from, to)?, self.way(to, from)?);
-        let (request, response) =
-            (self.sending(from, there, request_bytes), self.sending(to, back, response_bytes));
-        Ok(there.base_rtt + request + response)
-    }
-
     /// How long bytes and their headers take at the rate of the slowest link.
     fn sending(&self, from: NodeId, way: PathProperties, bytes: u64) -> Duration {
         let host = self.network.nodes.get(from as usize).and_then(|node| node.host.as_ref());

@@ -130,6 +130,7 @@ pub use back_end::{BackEnd, Capabilities, RunOptions, RunResult};
 pub use capacity::Capacity;
 pub use error::Error;
 pub use ideal::Ideal;
+pub use knee_memory::{Budget, Room};
 pub use outcome::Outcome;
 pub use spec::Run;
 pub use validate::{run as validate, without_tasks};

@@ -30,7 +30,7 @@ impl BackEnd for Simulator {
 
     fn run(&self, run: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {
         ask.check(self)?;
-        let run = (run, Stop::at(ask.stop));
+        let run = (run, Stop::of(ask));
         let outcome = match (ask.captures, &ask.recording) {
             (_, Some(wanted)) => recording::simulate(run, wanted),
             (Some(dir), None) => captures::simulate_until(run, dir),

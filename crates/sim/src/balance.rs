@@ -7,6 +7,7 @@
 use crate::packet::{Packet, flags};
 use crate::paths::CHOOSE;
 use crate::random::Random;
+use crate::stop::Stop;
 use knee_queue::time::{Duration, Time};
 use knee_run::balance::{Choice, NextHops};
 use knee_run::routes::{PATH_END, Routes, mix};
@@ -102,9 +103,10 @@ fn ends(run: &Run) -> impl Iterator<Item = (NodeId, NodeId)> {
     flows.chain(run.pings.iter().map(|ping| (ping.from, ping.to)))
 }
 
-/// Returns the next links of each switch to the ends of all flows and pings.
-pub(crate) fn next_hops(run: &Run, routes: &mut Routes) -> NextHops {
-    NextHops::new(&run.network, routes, ends(run).flat_map(|(from, to)| [from, to]))
+/// Returns the next links of each switch to the ends of all flows and pings, or of some if memory is short.
+pub(crate) fn next_hops((run, stop): (&Run, Stop<'_>), routes: &mut Routes) -> NextHops {
+    let ends = ends(run).take_while(|_| !stop.is_out_of_memory(0));
+    NextHops::new(&run.network, routes, ends.flat_map(|(from, to)| [from, to]))
 }
 
 impl Balancer {

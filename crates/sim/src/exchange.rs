@@ -53,9 +53,7 @@ pub(crate) fn simulate_on_up_to(
     threads: usize,
 ) -> Result<Outcome, Error> {
     validate(run)?;
-    stop.check()?;
     let plan = Plan::new(run, stop)?;
-    stop.check()?;
     let division = Division::worth_it(run, &plan, threads);
     simulate_divided((run, stop), plan, division)
 }
@@ -253,7 +251,7 @@ impl Steps {
 impl Simulation<'_> {
     /// Simulates this domain beside the others. Returns `None` if another one failed.
     fn run_beside(mut self, exchange: &Exchange, number: usize) -> Option<Result<Part, Error>> {
-        let mut steps = Steps::new(&self);
+        let (stop, mut steps) = (self.stop, Steps::new(&self));
         self.start();
         let end = loop {
             self.hand_over_away(exchange, steps.set, number);
@@ -263,12 +261,15 @@ impl Simulation<'_> {
             if let Some(end) = self.next_window(exchange, number, &mut steps) {
                 break end;
             }
-            if let Err(stopped) = self.stop.check() {
+            if let Err(stopped) = self.check() {
                 return Some(Err(stopped));
             }
         };
         self.net.now = end;
-        Some(self.finish())
+        let part = self.check().and_then(|()| self.finish());
+        // The count of this thread goes with it.
+        stop.is_out_of_memory(0);
+        Some(part)
     }
 
     /// Takes what came from other domains, and works off the next window with an event. Returns the

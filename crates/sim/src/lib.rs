@@ -80,6 +80,7 @@ mod hosts;
 mod interrupts;
 mod link;
 mod link_counts;
+mod memory;
 mod merge;
 mod messages;
 mod modules;

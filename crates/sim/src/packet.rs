@@ -181,6 +181,11 @@ impl Packets {
         }
     }
 
+    /// Number of packets for which there is a slot.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Fetches a packet into the near cache.
     #[inline]
     pub(crate) fn fetch(&self, id: u32) {

@@ -49,7 +49,10 @@ impl Plan {
         let mut routes = Routes::new(network);
         let is_balanced = !network.balance.is_empty();
         let mut paths = if is_balanced { balance::paths(run) } else { Vec::new() };
+        let ways = run.flows.len() + run.pings.len();
+        let check = || stop.check(0, || format!("the routes and paths of {ways} flows (network)"));
         let mut path = |from, to, hash| -> Result<u32, Error> {
+            check()?;
             let name = |node: NodeId| &*network.nodes[node as usize].name;
             let links = routes.path(from, to, hash).ok_or_else(|| no_path(name(from), name(to)))?;
             if let (true, Some(first)) = (is_balanced, links.first()) {
@@ -63,10 +66,7 @@ impl Plan {
         let mut hashes = Vec::with_capacity(run.flows.len());
         let mut both_ways = |from, to, hash| Ok((path(from, to, hash)?, path(to, from, hash)?));
         let mut of_flows = Vec::with_capacity(run.flows.len());
-        for (flow, index) in run.flows.iter().zip(0..) {
-            if stop.is_set_at(index) {
-                return Err(Error::Stopped);
-            }
+        for flow in &run.flows {
             let hash = random.u64();
             hashes.push(hash);
             of_flows.push(both_ways(flow.from, flow.to, hash)?);
@@ -75,7 +75,8 @@ impl Plan {
         let of_pings = run.pings.iter().zip(&ping_hashes);
         let of_pings = of_pings.map(|(ping, hash)| both_ways(ping.from, ping.to, *hash));
         let of_pings = of_pings.collect::<Result<_, Error>>()?;
-        let hops = is_balanced.then(|| Arc::new(balance::next_hops(run, &mut routes)));
+        let hops = is_balanced.then(|| Arc::new(balance::next_hops((run, stop), &mut routes)));
+        check()?;
         drop(routes);
         Ok(Plan {
             clocks,

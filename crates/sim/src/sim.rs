@@ -179,9 +179,7 @@ impl<'a> Simulation<'a> {
         let mut socks = Vec::with_capacity(numbering.socks.count(2 * run.flows.len()));
         let mut apps = Vec::with_capacity(numbering.flows.count(run.flows.len()));
         for (index, flow) in run.flows.iter().enumerate() {
-            if stop.is_set_at(index as u64) {
-                return Err(Error::Stopped);
-            }
+            stop.check(0, || format!("{} connections (traffic)", run.flows.len()))?;
             let hash = plan.hashes[index];
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
@@ -211,6 +209,9 @@ impl<'a> Simulation<'a> {
         let mut sampled = Vec::new();
         for (link, index) in network.links.iter().zip(0..) {
             if domain.has_link(index) {
+                stop.check(0, || {
+                    format!("{} links and their queues (network)", network.links.len())
+                })?;
                 sampled.extend(link.sampled.then_some(index));
                 let mut state = LinkState::new(link, index, plan.link_seed(index));
                 state.lead_to(domain.far_end(network, index));
@@ -325,7 +326,7 @@ impl<'a> Simulation<'a> {
     fn run_to_end(mut self) -> Result<Outcome, Error> {
         self.start();
         self.work_off();
-        self.stop.check()?;
+        self.check()?;
         if let Some(mut tap) = self.net.tap.take() {
             tap.on_end(self.net.now);
         }
@@ -407,7 +408,7 @@ impl<'a> Simulation<'a> {
     /// event that completes this many flows, and returns true.
     pub(crate) fn work_off_until(&mut self, until: Time, flows: Option<usize>) -> bool {
         while let Some((at, event)) = self.net.events.pop(until) {
-            if self.stop.is_set_at(self.net.events.taken) {
+            if self.stop.is_due(self.net.events.taken) && self.must_end() {
                 return false;
             }
             self.net.now = at;
@@ -544,6 +545,12 @@ impl<'a> Simulation<'a> {
                     self.port_interrupt(port);
                 }
             }
+            // So many samples may be taken at a time that checks between events come too late.
+            Event::SampleFlows
+            | Event::SampleQueues
+            | Event::SampleGoodput
+            | Event::SampleLinks
+                if self.must_end() => {}
             Event::SampleFlows => self.sample_flows(),
             Event::SampleQueues => self.sample_queues(),
             Event::SampleGoodput => {

@@ -1,33 +1,48 @@
-//! The flag that ends a simulation early.
+//! What ends a simulation early: nobody waits for it any more, or it takes too much memory.
 
-use knee_run::Error;
+use knee_run::{Budget, Error, RunOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Events or flows between two looks at the flag: some ms, and too many for the looks to cost anything.
-const BETWEEN_LOOKS: u64 = 1024;
+/// Events between two checks: some ms, and too many for the checks to cost anything.
+const BETWEEN_CHECKS: u64 = 1024;
 
-/// Whether anybody still waits for a simulation.
+/// What may end a simulation early.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stop<'a>(Option<&'a AtomicBool>);
+pub(crate) struct Stop<'a> {
+    flag: Option<&'a AtomicBool>,
+    budget: Option<&'a Budget>,
+}
 
 impl<'a> Stop<'a> {
-    /// Stops once `flag` is set.
-    pub(crate) fn at(flag: &'a AtomicBool) -> Stop<'a> {
-        Stop(Some(flag))
+    /// Stops as the options of a run say.
+    pub(crate) fn of(ask: &RunOptions<'a>) -> Stop<'a> {
+        Stop { flag: Some(ask.stop), budget: ask.budget }
     }
 
     pub(crate) fn is_set(self) -> bool {
-        self.0.is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Looks at the flag once in a while. `done` counts up.
-    pub(crate) fn is_set_at(self, done: u64) -> bool {
-        done % BETWEEN_LOOKS == 0 && self.is_set()
+    /// Returns whether too much memory is taken, with what will be taken `soon`.
+    pub(crate) fn is_out_of_memory(self, soon: usize) -> bool {
+        self.budget.is_some_and(|budget| !budget.check(soon))
     }
 
-    /// Fails once the flag is set.
-    pub(crate) fn check(self) -> Result<(), Error> {
-        if self.is_set() { Err(Error::Stopped) } else { Ok(()) }
+    /// Returns whether to check after so many events.
+    #[inline]
+    pub(crate) fn is_due(self, events: u64) -> bool {
+        events % BETWEEN_CHECKS == 0
+    }
+
+    /// Fails if the simulation must end. `mostly` tells what takes most memory.
+    pub(crate) fn check(self, soon: usize, mostly: impl FnOnce() -> String) -> Result<(), Error> {
+        if self.is_set() {
+            return Err(Error::Stopped);
+        }
+        if !self.is_out_of_memory(soon) {
+            return Ok(());
+        }
+        Err(Error::Memory { limit: "its budget of memory".to_owned(), mostly: mostly() })
     }
 }
 
@@ -103,7 +118,7 @@ mod tests {
         let (flag, seen_after) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (sets, counts) = (Arc::clone(&flag), Arc::clone(&seen_after));
         let mut seen = 0;
-        let ended = captured((&endless(), Stop::at(&flag)), move |_| {
+        let ended = captured((&endless(), Stop::of(&RunOptions::outcome(&flag))), move |_| {
             seen += 1;
             if sets.load(Ordering::Relaxed) {
                 counts.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +127,7 @@ mod tests {
         });
         assert_eq!(ended.map(drop), Err(Error::Stopped));
         // An event is a sighting at one or two places.
-        assert!(seen_after.load(Ordering::Relaxed) <= 2 * BETWEEN_LOOKS, "{seen_after:?}");
+        assert!(seen_after.load(Ordering::Relaxed) <= 2 * BETWEEN_CHECKS, "{seen_after:?}");
     }
 
     #[test]
@@ -120,7 +135,7 @@ mod tests {
         let flag = AtomicBool::new(false);
         let run = endless();
         let ended = std::thread::scope(|scope| {
-            let ended = scope.spawn(|| divided((&run, Stop::at(&flag)), 2));
+            let ended = scope.spawn(|| divided((&run, Stop::of(&RunOptions::outcome(&flag))), 2));
             std::thread::sleep(WallTime::from_millis(50));
             flag.store(true, Ordering::Relaxed);
             ended.join().unwrap()

@@ -1,0 +1,230 @@
+//! Counts the memory of runs, so that a run which takes too much ends with a sentence.
+//!
+//! A program that wants this makes [`Counting`] its global allocator. In any other program nothing is counted, and no
+//! [`Budget`] is ever exceeded.
+//!
+//! Each thread counts for itself, and [`Budget::check`] collects the counts: an allocation costs an addition.
+//! Between two checks a list may double, so the largest possible excess is the memory in use.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicIsize};
+
+thread_local! {
+    /// Bytes that this thread has taken and not given back since its count was last collected.
+    static TAKEN: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Bytes that all threads have taken, as far as their counts were collected.
+static ALL: AtomicIsize = AtomicIsize::new(0);
+
+/// The system's allocator, with a count per thread. If the system refuses memory, the process ends with a sentence.
+#[derive(Clone, Copy, Debug)]
+pub struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator. Counting does not allocate: the thread's number is
+// initialised at compile time and has no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's layout is passed on.
+        counted(unsafe { System.alloc(layout) }, layout.size(), 0)
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's layout is passed on.
+        counted(unsafe { System.alloc_zeroed(layout) }, layout.size(), 0)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(0, layout.size());
+        // SAFETY: the caller's memory came from the system's allocator with this layout.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's memory came from the system's allocator with this layout.
+        counted(unsafe { System.realloc(memory, layout, size) }, size, layout.size())
+    }
+}
+
+#[inline]
+fn count(more: usize, less: usize) {
+    TAKEN.set(TAKEN.get().wrapping_add_unsigned(more).wrapping_sub_unsigned(less));
+}
+
+#[inline]
+fn counted(memory: *mut u8, more: usize, less: usize) -> *mut u8 {
+    if memory.is_null() {
+        refused(more);
+    }
+    count(more, less);
+    memory
+}
+
+/// Ends the process without memory, locks or handlers: with them it might hang.
+#[cold]
+fn refused(bytes: usize) -> ! {
+    let mut text = [0; 200];
+    let mut rest = &mut text[..];
+    let _ = writeln!(
+        rest,
+        "knee: the system gives this process no further {bytes} bytes of memory: free some, raise its limit \
+         (ulimit -v), or run less"
+    );
+    let left = rest.len();
+    let length = text.len() - left;
+    // SAFETY: the call reads the bytes of `text`; nothing runs after the other one.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), length);
+        libc::_exit(2)
+    }
+}
+
+/// What the runs that go on at once may take together.
+#[derive(Debug)]
+pub struct Room {
+    most_bytes: isize,
+    /// Whether a run ends to make room, and has not given back its memory yet.
+    is_being_made: AtomicBool,
+}
+
+impl Room {
+    /// Room of so many bytes, besides what is in use.
+    pub fn new(bytes: usize) -> Arc<Room> {
+        collect();
+        let most_bytes = ALL.load(Relaxed).saturating_add_unsigned(bytes);
+        Arc::new(Room { most_bytes, is_being_made: AtomicBool::new(false) })
+    }
+
+    /// Notes what this thread has taken for other purposes than a run.
+    pub fn note(&self) {
+        collect();
+    }
+
+    /// Tells that a run which had to end has given back its memory.
+    pub fn is_made(&self) {
+        self.note();
+        self.is_being_made.store(false, Relaxed);
+    }
+}
+
+/// What one run may take, and has taken so far. Its threads share it.
+#[derive(Debug)]
+pub struct Budget {
+    most_bytes: isize,
+    taken: AtomicIsize,
+    room: Arc<Room>,
+    /// Whether the run takes too much by itself.
+    is_own_exceeded: AtomicBool,
+    /// Whether the run must end.
+    is_exceeded: AtomicBool,
+}
+
+impl Budget {
+    /// A budget of a run that starts on this thread.
+    pub fn new(most_bytes: usize, room: &Arc<Room>) -> Arc<Budget> {
+        collect();
+        Arc::new(Budget {
+            most_bytes: 0_isize.saturating_add_unsigned(most_bytes),
+            taken: AtomicIsize::new(0),
+            room: Arc::clone(room),
+            is_own_exceeded: AtomicBool::new(false),
+            is_exceeded: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns false if the run must end: with what it takes `soon` it exceeds its own budget, or all runs exceed their room and
+    /// no other run is about to end for that.
+    #[must_use]
+    pub fn check(&self, soon: usize) -> bool {
+        let new = collect();
+        let taken = self.taken.fetch_add(new, Relaxed).wrapping_add(new);
+        if self.is_exceeded() {
+            return false;
+        }
+        let is_own = exceeds(taken, soon, self.most_bytes);
+        let is_exceeded = is_own
+            || (exceeds(ALL.load(Relaxed), soon, self.room.most_bytes)
+                && !self.room.is_being_made.swap(true, Relaxed));
+        if is_exceeded {
+            self.is_own_exceeded.store(is_own, Relaxed);
+            self.is_exceeded.store(true, Relaxed);
+        }
+        !is_exceeded
+    }
+
+    /// Returns whether a check has failed.
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded.load(Relaxed)
+    }
+
+    /// Returns whether the run must end because it takes too much by itself.
+    pub fn is_own_exceeded(&self) -> bool {
+        self.is_own_exceeded.load(Relaxed)
+    }
+}
+
+/// Collects the count of this thread, and returns it.
+fn collect() -> isize {
+    let new = TAKEN.take();
+    ALL.fetch_add(new, Relaxed);
+    new
+}
+
+fn exceeds(taken: isize, soon: usize, most: isize) -> bool {
+    taken.saturating_add_unsigned(soon) > most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    /// One test, because all of them would share the room.
+    #[test]
+    fn a_run_ends_for_its_own_budget_or_makes_room_for_others() {
+        const MB: usize = 1 << 20;
+        let room = Room::new(10 * MB);
+        let small = Budget::new(2 * MB, &room);
+        assert!(small.check(0) && small.check(MB));
+        let mut list = vec![1u8; MB];
+        list.resize(3 * MB, 1);
+        assert!(!small.check(0) && small.is_own_exceeded());
+        drop(list);
+        assert!(!small.check(0), "what is true once stays true");
+        let [one, other] = [0; 2].map(|_| Budget::new(100 * MB, &room));
+        let taken = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let list = vec![1u8; 11 * MB];
+                (!one.check(0), list)
+            });
+            thread.join().unwrap()
+        });
+        assert!(taken.0 && !one.is_own_exceeded());
+        assert!(other.check(0), "one makes room");
+        drop(taken);
+        room.is_made();
+        assert!(other.check(0) && !other.check(11 * MB));
+    }
+
+    /// This program again, which asks for more than there are addresses.
+    #[test]
+    fn what_the_system_refuses_ends_the_process_in_a_sentence() {
+        const ASKS: &str = "KNEE_ASKS_FOR_MEMORY";
+        if std::env::var(ASKS).is_ok() {
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(1 << 60)));
+            return;
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"));
+        let test = "tests::what_the_system_refuses_ends_the_process_in_a_sentence";
+        let done = child.args(["--exact", test]).env(ASKS, "").output().expect("it runs again");
+        let said = String::from_utf8_lossy(&done.stderr);
+        let sentence = "knee: the system gives this process no further 1152921504606846976 bytes";
+        assert!(done.status.code() == Some(2) && said.starts_with(sentence), "{said}");
+    }
+}
