@@ -24,7 +24,7 @@ fn the_inner_tests_pass() {
     let inner = Command::new("unshare")
         .args(["--net", "--pid", "--fork", "--mount-proc"])
         .arg(std::env::current_exe().unwrap())
-        .arg("--ignored")
+        .args(["found::", "--ignored"])
         .env(DIR_VARIABLE, dir.path())
         .stdin(File::open("/proc/thread-self/ns/net").unwrap())
         .output()

@@ -1,7 +1,6 @@
 //! Properties of every discipline, alone and below a shaper, for random packets and times.
 
-mod model;
-
+use crate::model::{DSCPS, Model, Operation, Pkt, shaped};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, Alternate, AnyQdisc, Backlog, CeThresholdFor, ClassConfig, ClassService,
@@ -10,7 +9,6 @@ use knee_queue::{
     MarkWhen, NotEctAbove, PieConfig, PieDelay, Qdisc, QueueAction, QueueConfig, RedConfig,
     ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, TrimConfig, TwoBuffersConfig,
 };
-use model::{DSCPS, Model, Operation, Pkt, shaped};
 use proptest::prelude::*;
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {

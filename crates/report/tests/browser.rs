@@ -1,9 +1,7 @@
 //! The report in a real browser.
 
-mod common;
-
-use common::browser::{Browser, open};
-use common::{Made, Temp};
+use crate::common::browser::{Browser, open};
+use crate::common::{Made, Temp};
 
 /// Opens the report of a directory that is made up, as wide as a desk.
 fn shown(browser: &mut Browser, made: &Made, temp: &Temp) -> std::path::PathBuf {

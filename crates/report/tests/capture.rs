@@ -1,13 +1,11 @@
 //! Reports of captures: a directory as `knee pcap --csv` writes it, made up here.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Temp;
-use common::browser::{Browser, open};
+use crate::common::Temp;
+use crate::common::browser::{Browser, open};
 
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 const MSS: u64 = 1448;

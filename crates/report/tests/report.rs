@@ -1,11 +1,9 @@
 //! Reports of directories as they may be, whole and broken.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 
-use common::{Made, Temp};
+use crate::common::{Made, Temp};
 
 #[test]
 fn a_directory_without_the_newer_parts_has_a_report_without_them() {

@@ -1,0 +1,5 @@
+//! Queues and their page. One program, so that one is linked.
+
+mod model;
+mod page;
+mod properties;

@@ -1,0 +1,6 @@
+//! Pages and pictures of results. One program, so that one is linked and its tests share the cores.
+
+mod browser;
+mod capture;
+mod common;
+mod report;

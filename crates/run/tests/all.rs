@@ -1,0 +1,4 @@
+//! Networks and their routes. One program, so that one is linked.
+
+mod networks;
+mod routes;
