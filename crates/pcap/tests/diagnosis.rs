@@ -1,14 +1,11 @@
 //! Captures of each pathology and of healthy hosts: each is found where it is, and nothing where nothing is.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]
 
-mod common;
-mod experiments;
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use common::{MS, Trace};
-use experiments::{Made, Temp, analysed, copy, simulate};
+use crate::common::{MS, Trace};
+use crate::experiments::{Made, Temp, analysed, copy, simulate};
 use knee_pcap::diagnosis::{KINDS, findings};
 use knee_pcap::{Analysis, AnalysisOptions, Csv, Flow, Input, Severity, Show, analyse, text};
 use knee_queue::Ecn;
@@ -577,7 +574,7 @@ fn packets_of_other_captures_do_not_stay_in_a_directory() {
     let has_packets = |flows: Vec<u32>| {
         let options = AnalysisOptions { flows, ..AnalysisOptions::default() };
         let csv = Csv::create(&temp.path("csv")).unwrap();
-        csv.finish(&common::analysed(vec![trace.file()], &options)).unwrap();
+        csv.finish(&crate::common::analysed(vec![trace.file()], &options)).unwrap();
         temp.path("csv").join("packets.csv").exists()
     };
     assert!(has_packets(vec![1]));

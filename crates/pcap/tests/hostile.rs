@@ -1,10 +1,8 @@
 //! Whatever a capture holds, it is analysed to its end or refused in one line, soon and in bounded memory.
 
-mod common;
-
 use std::io::{self, Cursor, Read, Write};
 
-use common::{MS, MSS, Trace, analysed};
+use crate::common::{MS, MSS, Trace, analysed};
 use knee_pcap::diagnosis::findings;
 use knee_pcap::model::Ended;
 use knee_pcap::{Analysis, AnalysisOptions, Error, Input, Show, analyse, text};

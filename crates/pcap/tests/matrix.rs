@@ -1,15 +1,12 @@
 //! The matrix of causes and findings: what is found for each cause, over rates, RTTs, algorithms, offloads and places of the capture.
 //!
-//! `cargo test -p knee-pcap --test matrix -- --ignored --nocapture` prints it as notebook/pcap-matrix.md has it. A sample of it runs
+//! `cargo test -p knee-pcap --test all matrix:: -- --ignored --nocapture` prints it as notebook/pcap-matrix.md has it. A sample of it runs
 //! every day.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]
 
-mod common;
-mod experiments;
-
 use std::collections::BTreeMap;
 
-use experiments::{Made, analysed, simulate};
+use crate::experiments::{Made, analysed, simulate};
 use knee_pcap::Finding;
 use knee_pcap::diagnosis::findings;
 

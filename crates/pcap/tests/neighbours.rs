@@ -1,9 +1,7 @@
 //! Causes that look alike, made by hand: each is found by its own name, and not by its neighbour's.
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod common;
-
-use common::{MS, MSS, Trace};
+use crate::common::{MS, MSS, Trace};
 use knee_pcap::diagnosis::findings;
 use knee_pcap::{Analysis, EventKind, Finding, Severity};
 use knee_queue::Ecn;

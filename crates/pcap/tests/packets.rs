@@ -1,8 +1,6 @@
 //! Captures made by hand: each says one thing, and the analysis says it too.
 
-mod common;
-
-use common::{MS, MSS, Trace, analysed};
+use crate::common::{MS, MSS, Trace, analysed};
 use knee_pcap::model::{EcnAgreed, Ended, PointPosition, ReceiverKind, Retransmitted};
 use knee_pcap::{AnalysisOptions, Direction, EventKind};
 use knee_queue::Ecn;

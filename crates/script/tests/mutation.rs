@@ -1,7 +1,5 @@
 //! Whatever is done to a script, it is played to an end or refused in one line, and soon.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use knee_script::{Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, play};
@@ -166,7 +164,7 @@ proptest! {
         which in any::<prop::sample::Index>(),
         edits in prop::collection::vec(edit(), 1..8),
     ) {
-        let texts = common::texts();
+        let texts = crate::common::texts();
         let text = which.get(&texts).1.clone();
         let text = edits.iter().fold(text, |text, edit| apply(&text, edit));
         check(&text)?;

@@ -1,12 +1,10 @@
 //! The project's scripts, against every profile of the simulator.
 
-mod common;
-
 use knee_script::{Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, play};
 
 fn all_pass_on(profile: Profile) {
     let mut differ = Vec::new();
-    let scripts = common::scripts();
+    let scripts = crate::common::scripts();
     for script in &scripts {
         // Another version may lack the sysctls that it sets.
         if !script.is_for(profile.linux.into()) {

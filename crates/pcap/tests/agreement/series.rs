@@ -3,8 +3,8 @@
 use knee_pcap::model::PacketRow;
 use knee_run::outcome::FlowSample;
 
-use crate::sender::Sender;
-use crate::table::{Pair, same, within};
+use super::sender::Sender;
+use super::table::{Pair, same, within};
 
 /// Tolerated error of an RTT from timestamps, us: a tick of their clock.
 const TICK_US: u64 = 1000;

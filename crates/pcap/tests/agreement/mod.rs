@@ -8,12 +8,9 @@ mod series;
 mod table;
 mod truth;
 
-#[path = "../experiments/mod.rs"]
-mod experiments;
-
 use std::path::Path;
 
-use experiments::Temp;
+use crate::experiments::Temp;
 use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::PacketRow;
 use knee_pcap::{Analysis, AnalysisOptions, Direction, Flow, Input, analyse};
@@ -276,8 +273,9 @@ impl One<'_> {
 }
 
 fn ones<'a>(analysis: &'a Analysis, made: &'a Made) -> Vec<One<'a>> {
-    let is_host =
-        |flow: &&Flow| analysis.whole.points[flow.point].interfaces == [experiments::AT_HOST];
+    let is_host = |flow: &&Flow| {
+        analysis.whole.points[flow.point].interfaces == [crate::experiments::AT_HOST]
+    };
     let one = |flow: &'a Flow| {
         let index = usize::from(flow.a.port()) - 40_000;
         let (outcome, truth) = (&made.outcome.flows[index], &made.truth[index]);

@@ -1,0 +1,16 @@
+//! The command, but for what it does to a kernel. One program, so that one is linked and its tests share the cores.
+
+mod bad_files;
+mod cli;
+mod documented;
+mod flight;
+mod hostile;
+mod linux_modules;
+mod new;
+mod other_users;
+mod record;
+mod reports;
+mod reproduce;
+#[cfg(feature = "kernel")]
+mod schema;
+mod script;
