@@ -3,31 +3,24 @@
 use knee_queue::time::Time;
 use knee_run::sizes::WEB_SEARCH as SIZES;
 use knee_run::spec::NodeId;
+use knee_units as units;
 
 /// Rate of a host's link, bit/s.
 const HOST_BPS: f64 = 10e9;
 
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct Random(units::Random);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(units::Random::new(seed))
     }
 
     pub(crate) fn below(&mut self, n: u32) -> u32 {
-        (self.next() % u64::from(n)) as u32
+        (self.0.u64() % u64::from(n)) as u32
     }
 
     fn size(&mut self) -> u64 {
-        let share = self.unit();
+        let share = self.0.unit();
         let above = SIZES.partition_point(|(_, up_to)| *up_to <= share).clamp(1, SIZES.len() - 1);
         let ((a, from), (b, to)) = (SIZES[above - 1], SIZES[above]);
         a + ((b - a) as f64 * (share - from) / (to - from)) as u64
@@ -48,7 +41,7 @@ pub(crate) fn web_search(random: &mut Random, hosts: u32, load: f64, until: Time
     let gap_ps = mean * 8.0 / (load * f64::from(hosts) * HOST_BPS) * 1e12;
     let (mut transfers, mut at) = (Vec::new(), 0.0);
     loop {
-        at += -gap_ps * (1.0 - random.unit()).ln();
+        at += -gap_ps * (1.0 - random.0.unit()).ln();
         let start = Time::from_ps(at as u64);
         if start >= until {
             return transfers;

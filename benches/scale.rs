@@ -437,7 +437,7 @@ fn incast(network: Network, senders: u32, ms: u64) -> Run {
 fn search(network: Network, load: f64, ms: u64) -> Run {
     let hosts = hosts_of(&network);
     let cc = Cc::by_name("dctcp").unwrap();
-    let transfers = web_search(&mut Random(1), hosts, load, Time::from_ms(ms));
+    let transfers = web_search(&mut Random::new(1), hosts, load, Time::from_ms(ms));
     let flow = |it: load::Transfer| Flow {
         start: it.start,
         traffic: Traffic::Bulk { bytes: Some(it.bytes) },

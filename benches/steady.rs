@@ -16,6 +16,7 @@ use knee_queue::time::Duration;
 use knee_run::outcome::Outcome;
 use knee_run::routes::Routes;
 use knee_run::spec::{HEADER_BYTES, LinkId, Run};
+use knee_units::Random;
 
 /// Settling times, base RTTs of the longest path among coupled flows.
 const SETTLING_RTTS: [u64; 4] = [0, 5, 20, 100];
@@ -143,15 +144,10 @@ impl Flow {
     }
 }
 
-/// Returns the hash of each flow, from the same draws of a splitmix64 generator as the simulator's.
+/// Returns the hash of each flow, from the same draws as the simulator's.
 fn hashes(run: &Run) -> Vec<u64> {
-    let mut state = run.seed;
-    let mut draw = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+    let mut random = Random::new(run.seed);
+    let mut draw = || random.u64();
     for host in run.network.nodes.iter().filter_map(|node| node.host.as_ref()) {
         draw();
         if host.jiffies_at_start.is_none() {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use knee_file::units;
 use knee_flight::{Diff, Error, Header, Pair, Reader, Record, Shown, View};
+use knee_units::quoted;
 use serde_json::{Map, Number, Value as Json, json};
 
 use crate::replay::header_in_words;
@@ -218,10 +219,7 @@ fn csv(row: &[Shown]) -> String {
         match value {
             Shown::Nothing => {}
             Shown::Number(number) => drop(write!(line, "{number}")),
-            Shown::Text(text) if text.contains([',', '"', '\n', '\r']) => {
-                let _ = write!(line, "\"{}\"", text.replace('"', "\"\""));
-            }
-            Shown::Text(text) => line.push_str(text),
+            Shown::Text(text) => line.push_str(&quoted(text)),
         }
     }
     line

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use knee_file::keys::{Below, Describe as _, Entry, Key, List, Name, Shape, Table, Text};
-use knee_file::units::{Burst, Pkts, Quantity as _, QueueLimit, Share, Size};
+use knee_file::units::{Burst, Pkts, Quantity as _, Share, Size};
 use knee_file::{Error, Node, Reader, keys};
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
@@ -113,7 +113,7 @@ impl Read<'_, '_> {
         let reader = self.reader;
         match setting {
             Setting::Limit(limit) => {
-                *limit = reader.get_or(&Key::new(key, ""), QueueLimit(*limit))?.0;
+                *limit = reader.get_or(&Key::new(key, ""), *limit)?;
                 if let Limit::Bytes(bytes) = *limit {
                     self.holds_a_packet(key, bytes)?;
                 }
@@ -235,7 +235,7 @@ impl Visit for Describing {
 
 fn described_as(name: &'static str, says: &'static str, setting: &Setting<'_>) -> Entry {
     match setting {
-        Setting::Limit(limit) => Key::new(name, says).or(QueueLimit(**limit)).entry(),
+        Setting::Limit(limit) => Key::new(name, says).or(**limit).entry(),
         Setting::Room(bytes) => Key::new(name, says).or(Size(**bytes)).entry(),
         Setting::Pkts(pkts) => Key::new(name, says).or(Pkts(**pkts)).entry(),
         Setting::Bytes(bytes, _) => Key::new(name, says).or(Size(u64::from(**bytes))).entry(),

@@ -2,39 +2,31 @@
 //! starts its flows at the same times in every case.
 
 use knee_queue::time::Duration;
+use knee_units::random::{self, GAMMA, mix};
 
-/// A stream of random numbers (SplitMix64).
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+pub(crate) struct Random(random::Random);
 
 impl Random {
     /// Returns the stream for one purpose, which `labels` identify.
     pub(crate) fn new(seed: u64, labels: &[u64]) -> Random {
-        let fold = |state: u64, label: &u64| mix(state.wrapping_add(GOLDEN_GAMMA) ^ mix(*label));
-        Random(labels.iter().fold(mix(seed), fold))
+        let fold = |state: u64, label: &u64| mix(state.wrapping_add(GAMMA) ^ mix(*label));
+        Random(random::Random::new(labels.iter().fold(mix(seed), fold)))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
-        mix(self.0)
+        self.0.u64()
     }
 
     /// Returns a uniform number from 0 to below 1, in steps of 2^-53.
     pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        self.0.unit()
     }
 
     /// Returns a uniform number from 0 to below `count`, which must be above 0.
     pub(crate) fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.next()) * count as u128) >> 64) as usize
+        self.0.below(count as u64) as usize
     }
 
     /// Returns an exponential time with this mean, by von Neumann's method (1951). It compares uniform draws and

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use knee_units::aligned;
+
 use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
@@ -541,8 +543,8 @@ pub(crate) enum Align {
 #[derive(Default)]
 pub(crate) struct Grid {
     heads: Vec<(String, Align)>,
-    /// Rows. `None` is an empty line.
-    rows: Vec<Option<Vec<String>>>,
+    /// One without cells is an empty line.
+    rows: Vec<Vec<String>>,
 }
 
 impl Grid {
@@ -551,11 +553,11 @@ impl Grid {
     }
 
     pub(crate) fn gap(&mut self) {
-        self.rows.push(None);
+        self.rows.push(Vec::new());
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(Some(cells));
+        self.rows.push(cells);
     }
 
     /// Returns the number of rows.
@@ -564,29 +566,12 @@ impl Grid {
     }
 
     pub(crate) fn render(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().flatten().filter_map(|row| row.get(column));
-            let cells = cells.map(|cell| cell.chars().count());
-            cells.chain([self.heads[column].0.chars().count()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
-        let line = |cells: &mut dyn Iterator<Item = &str>| {
-            let mut line = String::from(" ");
-            for ((cell, (_, align)), width) in cells.zip(&self.heads).zip(&widths) {
-                match align {
-                    Align::Left => write!(line, " {cell:<width$} "),
-                    Align::Right => write!(line, " {cell:>width$} "),
-                }
-                .unwrap_or_default();
-            }
-            line.trim_end().to_owned()
-        };
-        let heads = line(&mut self.heads.iter().map(|(name, _)| name.as_str()));
-        let rows = self.rows.iter().map(|row| match row {
-            Some(row) => line(&mut row.iter().map(String::as_str)),
-            None => String::new(),
-        });
-        std::iter::once(heads).chain(rows).collect::<Vec<_>>().join("\n")
+        let heads = self.heads.iter().map(|(name, _)| name.clone()).collect();
+        let rows: Vec<_> = std::iter::once(heads).chain(self.rows.iter().cloned()).collect();
+        let lines = aligned(&rows, |column| matches!(self.heads[column].1, Align::Right));
+        let line =
+            |line: &String| if line.is_empty() { String::new() } else { format!("  {line}") };
+        lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -624,7 +624,7 @@ impl Describe for Special {
 ///
 /// ```
 /// use knee_file::keys::Key;
-/// use knee_queue::time::{Duration, Rate};
+/// use knee_units::time::{Duration, Rate};
 ///
 /// knee_file::keys! {
 ///     /// What joins two machines.

@@ -11,7 +11,7 @@
 //!
 //! use knee_file::keys::Key;
 //! use knee_file::{Error, Reader, parse};
-//! use knee_queue::time::{Duration, Rate};
+//! use knee_units::time::{Duration, Rate};
 //!
 //! knee_file::keys! {
 //!     /// What joins two machines.

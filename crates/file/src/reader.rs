@@ -372,7 +372,7 @@ mod tests {
     use std::cell::RefCell;
     use std::path::Path;
 
-    use knee_queue::time::Duration;
+    use knee_units::time::Duration;
 
     use super::*;
     use crate::parse;

@@ -2,8 +2,8 @@
 //!
 //! `kB` is 1000 bytes and `KiB` 1024, as everywhere in networking. Case counts.
 
-use knee_queue::time::{Duration, PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US, Rate};
-use knee_queue::{Limit, Threshold};
+use knee_units::time::{Duration, PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US, Rate};
+use knee_units::{Limit, Threshold};
 
 type Units = &'static [(&'static str, f64)];
 
@@ -85,10 +85,6 @@ pub enum Burst {
 /// A number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pkts(pub u32);
-
-/// Limit of a queue, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimit(pub Limit);
 
 const PKTS_UNITS: Units = &[(PKTS, 1.0), ("pkt", 1.0), ("packets", 1.0)];
 const PERCENT: Units = &[("%", 1.0)];
@@ -330,26 +326,20 @@ impl Quantity for Pkts {
     }
 }
 
-impl Quantity for QueueLimit {
-    fn parse(text: &str) -> Result<QueueLimit, String> {
+impl Quantity for Limit {
+    fn parse(text: &str) -> Result<Limit, String> {
         if text == "unlimited" {
-            return Ok(QueueLimit(Limit::UNLIMITED));
+            return Ok(Limit::UNLIMITED);
         }
-        let limit = match pkts(text) {
-            Some(pkts) => Limit::Pkts(pkts?),
-            None => Limit::Bytes(
-                Size::parse(text)
-                    .map_err(|why| {
-                        format!("{why}, or packets, as in \"500 pkts\", or \"unlimited\"")
-                    })?
-                    .0,
-            ),
-        };
-        Ok(QueueLimit(limit))
+        if let Some(pkts) = pkts(text) {
+            return Ok(Limit::Pkts(pkts?));
+        }
+        let or = "packets, as in \"500 pkts\", or \"unlimited\"";
+        Size::parse(text).map(|size| Limit::Bytes(size.0)).map_err(|why| format!("{why}, or {or}"))
     }
 
     fn show(&self) -> String {
-        match self.0 {
+        match *self {
             Limit::UNLIMITED => "unlimited".into(),
             Limit::Pkts(pkts) => format!("{pkts} {PKTS}"),
             Limit::Bytes(bytes) => Size(bytes).show(),
@@ -477,8 +467,8 @@ mod tests {
         assert_eq!(Size::parse("64 KiB").unwrap(), Size(65_536));
         assert_eq!(Size::parse("1_000 B").unwrap(), Size(1000));
         assert_eq!(Share::parse("1 %").unwrap(), Share(0.01));
-        assert_eq!(QueueLimit::parse("500 pkts").unwrap().0, Limit::Pkts(500));
-        assert_eq!(QueueLimit::parse("757000 B").unwrap().0, Limit::Bytes(757_000));
+        assert_eq!(Limit::parse("500 pkts").unwrap(), Limit::Pkts(500));
+        assert_eq!(Limit::parse("757000 B").unwrap(), Limit::Bytes(757_000));
         assert_eq!(Threshold::parse("80 us").unwrap(), Threshold::Sojourn(Duration::from_us(80)));
         assert_eq!(Threshold::parse("75 kB").unwrap(), Threshold::Bytes(75_000));
         assert_eq!(Threshold::parse("10 pkts").unwrap(), Threshold::Pkts(10));
@@ -502,7 +492,7 @@ mod tests {
         assert_eq!(Size(65_536).show(), "64 KiB");
         assert_eq!(Duration::from_us(1500).show(), "1.5 ms");
         assert_eq!(Duration::from_ms(200).show(), "200 ms");
-        assert_eq!(QueueLimit::parse("unlimited").unwrap().show(), "unlimited");
+        assert_eq!(Limit::parse("unlimited").unwrap().show(), "unlimited");
     }
 
     #[test]
@@ -519,7 +509,7 @@ mod tests {
         assert!(Size::parse("0 B").unwrap_err().starts_with("must be a size from 1 B"));
         assert!(Size::parse("-5 kB").unwrap_err().starts_with("must be a size from 1 B"));
         assert!(Share::parse("101 %").unwrap_err().starts_with("must be a share"));
-        assert!(QueueLimit::parse("1.5 pkts").unwrap_err().starts_with("must be a whole number"));
+        assert!(Limit::parse("1.5 pkts").unwrap_err().starts_with("must be a whole number"));
         assert!(Duration::parse("1e30 s").unwrap_err().starts_with("must be a time from 0 s"));
     }
 

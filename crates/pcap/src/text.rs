@@ -105,7 +105,7 @@ fn table(analysis: &Analysis, top: usize) -> String {
         ("marked", &|flow| marked(flow.main())),
         ("sender", &|flow| family(flow.main())),
     ];
-    let mut out = aligned(&columns, flows.iter().take(top), 3);
+    let mut out = table_of(&columns, flows.iter().take(top), 3);
     let whole = &analysis.whole;
     if flows.len() > top {
         let _ = writeln!(out, "and {} smaller flows (--top {})", flows.len() - top, flows.len());
@@ -446,7 +446,7 @@ fn rounds(list: &[Round], begin_ns: u64) -> String {
         ("burst", &|round| round.largest_burst_segments.to_string()),
         ("ACK delay", &|round| or_dash(round.ack_delay_ns)),
     ];
-    aligned(&columns, list, 0)
+    table_of(&columns, list, 0)
 }
 
 fn events(of: &Direction, begin_ns: u64) -> String {
@@ -499,7 +499,7 @@ fn packets(list: &[PacketRow], begin_ns: u64) -> String {
             (None, _) => row.repeated_by.map_or(String::new(), |by| format!("retransmitted: {by}")),
         }),
     ];
-    aligned(&columns, list, 0)
+    table_of(&columns, list, 0)
 }
 
 /// A kind in words.
@@ -572,7 +572,7 @@ fn rate(bps: f64) -> String {
 type Column<'a, Row> = (&'a str, &'a dyn Fn(&Row) -> String);
 
 /// A table with columns as wide as they need; the first `left` columns are set to the left.
-fn aligned<'a, Row: 'a>(
+fn table_of<'a, Row: 'a>(
     columns: &[Column<'_, Row>],
     of: impl IntoIterator<Item = &'a Row>,
     left: usize,
@@ -580,18 +580,5 @@ fn aligned<'a, Row: 'a>(
     let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
     let cells = |row| columns.iter().map(|(_, cell)| cell(row)).collect();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(of.into_iter().map(cells)).collect();
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
-        let cells =
-            row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at < left {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
-            });
-        let line: Vec<String> = cells.collect();
-        out += line.join("  ").trim_end();
-        out.push('\n');
-    }
-    out
+    knee_units::aligned(&rows, |at| at >= left).join("\n") + "\n"
 }

@@ -8,12 +8,13 @@ use crate::fifo::Fifo;
 use crate::fq_codel::FqCodel;
 use crate::packet::{Ecn, Packet};
 use crate::pie::Pie;
-use crate::qdisc::{Admission, Backlog, Departure, Inside, Part, Qdisc, QueueAction, Stats};
+use crate::qdisc::{Admission, Departure, Inside, Part, Qdisc, QueueAction, Stats};
 use crate::red::Red;
 use crate::share::Share;
 use crate::step::Step;
 use crate::time::Time;
 use crate::trim::Trim;
+use knee_units::Backlog;
 
 /// Any queue discipline; see [`QueueConfig::build`](crate::QueueConfig::build).
 #[derive(Clone, Debug)]

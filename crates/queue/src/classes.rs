@@ -8,10 +8,11 @@ use crate::any::{AnyAdmission, AnyQdisc};
 use crate::config::QueueConfig;
 use crate::droptail::DropTailConfig;
 use crate::packet::Packet;
-use crate::qdisc::{Admission, Backlog, DropReason, Part, Qdisc, QueueAction, Stats};
+use crate::qdisc::{Admission, DropReason, Part, Qdisc, QueueAction, Stats};
 use crate::round_robin::RoundRobin;
 use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
+use knee_units::Backlog;
 
 /// DSCPs are below this.
 const DSCPS: u8 = 64;
@@ -58,8 +59,8 @@ pub enum ClassService {
 
 /// Settings of one class of traffic.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ClassConfig {
     /// Name in results.
+pub struct ClassConfig {
     pub name: String,
     pub condition: Condition,
     /// When it is served.
@@ -163,8 +164,8 @@ pub(crate) enum Price {
     Bytes,
     Packets,
 }
-
 /// One class with its queue.
+
 #[derive(Clone, Debug)]
 struct Class<P> {
     queue: AnyQdisc<P>,
@@ -393,11 +394,11 @@ impl<P: Packet> Qdisc<P> for Classes<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Limit, Threshold};
     use crate::packet::Ecn;
     use crate::pie::PieConfig;
     use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};
+    use knee_units::{Limit, Threshold};
 
     const DSCP_1: Condition = Condition { dscps: Some(2), acks: false, up_to_bytes: None };
     const ALL: Condition = Condition { dscps: None, acks: false, up_to_bytes: None };

@@ -7,7 +7,6 @@ use crate::droptail::{DropTail, DropTailConfig};
 use crate::dualpi2::{DualPi2, DualPi2Config};
 use crate::fifo::Fifo;
 use crate::fq_codel::{FqCodel, FqCodelConfig};
-use crate::limit::Limit;
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
 use crate::red::{Red, RedConfig};
@@ -16,6 +15,7 @@ use crate::share::{Share, ShareConfig};
 use crate::step::{Step, StepConfig};
 use crate::trim::{Trim, TrimConfig};
 use crate::two_buffers::TwoBuffersConfig;
+use knee_units::Limit;
 
 /// The list of all disciplines.
 macro_rules! disciplines {
@@ -168,10 +168,10 @@ impl QueueConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Threshold;
     use crate::share::MarkShare;
     use crate::step::{MarkAt, MarkWhen, NotEctAbove};
     use crate::time::{Duration, Rate};
+    use knee_units::Threshold;
 
     /// The key that says what cannot work, and why.
     fn refused(config: &QueueConfig) -> (&'static str, String) {

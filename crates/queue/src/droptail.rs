@@ -1,10 +1,10 @@
 //! Drop-tail: accept while there is room.
 
-use crate::limit::Limit;
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, DropReason, QueueAction};
+use crate::qdisc::{Admission, DropReason, QueueAction};
 use crate::settings::{PortProperties, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
+use knee_units::{Backlog, Limit};
 
 /// Settings of a drop-tail queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,12 +16,12 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use crate::limit::Threshold;
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, QueueAction, Stats};
-use crate::random::SplitMix64;
 use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
 use crate::time::{Duration, PS_PER_S, Rate, Time};
+use knee_units::Random;
+use knee_units::Threshold;
 
 /// A probability of 1, in fractions of 2^32.
 const PROB_ONE: u64 = u32::MAX as u64;
@@ -188,7 +188,7 @@ pub struct DualPi2<P> {
     /// The released packet that a shaper has not taken yet.
     released: Option<P>,
     stats: Stats,
-    random: SplitMix64,
+    random: Random,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl<P: Packet> DualPi2<P> {
             credit: first_credit(&config),
             released: None,
             stats: Stats::default(),
-            random: SplitMix64::new(config.seed),
+            random: Random::new(config.seed),
             config,
         }
     }
@@ -235,7 +235,7 @@ impl<P: Packet> DualPi2<P> {
     }
 
     fn roll(&mut self, prob: u64) -> bool {
-        self.random.next_u64() >> 32 < prob
+        self.random.u64() >> 32 < prob
     }
 
     /// Applies the probability: `Queued` lets the packet go as it is.

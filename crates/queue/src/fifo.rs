@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use crate::packet::Packet;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, QueueAction, Stats};
+use crate::qdisc::{Admission, Departure, DropReason, Inside, Qdisc, QueueAction, Stats};
 use crate::time::Time;
+use knee_units::Backlog;
 
 /// A FIFO with the admission policy `A`.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use std::ops::RangeInclusive;
 use crate::codel::{Codel, CodelParams, Source, TickParams};
 use crate::packet::Packet;
 use crate::qdisc::{DropReason, Qdisc, QueueAction, Stats};
-use crate::random::SplitMix64;
 use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
+use knee_units::Random;
 
 /// The most queues: numbers of 16 bits, as in Linux.
 const FLOWS_MAX: u32 = 65_536;
@@ -176,7 +176,7 @@ impl<P: Packet> FqCodel<P> {
 
     /// The queue that a flow has.
     fn number_of(&self, pkt: &P) -> u32 {
-        let hash = SplitMix64::new(self.config.seed ^ u64::from(pkt.flow_hash())).next_u64() >> 32;
+        let hash = Random::new(self.config.seed ^ u64::from(pkt.flow_hash())).u64() >> 32;
         // Below the number of flows: 32 bits times 17.
         ((hash * self.flows.len() as u64) >> 32) as u32
     }

@@ -81,11 +81,9 @@ mod droptail;
 mod dualpi2;
 mod fifo;
 mod fq_codel;
-mod limit;
 mod packet;
 mod pie;
 mod qdisc;
-mod random;
 mod red;
 mod round_robin;
 mod settings;
@@ -95,7 +93,6 @@ mod shared;
 mod step;
 #[cfg(test)]
 mod testing;
-pub mod time;
 mod trim;
 mod two_buffers;
 
@@ -107,12 +104,10 @@ pub use droptail::{DropTail, DropTailConfig};
 pub use dualpi2::{DualPi2, DualPi2Config, LowLatency, StepThreshold};
 pub use fifo::Fifo;
 pub use fq_codel::{FqCodel, FqCodelConfig};
-pub use limit::{Limit, Threshold};
+pub use knee_units::{Backlog, Limit, Threshold, time};
 pub use packet::{ETHERNET_BYTES, Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
-pub use qdisc::{
-    Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, QueueAction, Stats,
-};
+pub use qdisc::{Admission, Departure, DropReason, Inside, Part, Qdisc, QueueAction, Stats};
 pub use red::{Red, RedConfig};
 pub use settings::{ConfigError, PortProperties, Setting, Settings, Visit};
 pub use shaper::{Shaped, TokenBucket};

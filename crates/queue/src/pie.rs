@@ -11,10 +11,10 @@
 //! probability in 1/2^56 that may pass 1, and the two-update rule for the burst allowance.
 
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, QueueAction};
-use crate::random::SplitMix64;
+use crate::qdisc::{Admission, Departure, DropReason, Inside, QueueAction};
 use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, PS_PER_NS, Rate, Time};
+use knee_units::{Backlog, Random};
 
 /// PIE's clock: all delays are whole ticks of this length.
 const TICK_PS: u64 = 64 * PS_PER_NS;
@@ -172,7 +172,7 @@ pub struct Pie {
     dequeued_at_ticks: Option<u64>,
     departure_rate: DepartureRate,
     next_update: Time,
-    random: SplitMix64,
+    random: Random,
 }
 
 impl Pie {
@@ -187,7 +187,7 @@ impl Pie {
             dequeued_at_ticks: None,
             departure_rate: DepartureRate::default(),
             next_update: Time::ZERO + config.first_update,
-            random: SplitMix64::new(config.seed),
+            random: Random::new(config.seed),
             config,
         }
     }
@@ -224,7 +224,7 @@ impl Pie {
                 return true;
             }
         }
-        let is_chosen = self.random.next_u64() >> (u64::BITS - PROB_BITS) < prob;
+        let is_chosen = self.random.u64() >> (u64::BITS - PROB_BITS) < prob;
         if is_chosen {
             self.accumulated_prob = 0;
         }

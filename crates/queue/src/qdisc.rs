@@ -2,6 +2,7 @@
 
 use crate::packet::{Ecn, Packet};
 use crate::time::{Duration, Time};
+use knee_units::Backlog;
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,13 +23,6 @@ pub enum QueueAction {
     /// Accepted, and carries CE (it may have carried it before).
     Marked,
     Dropped(DropReason),
-}
-
-/// Length of a queue, without the packet in transmission.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Backlog {
-    pub pkts: u32,
-    pub bytes: u64,
 }
 
 /// A packet about to leave a FIFO, as an [`Admission`] sees it.

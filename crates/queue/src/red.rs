@@ -12,13 +12,12 @@
 //! per mark (Floyd and Jacobson 1993, method 2). The average, the thresholds and the draw are Linux 6.12's, in whole
 //! bytes and microseconds. Also there: `gentle` (Floyd 2000), which Linux lacks.
 
-use crate::limit::Limit;
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, QueueAction};
-use crate::random::SplitMix64;
+use crate::qdisc::{Admission, Departure, DropReason, Inside, QueueAction};
 use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
 use crate::step::NotEctAbove;
 use crate::time::{Duration, PS_PER_US, Rate, Time};
+use knee_units::{Backlog, Limit, Random};
 
 /// The largest Wlog.
 const WLOG_MAX: u32 = 31;
@@ -62,8 +61,8 @@ pub struct RedConfig {
     /// How often `max_p` is moved so that the average stays between 40 and 60 % of the way from min to max; Linux's
     /// interval is 500 ms. `None`: it stays as it is.
     pub adapt_interval: Option<Duration>,
-    /// Seed of the draws.
     pub seed: u64,
+    /// Seed of the draws.
 }
 
 impl Settings for RedConfig {
@@ -164,7 +163,7 @@ pub struct Red {
     idle_decay: IdleDecay,
     next_adaptation: Option<Time>,
     threshold_hits: u64,
-    random: SplitMix64,
+    random: Random,
 }
 
 /// Decision by the average queue (Linux `red_action`, whose counters are `prob_*` and `forced_*`).
@@ -195,7 +194,7 @@ impl Red {
             idle_decay: IdleDecay::new(config.wlog, config.packet_time),
             next_adaptation: config.adapt_interval.map(|interval| Time::ZERO + interval),
             threshold_hits: 0,
-            random: SplitMix64::new(config.seed),
+            random: Random::new(config.seed),
             config,
         }
     }
@@ -271,7 +270,7 @@ impl Red {
             None => RedAction::Pass,
         };
         self.count = Some(0);
-        self.draw = self.random.next_u64() >> 32;
+        self.draw = self.random.u64() >> 32;
         action
     }
 

@@ -27,8 +27,8 @@ use std::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::limit::{Limit, Threshold};
 use crate::time::{Duration, Rate};
+use knee_units::{Limit, Threshold};
 
 /// Port that a queue belongs to; defaults depend on it.
 #[derive(Clone, Copy, Debug)]

@@ -212,11 +212,11 @@ mod tests {
     use super::*;
     use crate::droptail::{DropTail, DropTailConfig};
     use crate::fifo::Fifo;
-    use crate::limit::Limit;
     use crate::packet::Ecn;
     use crate::qdisc::DropReason;
     use crate::testing::{Pkt, full};
     use crate::time::Duration;
+    use knee_units::Limit;
 
     fn bucket(bps: u64) -> TokenBucket {
         TokenBucket::new(Rate::from_bps(bps).unwrap(), 1600)

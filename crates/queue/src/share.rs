@@ -3,12 +3,11 @@
 //! A drop-tail buffer that marks every n-th ECN-capable packet, or each with a given probability. The sender's answer does
 //! not change the share, so what marks cost a host can be measured at 0, 10, 50 and 100 % of them.
 
-use crate::limit::Limit;
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, DropReason, QueueAction};
-use crate::random::SplitMix64;
+use crate::qdisc::{Admission, DropReason, QueueAction};
 use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate, Time};
+use knee_units::{Backlog, Limit, Random};
 
 /// Selection of the ECN-capable packets to mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,7 +81,7 @@ pub struct Share {
 #[derive(Clone, Debug)]
 enum Marker {
     /// Marked if a 32-bit draw is below this: exact at 0 and 1, to 2^-32 between.
-    Draw { below: u64, random: SplitMix64 },
+    Draw { below: u64, random: Random },
     /// Marked when none remains to be let by.
     Count { every: u32, remaining: u32 },
 }
@@ -90,7 +89,7 @@ enum Marker {
 impl Marker {
     fn marks_next(&mut self) -> bool {
         match self {
-            Marker::Draw { below, random } => random.next_u64() >> 32 < *below,
+            Marker::Draw { below, random } => random.u64() >> 32 < *below,
             Marker::Count { every, remaining } => {
                 *remaining -= 1;
                 if *remaining > 0 {
@@ -109,7 +108,7 @@ impl Share {
         let mark = match config.mark {
             MarkShare::Probability(share) => Marker::Draw {
                 below: (share.clamp(0.0, 1.0) * (1_u64 << 32) as f64).round() as u64,
-                random: SplitMix64::new(config.seed),
+                random: Random::new(config.seed),
             },
             MarkShare::Every(every) => {
                 Marker::Count { every: every.max(1), remaining: every.max(1) }

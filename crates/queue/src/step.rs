@@ -3,11 +3,11 @@
 //! No averaging and no randomness. Linux RED with min = max = K and Wlog = 0, under a `tbf` parent, does
 //! the same as [`MarkAt::AtLeast`] with [`MarkWhen::Enqueue`] (Linux 6.1).
 
-use crate::limit::{Limit, Threshold};
 use crate::packet::Ecn;
-use crate::qdisc::{Admission, Backlog, Departure, DropReason, QueueAction};
+use crate::qdisc::{Admission, Departure, DropReason, QueueAction};
 use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
 use crate::time::{Duration, Rate, Time};
+use knee_units::{Backlog, Limit, Threshold};
 
 /// Whether a value equal to K is marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

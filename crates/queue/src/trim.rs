@@ -6,12 +6,12 @@
 
 use crate::droptail::{DropTail, DropTailConfig};
 use crate::fifo::Fifo;
-use crate::limit::{Limit, Threshold};
 use crate::packet::Packet;
-use crate::qdisc::{Backlog, DropReason, Qdisc, QueueAction, Stats};
+use crate::qdisc::{DropReason, Qdisc, QueueAction, Stats};
 use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
 use crate::step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig};
 use crate::time::{Duration, Rate, Time};
+use knee_units::{Backlog, Limit, Threshold};
 
 /// Settings of a queue that trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 use crate::classes::{ClassService, Classes, Parts, Price, Selector};
 use crate::config::QueueConfig;
 use crate::droptail::DropTailConfig;
-use crate::limit::Limit;
 use crate::packet::Packet;
 use crate::settings::{PortProperties, Setting, Settings, Visit};
 use crate::time::{Duration, Rate};
+use knee_units::Limit;
 
 /// Unit of the alternation between the two buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,13 +114,13 @@ impl TwoBuffersConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Threshold;
     use crate::packet::Ecn;
     use crate::pie::PieConfig;
     use crate::qdisc::{DropReason, Qdisc, QueueAction};
     use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};
     use crate::time::Time;
+    use knee_units::Threshold;
 
     fn config(queue: QueueConfig, limit_per: LimitPer) -> TwoBuffersConfig {
         let alternate = Alternate::Packets;

@@ -42,9 +42,10 @@ mod tables;
 mod verdict;
 
 pub use error::Error;
+pub use knee_units::quoted;
 pub use manifest::{Manifest, read_json};
 pub use metric::{Kind, Metric};
 pub use sketch::{Bucket, Sketch, Sketched};
 pub use table::{Row, Table};
-pub use tables::{CASE, Cell, HOST_LIMITED, REPEAT, RUN, ResultFile, quoted, rows, write_row};
+pub use tables::{CASE, Cell, HOST_LIMITED, REPEAT, RUN, ResultFile, rows, write_row};
 pub use verdict::{CheckVerdict, ClaimVerdict};

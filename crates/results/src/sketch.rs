@@ -1,17 +1,11 @@
 //! A quantile sketch: counts of values by bucket, so that many values take as many rows as few.
 //!
 //! It is DDSketch (Masson, Rim, Lee: "DDSketch: a fast and fully-mergeable quantile sketch with relative-error
-//! guarantees", VLDB 2019) with its logarithm interpolated linearly: each power of two is cut into [`PER_OCTAVE`] equal
+//! guarantees", VLDB 2019) with its logarithm interpolated linearly: each power of two is cut into equal
 //! buckets. Buckets need whole numbers only, so they are the same on every machine. Counts add up, so a merge gives
 //! the same sketch in any order and any grouping.
 
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Buckets from one power of two to the next, 2^[`SHIFT`].
-const PER_OCTAVE: u64 = 1 << SHIFT;
-/// A bucket is at most 1/64 of its lower end wide, so its middle is off by less than 1/128 = 0.8 %. With 2^5 buckets it
-/// would be 1.6 %.
-const SHIFT: u32 = 6;
 
 /// Counts of whole numbers by bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,46 +14,9 @@ pub struct Sketch {
     count: u64,
 }
 
-/// A bucket of a [`Sketch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
-    /// Number of the bucket, in the order of values.
-    pub number: u16,
-    /// Smallest value of the bucket.
-    pub from: u64,
-    /// Largest value of the bucket.
-    pub to: u64,
-}
-
-impl Bucket {
-    /// Number of buckets for all 64-bit values: 64 with a value each, and 64 for each further power of two.
-    pub const ALL: u16 = ((64 - SHIFT + 1) * PER_OCTAVE as u32) as u16;
-
-    /// Returns the bucket of a value.
-    pub fn of(value: u64) -> Bucket {
-        // Below 2^SHIFT each value has its own bucket.
-        let shift = (value | PER_OCTAVE).ilog2() - SHIFT;
-        let number = (u64::from(shift) << SHIFT) + (value >> shift);
-        // At most 58 * 64 + 127 < 2^16.
-        Bucket::with(number as u16, shift)
-    }
-
-    /// Returns the bucket of a number. `None` from [`Bucket::ALL`] on.
-    pub fn numbered(number: u16) -> Option<Bucket> {
-        let octave = u32::from(number) >> SHIFT;
-        (number < Bucket::ALL).then(|| Bucket::with(number, octave.saturating_sub(1)))
-    }
-
-    fn with(number: u16, shift: u32) -> Bucket {
-        let from = (u64::from(number) - (u64::from(shift) << SHIFT)) << shift;
-        Bucket { number, from, to: from + ((1 << shift) - 1) }
-    }
-
-    /// Returns the middle, which differs from each value of the bucket by less than [`Sketch::ERROR`].
-    pub fn middle(self) -> f64 {
-        self.from as f64 + (self.to - self.from) as f64 / 2.0
-    }
-}
+/// A bucket of a [`Sketch`]: at most 1/64 of its lower end wide, so its middle is off by less than 1/128 = 0.8 %. With 2^5 buckets per
+/// power of two it would be 1.6 %.
+pub type Bucket = knee_units::Bucket<6>;
 
 impl Sketch {
     /// Largest relative error of a percentile.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::path::Path;
 
+use knee_units::quoted;
+
 use crate::error::Error;
 use crate::table::Table;
 
@@ -97,14 +99,6 @@ macro_rules! whole {
     )*};
 }
 whole!(bool u8 u16 u32 u64);
-
-/// A cell, in quotes if it must be.
-pub fn quoted(text: &str) -> Cow<'_, str> {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
-        false => text.into(),
-    }
-}
 
 /// Adds a row: its labels as they are, and cells.
 pub fn write_row<'a>(out: &mut String, labels: &str, cells: impl IntoIterator<Item = Cell<'a>>) {

@@ -6,12 +6,12 @@
 
 use crate::packet::{Packet, flags};
 use crate::paths::CHOOSE;
-use crate::random::Random;
 use crate::stop::Stop;
 use knee_queue::time::{Duration, Time};
 use knee_run::balance::{Choice, NextHops};
 use knee_run::routes::{PATH_END, Routes, mix};
 use knee_run::spec::{Balance, LinkId, NodeId, Order, Run, SwitchBalance};
+use knee_units::Random;
 use std::sync::Arc;
 
 /// Entries of a table of flowlets that are allocated together.

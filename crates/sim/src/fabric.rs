@@ -11,13 +11,13 @@ use crate::net::PATH_END;
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::paths::{Paths, too_long};
 use crate::ports::Ports;
-use crate::random::Random;
 use knee_queue::time::Time;
 use knee_queue::{Ecn, QueueConfig};
 use knee_run::Error;
 use knee_run::outcome::{QueueOutcome, QueueSample};
 use knee_run::routes::{Routes, no_path};
 use knee_run::spec::{Link, LinkId, Network, NodeId};
+use knee_units::Random;
 use std::collections::HashMap;
 
 /// The most packets per second that a link should have. It sets the resolution of the event list.

@@ -93,7 +93,6 @@ mod pause;
 mod pings;
 mod plan;
 mod ports;
-mod random;
 mod recording;
 mod reroute;
 mod samples;

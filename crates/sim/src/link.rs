@@ -12,7 +12,6 @@ use crate::events::{self, Event, Events, FarEnd};
 use crate::packet::{Packet, Packets, Tos, flags};
 use crate::paths::Paths;
 use crate::pause::{LeftHost, LinkControl, Ticket};
-use crate::random::Random;
 use crate::vary::Sending;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
@@ -22,6 +21,7 @@ use knee_queue::{
 use knee_run::flow_control::pause_time;
 use knee_run::outcome::{QueueOutcome, QueueSample};
 use knee_run::spec::{Link, Serialisation};
+use knee_units::Random;
 use rest::Rest;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

@@ -9,7 +9,6 @@ use crate::packet::{Packet, Packets};
 use crate::paths::{CHOOSE, Paths};
 use crate::pause::ControlHandle;
 use crate::ports::Ports;
-use crate::random::{self, Random};
 use crate::reroute::Reroutes;
 use crate::tap::Tap;
 use knee_algo::Host as CcHost;
@@ -17,6 +16,7 @@ use knee_queue::time::Time;
 use knee_run::outcome::Work;
 pub(crate) use knee_run::routes::PATH_END;
 use knee_run::routes::Routes;
+use knee_units::Random;
 
 pub(crate) struct Net {
     pub(crate) now: Time,
@@ -66,7 +66,8 @@ impl Net {
     /// Returns the seed of what a socket draws at the present time.
     #[inline]
     pub(crate) fn seed_of(&self, sock: u32) -> u64 {
-        random::at(self.seed ^ u64::from(sock) << 32, self.now)
+        let seed = self.seed ^ u64::from(sock) << 32;
+        seed.wrapping_add(self.now.ps().wrapping_mul(0xd134_2543_de82_ef95))
     }
 
     /// Returns the start of the path that packets take after a hash change.

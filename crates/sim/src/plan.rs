@@ -4,13 +4,13 @@ use crate::balance;
 use crate::clock::Jiffies;
 use crate::events;
 use crate::paths::{CHOOSE, too_long};
-use crate::random::Random;
 use crate::stop::Stop;
 use knee_queue::time::{Duration, PS_PER_S};
 use knee_run::Error;
 use knee_run::balance::NextHops;
 use knee_run::routes::{PATH_END, Routes, no_path};
 use knee_run::spec::{HostConfig, LinkId, Network, NodeId, Run};
+use knee_units::Random;
 use std::sync::Arc;
 
 /// Start of the path there, and of the path back.

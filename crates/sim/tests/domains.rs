@@ -219,7 +219,7 @@ fn traffic(chance: &mut Chance) -> Traffic {
 
 /// A fabric with all that a division must keep.
 fn run(seed: u64) -> Run {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let mut network = network(&mut chance);
     network.changes = changes(&mut chance, &network);
     balance(&mut chance, &mut network);

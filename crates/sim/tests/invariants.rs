@@ -44,7 +44,7 @@ fn troubled(chance: &mut Chance) -> Path {
 #[test]
 fn every_byte_arrives_exactly_once_whatever_the_network_does() {
     for seed in 1..=150 {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         let path = troubled(&mut chance);
         let cc = ALGORITHMS[chance.below(3) as usize];
         let bytes = 1 + chance.below(300_000);
@@ -62,7 +62,7 @@ fn every_byte_arrives_exactly_once_whatever_the_network_does() {
 #[test]
 fn exchanges_survive_losses_in_both_directions() {
     for seed in 1..=50 {
-        let mut chance = Chance(seed + 1000);
+        let mut chance = Chance::new(seed + 1000);
         let path = troubled(&mut chance);
         let cc = ALGORITHMS[chance.below(3) as usize];
         let (request, response) = (1 + chance.below(20_000), 1 + chance.below(20_000));
@@ -177,7 +177,7 @@ fn sequence_numbers_wrap_without_anyone_noticing() {
     // The client's initial sequence number is drawn from the seed: after one draw for each of the two
     // hosts, the lower half of the next (splitmix64). Seeds whose number is just below the wrap:
     let initial = |seed: u64| {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         (chance.u64(), chance.u64(), chance.u64() as u32).2
     };
     let seeds: Vec<u64> =

@@ -224,7 +224,7 @@ fn timeouts_of_a_full_queue(back_jitter: Duration) -> Vec<u64> {
     let queue = droptail(Limit::Bytes(1_200_000));
     let path = Path { senders: 8, access: Some(rate), queue, back_jitter, ..Path::new(ms(1)) };
     let timeouts = |seed| {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         let flow = |i: u32| Flow {
             from: i % 8,
             start: at_us(chance.below(10_000)),

@@ -1,6 +1,7 @@
 //! Fields that the switch reads and changes in a frame: addresses, the ECN field, the ECMP hash.
 
 use knee_queue::Ecn;
+use knee_units::Random;
 
 /// Ethernet's header: a frame has no VLAN tag here.
 pub(in crate::switch) const ETHERNET_BYTES: usize = knee_queue::ETHERNET_BYTES as usize;
@@ -155,10 +156,7 @@ fn hash_bytes(hash: u64, bytes: &[u8]) -> u64 {
 
 /// Multiplies and shifts so that each bit of both acts on all of the result.
 fn mix(hash: u64, word: u64) -> u64 {
-    let mut z = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Random::new(hash ^ word).u64()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use knee_run::spec::{
     Traffic,
 };
 use knee_run::topology::Cable;
+use knee_units::Random;
 
 /// Payload of a full segment: MTU 1500 less IP, TCP and timestamps.
 pub(crate) const MSS: u64 = 1448;
@@ -295,16 +296,16 @@ pub(crate) fn steps<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     steps
 }
 
-/// Random numbers of the tests' own (splitmix64).
-pub(crate) struct Chance(pub(crate) u64);
+/// Random numbers of the tests' own.
+pub(crate) struct Chance(Random);
 
 impl Chance {
+    pub(crate) fn new(seed: u64) -> Chance {
+        Chance(Random::new(seed))
+    }
+
     pub(crate) fn u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64()
     }
 
     /// Uniform over 0 to `bound` - 1.

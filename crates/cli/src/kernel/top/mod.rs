@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use knee_units::aligned;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::json::Object;
@@ -133,20 +134,7 @@ fn table(rows: &[Row], with_netns: bool) -> String {
     let mut lines: Vec<Vec<String>> =
         vec![columns.iter().map(|column| column.title().to_owned()).collect()];
     lines.extend(rows.iter().map(|row| columns.iter().map(|column| column.cell(row)).collect()));
-    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let mut out = String::new();
-    for line in &lines {
-        let cells = columns.iter().zip(&widths).zip(line);
-        let cells: Vec<String> = cells
-            .map(|((column, width), cell)| match column.is_right_aligned() {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:width$}"),
-            })
-            .collect();
-        out.push_str(cells.join("  ").trim_end());
-        out.push('\n');
-    }
+    let mut out = aligned(&lines, |at| columns[at].is_right_aligned()).join("\n") + "\n";
     if rows.iter().any(|row| !rows::impossible(&row.connection).is_empty()) {
         out.push_str(rows::IMPOSSIBLE_MEANS);
         out.push('\n');

@@ -1,7 +1,13 @@
 //! How much may wait, and how much until packets are marked.
 
-use crate::qdisc::Backlog;
 use crate::time::Duration;
+
+/// Length of a queue, without the packet in transmission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Backlog {
+    pub pkts: u32,
+    pub bytes: u64,
+}
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +24,7 @@ impl Limit {
     pub const UNLIMITED: Limit = Limit::Bytes(u64::MAX);
 
     /// Whether a packet of `len_bytes` fits behind `backlog`.
+    #[inline]
     pub const fn has_room(self, backlog: Backlog, len_bytes: u32) -> bool {
         match self {
             Limit::Pkts(limit) => backlog.pkts < limit,
