@@ -70,11 +70,7 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
 
 /// Returns whether a queue, or one that it consists of, has two buffers.
 fn has_two_buffers(queue: &QueueConfig) -> bool {
-    let mut has_two = false;
-    let look =
-        &mut |queue: &mut QueueConfig| has_two |= matches!(queue, QueueConfig::TwoBuffers(_));
-    queue.clone().each_mut(look);
-    has_two
+    queue.any(|queue| matches!(queue, QueueConfig::TwoBuffers(_)))
 }
 
 /// Finds a list `second` with a name or a range that includes `name`. Returns its path and value.

@@ -333,13 +333,7 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             measured.measure(M::DropShare, share);
         }
         measured.record(M::Marks, queue.marked_pkts);
-        let trims = |link: &Link| {
-            let mut trims = false;
-            let look =
-                &mut |queue: &mut QueueConfig| trims |= matches!(queue, QueueConfig::Trim(_));
-            link.queue.clone().each_mut(look);
-            trims
-        };
+        let trims = |link: &Link| link.queue.any(|queue| matches!(queue, QueueConfig::Trim(_)));
         if link.is_some_and(trims) {
             measured.record(M::Trims, queue.trimmed_pkts);
         }

@@ -49,26 +49,22 @@ pub(crate) fn lateness_limit(network: &Network) -> Duration {
 
 /// `None`: the link has no queue that could tell.
 fn link_limit(link: &Link) -> Option<Duration> {
-    Some(queue_limit(&link.queue, link.rate?))
+    let rate = link.rate?;
+    // As if the smallest of several had the link for itself: it drains no faster than that.
+    link.queue.all().into_iter().filter_map(|queue| queue_limit(queue, rate)).min()
 }
 
-fn queue_limit(queue: &QueueConfig, rate: Rate) -> Duration {
+/// `None`: the queues that it consists of have limits.
+fn queue_limit(queue: &QueueConfig, rate: Rate) -> Option<Duration> {
     let part = |whole: Duration, divisor: u64| Duration::from_ps(whole.ps() / divisor);
     let drain = |bytes: u64| rate.time_of(u32::try_from(bytes).unwrap_or(u32::MAX));
-    match queue {
-        // As if the smallest had the link for itself: it drains no faster than that.
-        QueueConfig::Classes(config) => {
-            let queues = config.classes.iter().map(|class| queue_limit(&class.queue, rate));
-            queues.min().unwrap_or(LATENESS_FLOOR)
-        }
-        QueueConfig::TwoBuffers(config) => queue_limit(&config.queue, rate),
-        queue => match (queue.settings().acts_at(rate), queue.limit()) {
-            (Some(wait), _) => part(wait, 2),
-            (None, Some(Limit::Pkts(pkts))) => part(drain(u64::from(pkts) * 1514), 20),
-            (None, Some(Limit::Bytes(bytes))) => part(drain(bytes), 20),
-            (None, None) => LATENESS_FLOOR,
-        },
+    if let Some(wait) = queue.settings().acts_at(rate) {
+        return Some(part(wait, 2));
     }
+    Some(match queue.limit()? {
+        Limit::Pkts(pkts) => part(drain(u64::from(pkts) * 1514), 20),
+        Limit::Bytes(bytes) => part(drain(bytes), 20),
+    })
 }
 
 /// Sentence on failed connections; `None` if none failed.

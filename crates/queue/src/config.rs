@@ -116,6 +116,21 @@ impl QueueConfig {
         }
     }
 
+    /// These settings, then those of the queues that they consist of, in order, all the way down.
+    pub fn all(&self) -> Vec<&QueueConfig> {
+        let parts: Vec<&QueueConfig> = match self {
+            QueueConfig::Classes(config) => config.classes.iter().map(|c| &c.queue).collect(),
+            QueueConfig::TwoBuffers(config) => vec![&config.queue],
+            _ => Vec::new(),
+        };
+        std::iter::once(self).chain(parts.into_iter().flat_map(QueueConfig::all)).collect()
+    }
+
+    /// Whether something is so of any of them.
+    pub fn any(&self, is_so: impl FnMut(&QueueConfig) -> bool) -> bool {
+        self.all().into_iter().any(is_so)
+    }
+
     /// How much may wait; `None`: the queues that it consists of say so.
     pub fn limit(&self) -> Option<Limit> {
         let mut found = FindLimit::default();

@@ -1,6 +1,6 @@
 //! Properties of every discipline, alone and below a shaper, for random packets and times.
 
-use crate::model::{DSCPS, Model, Operation, Pkt, shaped};
+use crate::model::{DSCPS, Draw, Model, Operation, Pkt, shaped};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, Alternate, AnyQdisc, Backlog, CeThresholdFor, ClassConfig, ClassService,
@@ -9,6 +9,7 @@ use knee_queue::{
     MarkWhen, NotEctAbove, PieConfig, PieDelay, Qdisc, QueueAction, QueueConfig, RedConfig,
     ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, TrimConfig, TwoBuffersConfig,
 };
+use knee_units::Random;
 use proptest::prelude::*;
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
@@ -227,8 +228,17 @@ fn two_buffers() -> impl Strategy<Value = QueueConfig> {
     })
 }
 
+/// Any discipline, with any settings that can work.
+fn drawn() -> impl Strategy<Value = QueueConfig> {
+    any::<u64>().prop_filter_map("it cannot work", |seed| {
+        let mut random = Random::new(seed);
+        let config = Draw(&mut || random.below(2000) as u32).single();
+        config.validate().is_ok().then_some(config)
+    })
+}
+
 fn config() -> impl Strategy<Value = QueueConfig> {
-    prop_oneof![4 => single(), 1 => classes(), 1 => two_buffers(), 1 => trim()]
+    prop_oneof![4 => single(), 1 => classes(), 1 => two_buffers(), 1 => trim(), 2 => drawn()]
 }
 
 proptest! {

@@ -107,12 +107,7 @@ pub fn supports(network: &Network) -> Result<(), Error> {
             "network.balance: the lab's switch gives each flow one path, but {name} chooses otherwise: leave it out, or use --on sim"
         )));
     }
-    let trims = |link: &&Link| {
-        let mut trims = false;
-        let look = &mut |queue: &mut QueueConfig| trims |= matches!(queue, QueueConfig::Trim(_));
-        link.queue.clone().each_mut(look);
-        trims
-    };
+    let trims = |link: &&Link| link.queue.any(|queue| matches!(queue, QueueConfig::Trim(_)));
     if let Some(link) = network.links.iter().find(trims) {
         return Err(Error::Refused(format!(
             "link {}: the lab's switch does not trim packets (kind = \"trim\"): use --on sim",

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    AnyQdisc, Backlog, Ecn, Limit, LimitPer, Packet, Part, Qdisc, QueueAction, QueueConfig, Shaped,
-    TokenBucket,
+    AnyQdisc, Backlog, Ecn, Limit, LimitPer, Packet, Part, PortProperties, Qdisc, QueueAction,
+    QueueConfig, Setting, Shaped, Threshold, TokenBucket, Visit,
 };
 
 /// A packet with a number, which says all that its length and ECN field do not.
@@ -63,22 +63,94 @@ pub(crate) enum Operation {
 /// The most that may wait in it.
 pub(crate) fn limit_of(config: &QueueConfig) -> Limit {
     match config {
-        QueueConfig::DropTail(config) => config.limit,
-        QueueConfig::Step(config) => config.limit,
-        QueueConfig::Pie(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::Share(config) => config.limit,
-        QueueConfig::Red(config) => config.limit,
-        QueueConfig::Codel(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::FqCodel(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::DualPi2(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::Trim(config) => config.limit,
         QueueConfig::TwoBuffers(config) => match (config.limit_per, limit_of(&config.queue)) {
             (LimitPer::Port, limit) => limit,
             (LimitPer::Buffer, Limit::Pkts(pkts)) => Limit::Pkts(pkts.saturating_mul(2)),
             (LimitPer::Buffer, Limit::Bytes(bytes)) => Limit::Bytes(bytes.saturating_mul(2)),
         },
         // Each class is held to its own by its own queue.
-        QueueConfig::Classes(_) => Limit::Bytes(u64::MAX),
+        config => config.limit().unwrap_or(Limit::UNLIMITED),
+    }
+}
+
+/// Shorter intervals between updates are refused or take a case too long.
+const SHORTEST_UPDATE: Duration = Duration::from_us(20);
+/// Flow queues have memory of their own.
+const MOST_FLOWS: u32 = 300;
+
+/// Draws all settings of a queue from these numbers, whether or not it can work with them.
+pub(crate) struct Draw<'a>(pub(crate) &'a mut dyn FnMut() -> u32);
+
+impl Draw<'_> {
+    /// A queue that consists of no others.
+    pub(crate) fn single(&mut self) -> QueueConfig {
+        let (frame_bytes, mbps) = (self.0() % 10_000, self.0() % 1000 + 1);
+        let rate = Rate::from_bps(u64::from(mbps) * 1_000_000).expect("above 0");
+        let place = PortProperties { frame_bytes, rate, has_burst: self.is_odd() };
+        let mut all = QueueConfig::each(place);
+        all.retain(|queue| queue.all().len() == 1);
+        let mut queue = all.swap_remove(self.0() as usize % all.len());
+        queue.settings_mut().fields(self);
+        queue
+    }
+
+    fn is_odd(&mut self) -> bool {
+        self.0() % 2 == 1
+    }
+
+    fn us(&mut self) -> Duration {
+        Duration::from_us(self.0().into())
+    }
+
+    fn bytes(&mut self) -> u64 {
+        u64::from(self.0()) * 256
+    }
+
+    /// From a little below 0 to a little above 1, or nothing at all.
+    fn share(&mut self) -> f64 {
+        match self.0() % 256 {
+            255 => f64::NAN,
+            at => (f64::from(at) - 10.0) / 230.0,
+        }
+    }
+}
+
+impl Visit for Draw<'_> {
+    fn key(&mut self, key: &'static str, setting: Setting<'_>) {
+        match setting {
+            Setting::Limit(limit) if self.is_odd() => *limit = Limit::Pkts(self.0()),
+            Setting::Limit(limit) => *limit = Limit::Bytes(self.bytes()),
+            Setting::Room(bytes) | Setting::Backlog(bytes) => *bytes = self.bytes(),
+            Setting::Number(flows, _) if key == "flows" => *flows = self.0() % MOST_FLOWS,
+            Setting::Pkts(number)
+            | Setting::Bytes(number, _)
+            | Setting::Number(number, _)
+            | Setting::Gain(number, _) => *number = self.0(),
+            Setting::MaybeNumber(number, _) => *number = self.is_odd().then(|| self.0()),
+            Setting::Threshold(threshold) => {
+                *threshold = match self.0() % 3 {
+                    0 => Threshold::Pkts(self.0()),
+                    1 => Threshold::Bytes(self.bytes()),
+                    _ => Threshold::Sojourn(self.us()),
+                }
+            }
+            Setting::Time(time) if key == "update_interval" => self.time(time),
+            Setting::Time(time) => *time = self.us(),
+            Setting::MaybeTime(time) => *time = self.is_odd().then(|| self.us()),
+            Setting::Share(share) => *share = self.share(),
+            Setting::MaybeShare(share) => *share = self.is_odd().then(|| self.share()),
+            Setting::Flag(flag) => *flag = self.is_odd(),
+            Setting::Word(at, words) => *at = self.0() as usize % words.len(),
+            Setting::Names(_) | Setting::Parts => {}
+        }
+    }
+
+    fn time(&mut self, time: &mut Duration) {
+        *time = self.us().max(SHORTEST_UPDATE);
+    }
+
+    fn seed(&mut self, seed: &mut u64) {
+        *seed = self.0().into();
     }
 }
 

@@ -26,11 +26,11 @@ pub fn differences(run: &Run) -> Vec<&'static str> {
             "of equal ways a hash of addresses and ports chooses one, the same at every switch",
         ),
         (
-            links().any(|link| has_step_in_pkts(&link.queue)),
+            links().any(|link| link.queue.any(is_step_in_pkts)),
             "step: k in packets is as many packets of full length in bytes",
         ),
         (
-            links().any(|link| is_red(&link.queue)),
+            links().any(|link| link.queue.any(is_red)),
             "step, red: a packet that is marked and then finds the buffer full counts as marked, and as dropped",
         ),
         (
@@ -65,24 +65,14 @@ pub fn differences(run: &Run) -> Vec<&'static str> {
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect()
 }
 
-/// Returns whether the queue or one of its classes marks above a number of packets.
-fn has_step_in_pkts(queue: &QueueConfig) -> bool {
-    match queue {
-        QueueConfig::Step(step) => matches!(step.threshold, Threshold::Pkts(_)),
-        QueueConfig::Classes(classes) => {
-            classes.classes.iter().any(|class| has_step_in_pkts(&class.queue))
-        }
-        _ => false,
-    }
+/// Whether it marks above a number of packets.
+fn is_step_in_pkts(queue: &QueueConfig) -> bool {
+    matches!(queue, QueueConfig::Step(step) if matches!(step.threshold, Threshold::Pkts(_)))
 }
 
-/// Returns whether the queue or one of its classes is the kernel's RED.
+/// Whether it is the kernel's RED.
 fn is_red(queue: &QueueConfig) -> bool {
-    match queue {
-        QueueConfig::Step(_) | QueueConfig::Red(_) => true,
-        QueueConfig::Classes(classes) => classes.classes.iter().any(|class| is_red(&class.queue)),
-        _ => false,
-    }
+    matches!(queue, QueueConfig::Step(_) | QueueConfig::Red(_))
 }
 
 fn is_in_bytes(queue: &QueueConfig) -> bool {
