@@ -545,6 +545,27 @@ impl<'a> Simulation<'a> {
                     self.port_interrupt(port);
                 }
             }
+            Event::LinkChange { link } => {
+                let net = &mut self.net;
+                let (packets, events) = (&mut net.packets, &mut net.events);
+                net.links[link as usize].change(link, packets, net.now, events);
+                net.tell_departures(link);
+                self.after_departures(link);
+            }
+            Event::SampleFlows
+            | Event::SampleQueues
+            | Event::SampleGoodput
+            | Event::SampleLinks
+            | Event::Reroute
+            | Event::Window => self.in_all_domains(event),
+        }
+    }
+
+    /// An event that every domain has for its part; the first one counts it.
+    #[cold]
+    fn in_all_domains(&mut self, event: Event) {
+        self.net.events.taken -= u64::from(!self.domain.is_first());
+        match event {
             // So many samples may be taken at a time that checks between events come too late.
             Event::SampleFlows
             | Event::SampleQueues
@@ -559,36 +580,20 @@ impl<'a> Simulation<'a> {
             }
             Event::SampleLinks => {
                 self.link_counts.look(self.run, &mut self.net, &mut self.outcome);
-                self.net.events.taken -= u64::from(!self.domain.is_first());
-            }
-            Event::LinkChange { link } => {
-                let net = &mut self.net;
-                let (packets, events) = (&mut net.packets, &mut net.events);
-                net.links[link as usize].change(link, packets, net.now, events);
-                net.tell_departures(link);
-                self.after_departures(link);
             }
             Event::Reroute => self.reroute(),
-            Event::Window => {
-                self.count_window();
-                self.net.events.taken -= u64::from(!self.domain.is_first());
-            }
+            _ => self.count_window(),
         }
     }
 
     pub(crate) fn again(&mut self, period: Option<Duration>, event: Event) {
-        // Every domain samples its part; the first one counts the event.
-        self.net.events.taken -= u64::from(!self.domain.is_first());
         if let Some(period) = period {
             self.net.events.push(self.net.now + period, event);
         }
     }
 
     /// Routes avoid other links from now on.
-    #[cold]
     fn reroute(&mut self) {
-        // Every domain does it; the first one counts the event.
-        self.net.events.taken -= u64::from(!self.domain.is_first());
         let Net { reroutes, routes, paths, now, .. } = &mut self.net;
         let (Some(reroutes), Some(routes)) = (reroutes, routes) else { return };
         reroutes.take_due(*now, self.run, routes);
