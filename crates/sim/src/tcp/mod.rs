@@ -36,6 +36,7 @@ use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, Warning, ca_state, ecn_flags,
     tcp_state,
 };
+use knee_prefetch::LINE_BYTES;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Counters, FlowSample};
@@ -45,6 +46,7 @@ use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::Arc;
 use timers::{LazyTimer, RetransmitTimer};
@@ -256,6 +258,10 @@ pub(crate) struct Sock {
 
 // An idle flow should take 4 KiB at most. Two sockets are most of it.
 const _: () = assert!(size_of::<Sock>() <= 1600);
+// The lines that [`Sock::fetch`] names: from 8 on what both ends need, from 16 to 19 what the sender needs of an ACK.
+const _: () = assert!(offset_of!(Sock, host) == 8 * LINE_BYTES);
+const _: () = assert!(offset_of!(Sock, rtx) / LINE_BYTES == 16);
+const _: () = assert!(offset_of!(Sock, counters) <= 20 * LINE_BYTES);
 
 /// The identity of a new socket, and its place in the network.
 pub(crate) struct Place {
