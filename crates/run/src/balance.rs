@@ -30,7 +30,7 @@ pub(crate) fn check(network: &Network) -> Result<(), Error> {
                     "balance: {name}: {entries} flowlets: must be 1 to {MAX_FLOWLETS}"
                 ));
             }
-            Balance::Weighted(Weights::Given(given)) => check_given(network, *switch, given)?,
+            Balance::Weighted(Weights::Given(given)) => check_weights(network, *switch, given)?,
             Balance::Weighted(weights) => check_rates(network, *switch, weights)?,
             Balance::Flowlet { .. } | Balance::Spray(_) => {}
         }
@@ -44,7 +44,7 @@ pub(crate) fn check(network: &Network) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_given(network: &Network, switch: NodeId, given: &[(LinkId, u32)]) -> Result<(), Error> {
+fn check_weights(network: &Network, switch: NodeId, given: &[(LinkId, u32)]) -> Result<(), Error> {
     let name = &network.nodes[switch as usize].name;
     if !given.is_sorted_by(|one, other| one.0 < other.0) {
         return refuse(format!("balance: {name}: weights are not in the order of links"));

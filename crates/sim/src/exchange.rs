@@ -170,7 +170,7 @@ fn part(
     // The others must not wait for a domain that has failed.
     let alarm = Alarm(&exchange.barrier);
     let simulation = Simulation::build(run, plan, domain)?;
-    let done = carry_out(|| simulation.run_beside(exchange, number));
+    let done = carry_out(|| simulation.run_domain(exchange, number));
     let part = done.map_err(|fault| Error::Algorithm(fault.to_string()))?.transpose()?;
     std::mem::forget(alarm);
     Ok(part)
@@ -250,7 +250,7 @@ impl Steps {
 
 impl Simulation<'_> {
     /// Simulates this domain beside the others. Returns `None` if another one failed.
-    fn run_beside(mut self, exchange: &Exchange, number: usize) -> Option<Result<Part, Error>> {
+    fn run_domain(mut self, exchange: &Exchange, number: usize) -> Option<Result<Part, Error>> {
         let (stop, mut steps) = (self.stop, Steps::new(&self));
         self.start();
         let end = loop {

@@ -247,14 +247,14 @@ impl Sock {
         let odd = packet.flags & (flags::SYN | flags::RST) != 0 || !packet.has(flags::ACK);
         if self.is_unacceptable(packet) {
             if odd {
-                self.on_odd_segment(packet, false, net);
+                self.on_syn_or_rst(packet, false, net);
             } else {
                 self.on_unacceptable(packet, net);
             }
             return;
         }
         if odd {
-            self.on_odd_segment(packet, true, net);
+            self.on_syn_or_rst(packet, true, net);
             return;
         }
         self.receiver.ts_advanced = false;
@@ -307,7 +307,7 @@ impl Sock {
 
     /// Handles SYN, RST, and segments without the ACK flag.
     #[cold]
-    fn on_odd_segment(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
+    fn on_syn_or_rst(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
         if packet.has(flags::RST) {
             self.on_reset(packet, acceptable, net);
         } else if packet.has(flags::SYN) {
