@@ -31,7 +31,6 @@ impl Outcome {
 pub struct Row {
     /// Number of the record, from 0, over all sockets.
     pub index: u64,
-    /// Number of the socket.
     pub flow: u64,
     /// The operation, as [`Call::kind`] names it.
     pub kind: String,

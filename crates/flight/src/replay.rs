@@ -45,7 +45,6 @@ impl fmt::Display for Difference {
 pub struct Report {
     /// Calls replayed, by [`Call::kind`].
     pub calls: BTreeMap<String, u64>,
-    /// Number of sockets.
     pub flows: u64,
     /// Parts of connections without a gap. Each part begins with the recorded state and then
     /// carries its own.
@@ -104,7 +103,6 @@ impl fmt::Display for Report {
 struct Flow {
     /// The connection's own instance, because a module may change to another of its tables.
     instance: Instance,
-    /// The number of the next call.
     next: u64,
     /// The private area before the next call; `None` if unknown.
     private: Option<[u64; 13]>,

@@ -59,7 +59,6 @@ pub enum ClassService {
 
 /// Settings of one class of traffic.
 #[derive(Clone, Debug, PartialEq)]
-    /// Name in results.
 pub struct ClassConfig {
     pub name: String,
     pub condition: Condition,
@@ -164,7 +163,6 @@ pub(crate) enum Price {
     Bytes,
     Packets,
 }
-/// One class with its queue.
 
 #[derive(Clone, Debug)]
 struct Class<P> {

@@ -75,7 +75,6 @@ pub struct DualPi2Config {
     pub drop_early: bool,
     /// The longest packet in bytes, Ethernet header included.
     pub mtu_bytes: u32,
-    /// Seed of the draws.
     pub seed: u64,
 }
 

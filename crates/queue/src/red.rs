@@ -62,7 +62,6 @@ pub struct RedConfig {
     /// interval is 500 ms. `None`: it stays as it is.
     pub adapt_interval: Option<Duration>,
     pub seed: u64,
-    /// Seed of the draws.
 }
 
 impl Settings for RedConfig {

@@ -60,7 +60,6 @@ pub struct Capabilities {
     pub captures: bool,
     /// It writes [`RunOptions::recording`].
     pub recordings: bool,
-    /// The Linux that its hosts are.
     pub linux: Linux,
 }
 

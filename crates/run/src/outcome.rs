@@ -38,7 +38,6 @@ pub struct Outcome {
     pub link_samples: Vec<LinkSample>,
     /// Counters of the measured window; `None`: no window, or the run ended before it.
     pub window: Option<Windowed>,
-    /// Work of the simulator.
     pub work: Work,
 }
 
@@ -350,7 +349,6 @@ pub struct Received {
     pub wire_pkts: Option<u64>,
     /// Packets that IP saw: merged ones are one.
     pub merged_pkts: Option<u64>,
-    /// Interrupts of the device.
     pub interrupts: Option<u64>,
     /// CPU time of merging, IP, TCP and the ACKs that they send, ns; applications are not in it.
     pub cpu_ns: Option<u64>,
@@ -359,7 +357,6 @@ pub struct Received {
 /// One exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct RpcRecord {
-    /// Index of the flow.
     pub flow: u32,
     /// The request was written.
     pub start: Time,
@@ -373,7 +370,6 @@ pub struct RpcRecord {
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
-    /// Index of its task.
     pub task: u32,
     /// It might begin: all before it was done. It is written once its connection is there.
     pub start: Time,
@@ -504,7 +500,6 @@ impl QueueOutcome {
 #[derive(Clone, Debug)]
 pub struct FlowSample {
     pub at: Time,
-    /// Index of the flow.
     pub flow: u32,
     /// 0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss.
     pub ca_state: u8,
@@ -552,7 +547,6 @@ pub struct QueueSample {
     pub part: Option<u32>,
     /// Packets waiting, the one being sent not counted.
     pub len_pkts: u32,
-    /// Bytes waiting.
     pub len_bytes: u64,
     /// Drops so far.
     pub dropped_pkts: u64,
@@ -569,7 +563,6 @@ pub struct QueueSample {
 pub struct GoodputSample {
     /// End of the period.
     pub at: Time,
-    /// Index of the flow.
     pub flow: u32,
     /// Payload bytes in order during the period.
     pub bytes: u64,

@@ -30,7 +30,6 @@ pub struct Run {
     pub flows: Vec<Flow>,
     /// Small packets back and forth.
     pub pings: Vec<Ping>,
-    /// Sampling periods.
     pub sampling: Sampling,
     /// Flows that wait for others.
     pub schedule: Schedule,
@@ -166,7 +165,6 @@ pub const MAX_WEIGHT: u32 = 65_535;
 /// A switch that does not choose by the hash of a flow alone (ECMP).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchBalance {
-    /// The switch.
     pub switch: NodeId,
     /// Its choice.
     pub balance: Balance,
@@ -256,7 +254,6 @@ pub struct Cable {
     pub serialisation: Serialisation,
     /// Bytes beside each frame that take time on the wire and no room in a queue: on Ethernet preamble, FCS and gap, 24.
     pub overhead_bytes: u32,
-    /// Propagation.
     pub delay: Duration,
     /// Uniform extra delay of 0 to this per packet; packets may overtake each other.
     pub jitter: Duration,
@@ -507,7 +504,6 @@ pub struct Flow {
     pub first_write: Option<Time>,
     /// When a transfer or exchange without end is stopped; `None`: at the end of the run.
     pub stop: Option<Time>,
-    /// Traffic of the flow.
     pub traffic: Traffic,
     /// The receiving application reads when this much is there, or what remains (`SO_RCVLOWAT`).
     pub read_at_bytes: u32,

@@ -182,15 +182,11 @@ impl Dumbbell {
 /// Two tiers of switches: each leaf is joined to each spine, hosts to their leaf.
 #[derive(Clone, Debug)]
 pub struct LeafSpine {
-    /// Number of leaves.
     pub leaves: u32,
-    /// Number of spines.
     pub spines: u32,
     pub hosts_per_leaf: u32,
     pub host: HostConfig,
-    /// From a host to its leaf.
     pub host_up: Cable,
-    /// From a leaf to a host.
     pub host_down: Cable,
     /// Between leaf and spine, either way.
     pub fabric: Cable,

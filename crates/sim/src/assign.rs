@@ -24,7 +24,6 @@ pub(crate) struct Assignment {
     pub(crate) domains: usize,
     /// Domain of each node; the first one for a node whose ports are in several domains.
     pub(crate) of_nodes: Vec<u32>,
-    /// Domain of each link.
     pub(crate) of_links: Arc<[u32]>,
     /// Whether the ports of a node are in several domains.
     pub(crate) is_split: Vec<bool>,
@@ -110,7 +109,6 @@ impl Assignment {
         Assignment { domains, of_nodes, of_links: of_links.into(), is_split }
     }
 
-    /// Returns the load of each domain.
     fn load(&self, loads: &Loads) -> Vec<f64> {
         let mut load = vec![0.0; self.domains.max(1)];
         let nodes = self.of_nodes.iter().zip(&loads.of_nodes);

@@ -27,7 +27,6 @@ struct Ends {
 /// The choices of all switches.
 pub(crate) struct Balancer {
     hops: Arc<NextHops>,
-    /// Far end of each link.
     far_end: Vec<NodeId>,
     /// For each sending socket, where its packets go.
     socks: Vec<Ends>,

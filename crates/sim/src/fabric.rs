@@ -36,7 +36,6 @@ pub struct PathId {
 pub struct Frame {
     /// Length as queues count it, bytes.
     pub len_bytes: u32,
-    /// The ECN field.
     pub ecn: Ecn,
     /// The DSCP: the six bits beside the ECN field.
     pub dscp: u8,

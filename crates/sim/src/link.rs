@@ -214,7 +214,6 @@ struct Wire {
     /// Number of packets that have left for the far end so far.
     left_pkts: u64,
     far_end: FarEnd,
-    /// Number of the link.
     number: u32,
 }
 

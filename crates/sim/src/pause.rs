@@ -31,7 +31,6 @@ struct Input {
     priority: u8,
     thresholds: Thresholds,
     back: LinkId,
-    /// Length of one pause.
     pause: Duration,
     held_bytes: u64,
     is_off: bool,

@@ -20,9 +20,7 @@ pub(crate) type PathStarts = (u32, u32);
 pub(crate) struct Plan {
     /// The clock of each host with a socket, in the order of nodes.
     clocks: Vec<(NodeId, Jiffies)>,
-    /// Hash of each flow.
     pub(crate) hashes: Vec<u64>,
-    /// Hash of each ping stream.
     pub(crate) ping_hashes: Vec<u64>,
     pub(crate) of_flows: Vec<PathStarts>,
     pub(crate) of_pings: Vec<PathStarts>,

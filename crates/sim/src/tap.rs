@@ -40,7 +40,6 @@ pub struct Tapped {
 /// A host's coarse clock at the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoarseClock {
-    /// Whole ticks.
     pub ticks: u32,
     /// The part of the next tick that had passed.
     pub phase: Duration,

@@ -17,9 +17,7 @@ pub(crate) enum Event {
     SampleFlows,
     SampleGoodput,
     SampleQueues,
-    /// An end of the measured window.
     WindowEnd,
-    /// The end of the run.
     End,
 }
 

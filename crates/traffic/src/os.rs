@@ -60,7 +60,6 @@ pub enum Moment {
     Sample,
     WindowBegin,
     WindowEnd,
-    /// End of the run.
     End,
 }
 

@@ -37,7 +37,6 @@ pub struct TrafficReport {
 pub struct SideReport {
     /// Index of the flow in the run.
     pub flow: u32,
-    /// Whether it is the listening side.
     pub listens: bool,
     /// `connect()` was called (connecting side).
     pub connected_ns: Option<u64>,
@@ -47,7 +46,6 @@ pub struct SideReport {
     pub done_ns: Option<u64>,
     /// Stopped at its `stop_ns`.
     pub stopped_ns: Option<u64>,
-    /// Payload bytes read.
     pub read_bytes: u64,
     /// Algorithm at the end, as the kernel calls it.
     pub algorithm: String,

@@ -9,7 +9,6 @@ use crate::Task;
 /// A message that begins at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Index of its task.
     pub task: u32,
     /// Index of the flow that carries it.
     pub flow: u32,

@@ -167,7 +167,6 @@ pub struct QueueStats {
     pub dropped_pkts: u64,
     /// Packets that wait.
     pub backlog_pkts: u32,
-    /// Bytes that wait.
     pub backlog_bytes: u32,
     /// Packets over the discipline's limit; for RED, packets above a threshold.
     pub overlimits: u64,

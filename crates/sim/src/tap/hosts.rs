@@ -54,7 +54,6 @@ pub enum Content {
     Tcp {
         /// Index into [`Run::flows`].
         flow: usize,
-        /// The sending side.
         side: Side,
         /// The segment; sequence numbers count from the initial ones.
         segment: Segment,
@@ -71,9 +70,7 @@ pub enum Content {
         ping: usize,
         /// Number of the ping in its stream, from 0.
         number: u32,
-        /// Whether this is the echo.
         is_echo: bool,
-        /// ECN field.
         ecn: Ecn,
     },
 }

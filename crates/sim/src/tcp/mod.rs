@@ -159,7 +159,6 @@ struct Writer {
     /// The application closes the connection after its last write.
     closes: bool,
     fin: close::Fin,
-    /// `TCP_CORK`.
     /// `TCP_NODELAY`.
     no_delay: bool,
     cork: bool,

@@ -44,7 +44,6 @@ const FIRST_WINDOW_BYTES: u32 = 65_535;
 #[repr(C)]
 pub(crate) struct Receiver {
     // Flags.
-    /// The peer permits SACK.
     pub(super) peer_sack: bool,
     /// The peer's FIN arrived in order.
     pub(super) has_ended: bool,
