@@ -34,6 +34,7 @@ run: needs-run command  ## build, then reproduce what others published: figures 
 bless: build  ## keep what the quick set says now as what it shall say: tests/golden; and the page and schemas of keys
 	for kind in experiment hosts policy; do $(KNEE) schema $$kind > docs/schema/$$kind.json; done
 	$(KNEE) schema --page > docs/keys.md
+	$(KNEE) schema --support > docs/support.md
 	rm -rf $(TARGET_DIR)/bless
 	$(KNEE) reproduce --json --bless tests/golden -o $(TARGET_DIR)/bless > /dev/null
 

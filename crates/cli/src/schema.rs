@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Print all keys of all kinds as a page (Markdown) instead of a schema.
     #[arg(long, conflicts_with = "kind")]
     page: bool,
+    /// Print what each back end does with each key as a page (Markdown).
+    #[arg(long, conflicts_with_all = ["kind", "page"])]
+    support: bool,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -61,6 +64,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.page {
         let parts = Kind::value_variants().iter().map(|kind| kind.file().page());
         return print(&format!("{ABOUT}{}{}", about_values(), parts.collect::<String>()));
+    }
+    if args.support {
+        return print(&knee_run::support::page());
     }
     print(&format!("{:#}\n", args.kind.file().schema()))
 }

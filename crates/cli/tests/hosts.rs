@@ -586,7 +586,7 @@ fn what_cannot_be_is_one_sentence() {
     fs::write(rack.dir.path().join("two.toml"), framed).unwrap();
     let text = err(&rack.knee(&[]));
     assert!(
-        text.contains("link switch-r: overhead applies to ") && text.contains("--on lab"),
+        text.contains("link switch-r: overhead: real links") && text.contains("--on lab"),
         "{text}"
     );
     assert!(!rack.dir.path().join("results").exists());

@@ -229,7 +229,10 @@ fn is_in(class: &str, c: char) -> bool {
 
 #[test]
 fn page_and_schemas_are_those_that_are_here() {
-    let mut pages = vec![("docs/keys.md".to_owned(), said(&["--page"]))];
+    let mut pages = vec![
+        ("docs/keys.md".to_owned(), said(&["--page"])),
+        ("docs/support.md".to_owned(), said(&["--support"])),
+    ];
     for kind in KINDS {
         pages.push((format!("docs/schema/{}.json", kind.name), said(&[kind.name])));
     }
@@ -446,7 +449,9 @@ fn keys_in(literal: &str) -> Vec<&str> {
         for (at, _) in literal.match_indices(table) {
             let before = literal[..at].chars().next_back();
             let path = &literal[at + table.len()..];
-            let path = &path[..path.find(|c: char| !is_key(c) && c != '.').unwrap_or(path.len())];
+            let path = &path[..path
+                .find(|c: char| !is_key(c) && !c.is_ascii_digit() && c != '.')
+                .unwrap_or(path.len())];
             if !before.is_some_and(|c| is_key(c) || c == '.' || c == '/') {
                 // The name of an entry comes first.
                 let names = usize::from(table == "traffic.");

@@ -20,9 +20,9 @@ keys! {
     /// Choice among equally short ways, for every topology.
     pub(crate) static KEYS: BalanceKeys = "balancing" {
         /// Choice among equally short paths, of each switch: docs/balance.md.
-        balance: Below = table(&BALANCE_TABLE).usually("by hash (ECMP)").only_on("sim"),
+        balance: Below = table(&BALANCE_TABLE).usually("by hash (ECMP)"),
         /// Choice of some switches.
-        balances: Below = list(&BALANCES_TABLE).only_on("sim"),
+        balances: Below = list(&BALANCES_TABLE),
     }
 }
 

@@ -120,6 +120,7 @@ pub const FILE: schema::File = schema::File {
     name: "experiment",
     root: &TopKeys::TABLE,
     filled_in: &["network", "hosts", "host", "traffic", "run", "sample", "output"],
+    only_on: knee_run::support::only_on,
 };
 
 /// Changes to a file from the command line.

@@ -380,19 +380,19 @@ keys! {
         /// Linux version of the TCP.
         linux: Choice<LinuxVersion> = of(&PROFILES).or("6.1"),
         /// Ticks per second: 100, 250, 300 or 1000.
-        hz: Key<u32> = within(100, 1000).only_on("sim, vkernel"),
+        hz: Key<u32> = within(100, 1000),
         /// Jiffies at the start of a run.
-        jiffies_at_start: Key<u64> = within(0, u32::MAX as u64).only_on("sim"),
+        jiffies_at_start: Key<u64> = within(0, u32::MAX as u64),
         /// Use IPv6, on all hosts or none.
-        ipv6: Key<bool> = only_on("sim, lab"),
+        ipv6: Key<bool>,
         /// Sysctl. 0: no ECN; 1: request and accept; 2: accept.
         tcp_ecn: Key<u32> = within(0, 2),
         /// Route feature ecn_low of kernels with BBRv3, for modules of API v3.
-        ecn_low: Key<bool> = only_on("sim"),
+        ecn_low: Key<bool>,
         /// Sysctl: retry a lost ECN SYN without ECN.
         tcp_ecn_fallback: Key<bool>,
         /// ECT on SYN and SYN-ACK if the algorithm needs ECN; `false` before Linux 3.18.
-        syn_ect: Key<bool> = only_on("sim"),
+        syn_ect: Key<bool>,
         /// Largest IP packet; the same on all hosts.
         mtu: Key<Size> = at_least("576 B").at_most("65535 B").like("1500 B"),
         /// Initial window.
@@ -404,21 +404,21 @@ keys! {
         /// Sysctl: selective acknowledgements.
         sack: Key<bool>,
         /// Segments per TSO packet; 1: offloads off. On the lab it needs `--offloads on`.
-        gso_max_segs: Key<u32> = within(1, 65_535).only_on("sim, lab, vkernel"),
+        gso_max_segs: Key<u32> = within(1, 65_535),
         /// GRO merges packets of a flow within this time. On the lab it needs `--offloads on`.
-        gro_window: Key<Duration> = only_on("sim, lab"),
+        gro_window: Key<Duration>,
         /// Limit of TCP small queues: 4 MTU to 1 GiB.
         limit_output: Key<Size>,
         /// truesize of a packet minus payload, at most 64 KiB.
-        skb_overhead: Key<Size> = only_on("sim"),
+        skb_overhead: Key<Size>,
         /// The kernel's MAX_TCP_HEADER, for the receive buffer of Linux 6.1.
-        max_tcp_header: Key<Size> = at_least("128 B").at_most("512 B").like("320 B").only_on("sim"),
+        max_tcp_header: Key<Size> = at_least("128 B").at_most("512 B").like("320 B"),
         /// RTT without queues, for algorithms that use it.
         base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("none"),
         /// Pace with fq instead of TCP's timer.
-        fq: Key<bool> = only_on("sim, lab, vkernel"),
+        fq: Key<bool>,
         /// fq counts headers, as before Linux 4.20.
-        fq_counts_headers: Key<bool> = only_on("sim"),
+        fq_counts_headers: Key<bool>,
         /// Sysctl: larger bursts below an RTT of 2^this us; 0: off.
         tso_rtt_log: Key<u32> = within(0, 31),
         /// Initial receive buffer. All four sizes: 4 MTU to 1 GiB.
@@ -430,7 +430,7 @@ keys! {
         /// Its maximum.
         sndbuf_max: Key<Size> = usually("no limit"),
         /// Defects of older kernels: docs/tcp.md.
-        defects: Special = takes(defects).usually("none").only_on("sim"),
+        defects: Special = takes(defects).usually("none"),
     }
 }
 

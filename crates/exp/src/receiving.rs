@@ -19,13 +19,13 @@ keys! {
     /// How a host receives: docs/receiving.md.
     pub(crate) static KEYS: ReceivingKeys = "receiving" {
         /// Interrupt coalescing.
-        coalesce: Below = table(&COALESCE_TABLE).usually("no coalescing").only_on("sim"),
+        coalesce: Below = table(&COALESCE_TABLE).usually("no coalescing"),
         /// NIC queues, one interrupt each.
-        receive_queues: Key<u32> = within(1, MAX_RECEIVE_QUEUES as u64).usually("1").only_on("sim"),
+        receive_queues: Key<u32> = within(1, MAX_RECEIVE_QUEUES as u64).usually("1"),
         /// GRO merges packets of one interrupt.
-        gro: Key<bool> = usually("`false`").only_on("sim"),
+        gro: Key<bool> = usually("`false`"),
         /// CPU time per operation.
-        cpu: Below = table(&CPU_TABLE).usually("none").only_on("sim"),
+        cpu: Below = table(&CPU_TABLE).usually("none"),
     }
 }
 

@@ -81,7 +81,7 @@ keys! {
         /// Goodput.
         goodput: Key<Duration> = at_least("1 us").like("1 ms").usually("none; 10 ms for `converged`"),
         /// Bytes, marks and drops of every link, for the picture of the whole network in the report.
-        links: Key<Duration> = at_least("1 us").like("1 ms").usually("none").only_on("sim"),
+        links: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
         /// Plots besides cwnd and RTT: internal values (`knee algorithms NAME`), or columns of `series-flows.csv`.
         plot: Key<List<Text>> = like("velocity").usually("none"),
     }

@@ -26,15 +26,15 @@ keys! {
     /// Settings of switches, for every topology.
     pub(crate) static KEYS: SwitchKeys = "switches" {
         /// Shared packet memory of each switch: docs/queues.md.
-        buffer: Below = table(&BufferKeys::TABLE).usually("none").only_on("sim, vkernel"),
+        buffer: Below = table(&BufferKeys::TABLE).usually("none"),
         /// Shared memory of some switches.
-        buffers: Below = list(&BUFFERS_TABLE).only_on("sim, vkernel"),
+        buffers: Below = list(&BUFFERS_TABLE),
         /// IEEE 802.3x or 802.1Qbb.
-        flow_control: Below = table(&FLOW_CONTROL_TABLE).usually("none").only_on("sim"),
+        flow_control: Below = table(&FLOW_CONTROL_TABLE).usually("none"),
         /// Makes switches software routers with interrupt coalescing.
-        coalesce: Below = table(&COALESCE_TABLE).usually("no coalescing").only_on("sim, lab"),
+        coalesce: Below = table(&COALESCE_TABLE).usually("no coalescing"),
         /// Links that fail, slow down or lose packets during the run.
-        change: Below = list(&changes::TABLE).only_on("sim"),
+        change: Below = list(&changes::TABLE),
     }
 }
 

@@ -11,6 +11,7 @@ use knee_queue::time::{Duration, Time};
 use knee_run::Run;
 use knee_run::outcome::Outcome;
 use knee_run::spec::Traffic;
+use knee_run::support::{self, On};
 use knee_sim::simulate;
 
 use crate::common;
@@ -173,7 +174,7 @@ fn iterations_and_jobs_are_results_and_other_back_ends_refuse_them() {
     assert!((cell("iteration", "mean") - job / 5.0).abs() < 1e-8);
     assert!(cell("communication", "mean") < cell("iteration", "mean") - 0.9e-3);
     assert!((cell("unfinished", "mean")).abs() < 1e-9);
-    let why = knee_run::without_tasks(&run).unwrap_err().to_string();
+    let why = support::check(&run, On::Lab).unwrap_err().to_string();
     assert!(why.contains("use --on sim"), "{why}");
 }
 
@@ -229,7 +230,7 @@ fn rows_of_a_file_start_at_their_times_or_when_others_are_done() {
     let csv = "start_s,from,to,bytes\n0.001,0,1,1000\n0,1,2,2000\n";
     let plain = traced(&scratch, csv, "hosts = \"h3..h5\"\n").unwrap();
     let (run, outcome) = simulated(&plain);
-    assert!(knee_run::without_tasks(&run).is_ok());
+    assert!(support::check(&run, On::Lab).is_ok());
     let name = |node: u32| run.network.nodes[node as usize].name.as_str();
     assert_eq!((name(run.flows[0].from), name(run.flows[0].to)), ("h3", "h4"));
     assert_eq!(outcome.flows[0].connected_at, Some(Time::from_ms(1)));

@@ -26,8 +26,6 @@ pub struct About {
     /// Bounds of a whole number.
     from: u64,
     to: u64,
-    /// The back ends that take it; empty: all.
-    only_on: &'static str,
     is_needed: bool,
 }
 
@@ -43,7 +41,6 @@ impl About {
             is_above: false,
             from: 0,
             to: i64::MAX as u64,
-            only_on: "",
             is_needed: false,
         }
     }
@@ -101,7 +98,6 @@ impl About {
             schema,
             is_needed: self.is_needed,
             default: default.unwrap_or_default(),
-            only_on: self.only_on,
             below: None,
         }
     }
@@ -121,8 +117,6 @@ pub struct Entry {
     pub default: String,
     /// Whether it must be written.
     pub is_needed: bool,
-    /// The back ends that take it; empty: all.
-    pub only_on: &'static str,
     /// The table that it is, or each of the list that it is.
     pub below: Option<&'static Table>,
 }
@@ -375,15 +369,7 @@ macro_rules! descriptions {
             pub const fn usually(mut self, words: &'static str) -> Self {
                 self.about.usually = words;
                 self
-            }
-
-            /// The back ends that take it, where not all do.
-            #[must_use]
-            pub const fn only_on(mut self, back_ends: &'static str) -> Self {
-                self.about.only_on = back_ends;
-                self
-            }
-        }
+            }        }
 
         impl $(<$value>)? AsRef<str> for $of $(<$value>)? {
             fn as_ref(&self) -> &str {
@@ -550,13 +536,6 @@ impl Below {
     #[must_use]
     pub const fn needed(mut self) -> Below {
         self.about = self.about.needed("{ ... }");
-        self
-    }
-
-    /// The back ends that take it, where not all do.
-    #[must_use]
-    pub const fn only_on(mut self, back_ends: &'static str) -> Below {
-        self.about.only_on = back_ends;
         self
     }
 }

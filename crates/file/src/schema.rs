@@ -22,13 +22,15 @@ pub struct File {
     pub root: &'static Table,
     /// Keys at the top below which other parts of the file may put values, so that none must be written there.
     pub filled_in: &'static [&'static str],
+    /// The back ends on which a key of a table acts, where not all are.
+    pub only_on: fn(&str, &str) -> String,
 }
 
 impl File {
     /// JSON Schema of the file.
     pub fn schema(&self) -> Json {
         let tables = self.tables();
-        let root = table_schema(self.root, true);
+        let root = table_schema(self, self.root, true);
         let mut all = Map::new();
         all.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
         all.insert("title".into(), format!("knee: {}", self.root.name).into());
@@ -36,7 +38,7 @@ impl File {
         let below = tables.iter().skip(1);
         let defs: Map<String, Json> = below
             .map(|(table, is_whole)| {
-                (table.name.to_owned(), Json::Object(table_schema(table, *is_whole)))
+                (table.name.to_owned(), Json::Object(table_schema(self, table, *is_whole)))
             })
             .collect();
         all.insert("$defs".into(), defs.into());
@@ -63,7 +65,7 @@ impl File {
     /// Section of docs/keys.md.
     pub fn page(&self) -> String {
         let tables: Vec<&Table> = self.tables().into_iter().map(|(table, _)| table).collect();
-        tables.iter().map(|table| part(table, &tables)).collect()
+        tables.iter().map(|table| part(self, table, &tables)).collect()
     }
 }
 
@@ -89,16 +91,17 @@ pub fn all_entries(table: &Table) -> Vec<Entry> {
     }
 }
 
-fn table_schema(table: &Table, is_whole: bool) -> Map<String, Json> {
+fn table_schema(file: &File, table: &Table, is_whole: bool) -> Map<String, Json> {
     let mut all = Map::new();
     all.insert("description".into(), table.says.trim().into());
     all.insert("type".into(), "object".into());
+    let describe = |entry: &Entry| description(entry, &(file.only_on)(table.name, &entry.key));
     match (table.shape)() {
-        Shape::Keys(entries) => all.extend(object(&entries, None, is_whole)),
+        Shape::Keys(entries) => all.extend(object(&entries, None, is_whole, &describe)),
         Shape::By(key, variants) => {
-            let variants = variants
-                .iter()
-                .map(|(word, entries)| Json::Object(object(entries, Some((key, word)), is_whole)));
+            let variants = variants.iter().map(|(word, entries)| {
+                Json::Object(object(entries, Some((key, word)), is_whole, &describe))
+            });
             all.insert("anyOf".into(), variants.collect());
         }
         Shape::Any(_) => {}
@@ -107,7 +110,12 @@ fn table_schema(table: &Table, is_whole: bool) -> Map<String, Json> {
 }
 
 /// `by` is the key whose word decides, and the word.
-fn object(entries: &[Entry], by: Option<(&str, &str)>, is_whole: bool) -> Map<String, Json> {
+fn object(
+    entries: &[Entry],
+    by: Option<(&str, &str)>,
+    is_whole: bool,
+    describe: &dyn Fn(&Entry) -> String,
+) -> Map<String, Json> {
     let property = |entry: &Entry| {
         let mut schema = match (&entry.schema, by) {
             (_, Some((key, word))) if key == entry.key => {
@@ -116,7 +124,7 @@ fn object(entries: &[Entry], by: Option<(&str, &str)>, is_whole: bool) -> Map<St
             (Json::Object(schema), _) => schema.clone(),
             _ => Map::new(),
         };
-        schema.insert("description".into(), description(entry).into());
+        schema.insert("description".into(), describe(entry).into());
         (entry.key.clone(), Json::Object(schema))
     };
     let mut all = Map::new();
@@ -133,19 +141,19 @@ fn object(entries: &[Entry], by: Option<(&str, &str)>, is_whole: bool) -> Map<St
     all
 }
 
-fn description(entry: &Entry) -> String {
+fn description(entry: &Entry, only_on: &str) -> String {
     let mut words = entry.says.clone();
     if !entry.default.is_empty() {
         let _ = write!(words, " Default: {}.", entry.default.replace('`', ""));
     }
-    if !entry.only_on.is_empty() {
-        let _ = write!(words, " Only on: {}.", entry.only_on);
+    if !only_on.is_empty() {
+        let _ = write!(words, " Only on: {only_on}.");
     }
     words
 }
 
 /// A table of the page. `tables` are all of the page: keys that another table describes are a link to it.
-fn part(table: &Table, tables: &[&Table]) -> String {
+fn part(file: &File, table: &Table, tables: &[&Table]) -> String {
     let mut out = format!("\n## {}\n\n{}\n", table.name, table.says.trim());
     let rows = match (table.shape)() {
         Shape::Any(what) => {
@@ -165,8 +173,8 @@ fn part(table: &Table, tables: &[&Table]) -> String {
     out.push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
     for (entry, whose) in rows {
         let default = if entry.is_needed { "required" } else { &entry.default };
-        let only_on = match entry.only_on {
-            "" => String::new(),
+        let only_on = match (file.only_on)(table.name, &entry.key) {
+            all if all.is_empty() => all,
             back_ends => format!(" Only on {back_ends}."),
         };
         let Entry { key, says, .. } = &entry;

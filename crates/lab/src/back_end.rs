@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use knee_bpf::{Embedded, KernelApi};
 use knee_run::back_end::Linux;
+use knee_run::support::{self, Facts, On};
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 use serde_json::{Map, Value, json};
 
 use crate::calibrate::{Calibration, calibrate};
 use crate::plan::Plan;
 use crate::run::{HostSettings, LabOptions, run};
-use crate::settings;
 use crate::site::Offloads;
 use crate::site::machine::Machine;
 
@@ -39,7 +39,7 @@ impl Lab {
 
 impl BackEnd for Lab {
     fn name(&self) -> &'static str {
-        "lab"
+        On::Lab.name()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -63,12 +63,8 @@ impl BackEnd for Lab {
     }
 
     fn differences(&self, run: &Run) -> Vec<String> {
-        let mut all = settings::differences(run, Some(KernelApi::running().hz));
-        if self.options.offloads == Offloads::Off && settings::wants_offloads(run) {
-            let why = "hosts.gso_max_segs and gro_window have no effect without --offloads on";
-            all.push(why.to_owned());
-        }
-        all
+        let offloads = self.options.offloads == Offloads::On;
+        support::differences(run, On::Lab, Facts { hz: Some(KernelApi::running().hz), offloads })
     }
 
     fn run(&self, wanted: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {

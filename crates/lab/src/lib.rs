@@ -19,7 +19,6 @@
 //! it, in whatever way it ends.
 
 mod algorithms;
-mod applications;
 mod back_end;
 mod calibrate;
 mod cpus;
@@ -27,7 +26,6 @@ pub mod hosts;
 mod outcome;
 pub mod plan;
 mod run;
-mod settings;
 pub mod site;
 pub mod switch;
 pub mod traffic;

@@ -118,16 +118,3 @@ pub fn base_rtt(run: &Run, flow: &Flow, listens: bool) -> Option<Duration> {
     let host = run.network.nodes.get(node as usize)?.host.as_ref();
     flow.base_rtt.or_else(|| host?.base_rtt)
 }
-
-/// Refuses more flows than there are ports.
-///
-/// # Errors
-/// If there are more.
-pub fn check_ports(run: &Run, ports: usize) -> Result<(), Error> {
-    match run.flows.len() {
-        flows if flows > ports => Err(Error::Refused(format!(
-            "{flows} flows, but ports only for {ports}: leave some out, or use --on sim"
-        ))),
-        _ => Ok(()),
-    }
-}

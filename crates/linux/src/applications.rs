@@ -15,9 +15,6 @@ use knee_traffic::{FlowPlan, PingPlan, TrafficPlan, TrafficReport};
 use crate::side::{counters_then, flow_outcome};
 use crate::{Error, TcpInfo};
 
-/// Hosts look at what has arrived no more often, unless they are asked for a series.
-const SHORTEST_LOOK: Duration = Duration::from_ms(1);
-
 /// A host as others reach it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostAddress {
@@ -41,17 +38,6 @@ pub fn plan(
             Error::Refused("traffic from or to a node that is not a host".to_owned())
         })
     };
-    if run.sampling.window.is_some_and(|window| window.period < SHORTEST_LOOK) {
-        return Err(Error::Refused(
-            "the measured window does not start or end at whole milliseconds: round \
-             run.measure_from and run.measure_until, or use --on sim"
-                .to_owned(),
-        ));
-    }
-    if run.sampling.links.is_some() {
-        let why = "sample.links works only with --on sim: leave it out, or use --on sim";
-        return Err(Error::Refused(why.to_owned()));
-    }
     let mut flows = Vec::with_capacity(run.flows.len());
     for (index, flow) in run.flows.iter().enumerate() {
         let (from, to) = (host(flow.from)?, host(flow.to)?);

@@ -20,19 +20,6 @@ impl Network {
         }
         least
     }
-
-    /// Refuses changes of links, for what knows none.
-    ///
-    /// # Errors
-    /// If there are changes.
-    pub fn without_changes(&self, of: &str) -> Result<(), Error> {
-        if self.changes.links.is_empty() {
-            return Ok(());
-        }
-        Err(Error::Refused(format!(
-            "network.change: {of} knows no links that change during a run: leave it out, or use --on sim"
-        )))
-    }
 }
 
 /// Refuses changes that contradict the network.

@@ -6,6 +6,7 @@
 //! | [`topology`] | networks of the usual shapes |
 //! | [`validate`](fn@validate) | refuses runs that contradict themselves |
 //! | [`routes`], [`balance`], [`addresses`], [`turns`], [`flow_control`] | what follows from a run: paths and their choice, addresses and ports, who waits for whom, what is stopped |
+//! | [`support`] | what each back end does with each field of a run |
 //! | [`Ideal`] | the least time that a transfer can take |
 //! | [`outcome`] | the records of a run |
 //! | [`BackEnd`] | what carries runs out: the simulator, the lab, real machines, a kernel in virtual time |
@@ -121,6 +122,7 @@ mod receiving;
 pub mod routes;
 pub mod sizes;
 pub mod spec;
+pub mod support;
 mod sysctls;
 pub mod topology;
 pub mod turns;
@@ -133,4 +135,4 @@ pub use ideal::Ideal;
 pub use knee_memory::{Budget, Room};
 pub use outcome::Outcome;
 pub use spec::Run;
-pub use validate::{run as validate, without_tasks};
+pub use validate::run as validate;

@@ -295,20 +295,6 @@ fn check_tasks(run: &Run, is_in_schedule: &[bool]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses messages that wait for others, for back ends with a kernel.
-///
-/// # Errors
-/// If the run has such messages.
-pub fn without_tasks(run: &Run) -> Result<(), Error> {
-    if run.schedule.tasks.is_empty() {
-        return Ok(());
-    }
-    refuse(
-        "traffic of the kinds trace, collective and chakra: its messages wait for each other, which the hosts of this back end \
-         do not; use --on sim",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 use crate::exchange::simulate_on_up_to;
 use crate::stop::Stop;
 use crate::{captures, recording};
+use knee_run::support::On;
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
 /// The simulator.
@@ -11,7 +12,7 @@ pub struct Simulator;
 
 impl BackEnd for Simulator {
     fn name(&self) -> &'static str {
-        "sim"
+        On::Sim.name()
     }
 
     fn capabilities(&self) -> Capabilities {

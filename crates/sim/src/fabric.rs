@@ -11,12 +11,13 @@ use crate::net::PATH_END;
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::paths::{Paths, too_long};
 use crate::ports::Ports;
+use knee_queue::Ecn;
 use knee_queue::time::Time;
-use knee_queue::{Ecn, QueueConfig};
 use knee_run::Error;
 use knee_run::outcome::{QueueOutcome, QueueSample};
 use knee_run::routes::{Routes, no_path};
-use knee_run::spec::{Link, LinkId, Network, NodeId};
+use knee_run::spec::{LinkId, Network, NodeId};
+use knee_run::support::{On, check_switches};
 use knee_units::Random;
 use std::collections::HashMap;
 
@@ -93,33 +94,7 @@ pub struct Fabric {
 /// Names the feature, in one sentence.
 pub fn supports(network: &Network) -> Result<(), Error> {
     check_links(network.links.len())?;
-    if let Some(buffer) = network.buffers.first() {
-        return Err(Error::Refused(format!(
-            "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
-            buffer.name
-        )));
-    }
-    network.without_changes("the lab's switch")?;
-    if let Some(first) = network.balance.first() {
-        let name = network.nodes.get(first.switch as usize).map_or("", |node| &node.name);
-        return Err(Error::Refused(format!(
-            "network.balance: the lab's switch gives each flow one path, but {name} chooses otherwise: leave it out, or use --on sim"
-        )));
-    }
-    let trims = |link: &&Link| link.queue.any(|queue| matches!(queue, QueueConfig::Trim(_)));
-    if let Some(link) = network.links.iter().find(trims) {
-        return Err(Error::Refused(format!(
-            "link {}: the lab's switch does not trim packets (kind = \"trim\"): use --on sim",
-            network.link_name(link)
-        )));
-    }
-    if network.flow_control.is_some() {
-        return Err(Error::Refused(
-            "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
-                .to_owned(),
-        ));
-    }
-    Ok(())
+    check_switches(network, On::Lab)
 }
 
 /// The callback of [`Fabric::offer`] and [`Fabric::advance`]: the tag of a packet, the time, and

@@ -27,13 +27,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Pages of the root and of `docs`; not what a command writes (`keys.md`), nor `notebook` and decisions, which keep their date's words.
+/// Pages of the root and of `docs`; not what a command writes (`keys.md`, `support.md`), nor `notebook` and decisions, which keep their date's words.
 fn pages() -> Vec<(String, String)> {
     let of_folder = |folder: &'static str| {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         let names = entries.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
         names
-            .filter(|name| name.ends_with(".md") && name != "keys.md")
+            .filter(|name| name.ends_with(".md") && !["keys.md", "support.md"].contains(&&**name))
             .map(move |name| format!("{folder}/{name}"))
     };
     let mut names: Vec<String> = ["docs", "docs/algorithms"]

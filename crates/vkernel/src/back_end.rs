@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use knee_run::back_end::Linux;
+use knee_run::support::On;
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 use serde_json::{Map, Value, json};
 
@@ -55,7 +56,7 @@ fn values(built: &Built) -> Map<String, Value> {
 
 impl BackEnd for Kernels {
     fn name(&self) -> &'static str {
-        "vkernel"
+        On::Vkernel.name()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -71,7 +72,7 @@ impl BackEnd for Kernels {
     }
 
     fn differences(&self, wanted: &Run) -> Vec<String> {
-        differences(wanted).into_iter().map(str::to_owned).collect()
+        differences(wanted)
     }
 
     fn run(&self, wanted: &Run, ask: &RunOptions<'_>) -> Result<RunResult, Error> {

@@ -63,8 +63,12 @@ fn rtt_taken() -> (String, Json) {
 }
 
 /// The file's description for the schema and the documentation page.
-pub const FILE: schema::File =
-    schema::File { name: "policy", root: &TopKeys::TABLE, filled_in: &[] };
+pub const FILE: schema::File = schema::File {
+    name: "policy",
+    root: &TopKeys::TABLE,
+    filled_in: &[],
+    only_on: |_, _| String::new(),
+};
 
 /// One `[[rule]]`.
 #[derive(Clone, Debug)]

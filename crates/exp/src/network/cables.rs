@@ -32,7 +32,7 @@ keys! {
         /// Depth of a token bucket, as tbf, in full packets.
         burst: Key<Burst> = usually("none"),
         /// Bytes per frame on the wire, not in the queue: `24 B` is Ethernet's preamble, FCS and gap.
-        overhead: Key<Overhead> = usually("none").only_on("sim, lab, vkernel"),
+        overhead: Key<Overhead> = usually("none"),
         /// Propagation delay.
         delay: Key<Duration> = or(Duration::ZERO),
         /// Random extra delay per packet, 0 to this; may reorder.

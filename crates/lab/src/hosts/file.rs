@@ -62,8 +62,12 @@ fn options_taken() -> (String, Json) {
 }
 
 /// The file as schema and page show it.
-pub const FILE: schema::File =
-    schema::File { name: "hosts", root: &TopKeys::TABLE, filled_in: &[] };
+pub const FILE: schema::File = schema::File {
+    name: "hosts",
+    root: &TopKeys::TABLE,
+    filled_in: &[],
+    only_on: |_, _| String::new(),
+};
 
 impl Machines {
     /// Reads the file.

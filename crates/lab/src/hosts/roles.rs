@@ -8,12 +8,11 @@ use knee_linux::algorithms::kernels_own;
 use knee_linux::applications::{self, HostAddress};
 use knee_run::Run;
 use knee_run::spec::{Cc, HostConfig, NodeId};
+use knee_run::support::{self, On};
 
 use super::Machines;
 use crate::Error;
 use crate::algorithms::base_rtts_us;
-use crate::applications::check;
-use crate::settings::{self, Hosts};
 use crate::traffic::agent::{AgentCommand, BaseRtt, Preparation, ToLoad, to_hex};
 use crate::traffic::clock;
 
@@ -53,14 +52,9 @@ impl<'a> Roles<'a> {
         let prefix = prefix();
         let mut roles = Roles { run, machines, of_nodes, algorithms: Vec::new(), prefix };
         roles.check_ways()?;
-        check(run)?;
-        knee_run::without_tasks(run)?;
-        check_order(run)?;
-        run.network.without_changes("a network of real machines")?;
-        check_network(run)?;
+        support::check(run, On::Hosts)?;
         for (name, id) in &hosts {
             let Some(config) = run.network.nodes[*id as usize].host.as_deref() else { continue };
-            settings::check(name, config, Hosts::Machines)?;
             let machine = by_role.get(name).map(|machine| &machines.machines[*machine]);
             if let Some(machine) = machine.filter(|it| config.ipv6 && it.address.is_ipv4()) {
                 return Err(Error::Refused(format!(
@@ -72,14 +66,8 @@ impl<'a> Roles<'a> {
         for cc in
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
-            let name = cc.algorithm.name();
             // Reports a bad file before any machine is contacted.
             object(cc)?;
-            if cc.is_kernels_own {
-                return Err(Error::Refused(format!(
-                    "kernel:{name}: machines get knee's algorithms; leave out \"kernel:\", or use --on lab"
-                )));
-            }
             if roles.place_of(cc).is_none() {
                 roles.algorithms.push(cc);
             }
@@ -208,40 +196,6 @@ impl<'a> Roles<'a> {
             node.host.as_deref().filter(|_| of_nodes.get(&id) == Some(&machine))
         })
     }
-}
-
-/// Refuses flows that wait for others: machines do not signal each other.
-fn check_order(run: &Run) -> Result<(), Error> {
-    if run.schedule.is_empty() {
-        return Ok(());
-    }
-    Err(Error::Refused(
-        "transfers that wait for others (shuffles, queries, rounds without \"every\"): machines do not signal each other; set \
-         every for rounds, or use --on lab or --on sim"
-            .to_owned(),
-    ))
-}
-
-/// Refuses what only modelled links and switches do: those of real machines are as they are.
-fn check_network(run: &Run) -> Result<(), Error> {
-    let network = &run.network;
-    let framed = network.links.iter().find(|link| link.overhead_bytes > 0);
-    let overhead = framed.map(|link| format!("link {}: overhead", network.link_name(link)));
-    let simulated = [
-        (!network.balance.is_empty(), "network.balance"),
-        (network.flow_control.is_some(), "network.flow_control"),
-        (!network.buffers.is_empty(), "network.buffer"),
-    ];
-    let simulated = simulated.into_iter().find(|(is_asked, _)| *is_asked);
-    let coalesce = (!network.ports.is_empty()).then(|| "network.coalesce".to_owned());
-    let (what, way_out) = match (overhead.or(coalesce), simulated) {
-        (Some(what), _) => (what, "--on lab or --on sim"),
-        (None, Some((_, what))) => (what.to_owned(), "--on sim"),
-        (None, None) => return Ok(()),
-    };
-    Err(Error::Refused(format!(
-        "{what} applies to modelled links and switches, but real machines have their own; leave it out, or use {way_out}"
-    )))
 }
 
 /// Prefix that no other knee uses at this time. It fits the kernel's 15 bytes together with three digits of a machine,

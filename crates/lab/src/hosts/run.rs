@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use knee_linux::applications;
+use knee_run::support::{self, Facts, On};
 use knee_run::{BackEnd, Capabilities, Run, RunOptions, RunResult, validate};
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,6 @@ use super::merge::{ClockOver, merge};
 use super::roles::Roles;
 use super::validity::{FleetMeasurements, OfMachine, judge};
 use crate::Error;
-use crate::settings;
 use crate::traffic::agent::{AgentCommand, Answer};
 use crate::traffic::{TrafficReport, clock};
 
@@ -104,7 +104,7 @@ impl OnMachines {
 
 impl BackEnd for OnMachines {
     fn name(&self) -> &'static str {
-        "hosts"
+        On::Hosts.name()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -118,21 +118,7 @@ impl BackEnd for OnMachines {
     }
 
     fn differences(&self, run: &Run) -> Vec<String> {
-        let mut all = settings::differences(run, None);
-        let fq = run.network.nodes.iter().filter_map(|node| node.host.as_ref()).any(|host| host.fq);
-        let own = "the network is the machines' own: rates, delays, losses and queues of the file have no effect";
-        let of_device = "hosts.gso_max_segs and gro_window have no effect: offloads are as the machines' devices have them";
-        let words = [
-            (true, own),
-            (run.sampling.queues.is_some(), "sample.queues has no effect: queues are not seen"),
-            (settings::wants_offloads(run), of_device),
-            (
-                fq,
-                "hosts.fq has no effect: queue disciplines are as the machines' devices have them",
-            ),
-        ];
-        all.extend(words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_owned()));
-        all
+        support::differences(run, On::Hosts, Facts::default())
     }
 
     /// When one fails all machines are left, and no other takes place.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_linux::algorithms::{Kernel, base_rtt, check_ports};
+use knee_linux::algorithms::{Kernel, base_rtt};
 use knee_linux::applications::{self, HostAddress};
 use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
@@ -16,9 +16,6 @@ use crate::Error;
 use crate::files::OwnFile;
 use crate::guest::ModuleOrder;
 
-/// Largest number of flows whose listening sides can each have their own port.
-const MAX_FLOWS: usize = 25_000;
-
 /// Adds the applications of a run to the plan.
 ///
 /// # Errors
@@ -29,7 +26,6 @@ pub(super) fn add(
     namespaces: &[u32],
     plan: &mut Plan,
 ) -> Result<(), Error> {
-    check_ports(run, MAX_FLOWS)?;
     let mut built_in = BuiltIn::default();
     let chosen = Chosen::new(run, algorithms, &mut built_in)?;
     let at = |node: NodeId| {

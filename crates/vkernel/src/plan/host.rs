@@ -4,35 +4,31 @@ use knee_linux::sysctls::{self, RTO_MIN};
 use knee_queue::time::Duration;
 use knee_run::spec::{HostConfig, LinuxVersion, sysctl_since};
 
-use super::lack::Lack;
 use crate::Error;
 use crate::guest::Step;
 
 /// The kernel's own initial window, in packets.
 const STOCK_INITCWND_PKTS: u32 = 10;
 const STOCK_RTO_MIN: Duration = Duration::from_ms(200);
-const SECOND: Duration = Duration::from_ms(1000);
 
-/// Refuses a configuration that a guest's kernel cannot have.
-pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), Lack> {
-    let is_of_device =
-        config.coalesce.is_some() || config.cpu.is_some() || config.receive_queues > 1;
+/// Refuses a configuration that a guest's kernel of this version does not have.
+///
+/// # Errors
+/// Says what to give instead.
+pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), String> {
     let asked = config.linux;
-    let rto_min = config.rto_min.us();
-    let lacks = [
-        (config.ipv6, Lack::Ipv6),
-        (config.defects != Default::default(), Lack::Defects),
-        (!config.syn_ect, Lack::SynEct),
-        (config.ecn_low, Lack::EcnLow),
-        (is_of_device, Lack::Receiving),
-        (config.gro || config.gro_window > Duration::ZERO, Lack::Merging),
-        (config.fq_counts_headers, Lack::FqCountsHeaders),
-        (config.jiffies_at_start.is_some(), Lack::JiffiesAtStart),
-        (config.sysctls.min_rtt_wlen.ps() % SECOND.ps() != 0, Lack::MinRttWlen),
-        (asked.to_string() != version, Lack::Version { asked, is: version.to_owned() }),
-        (!has(RTO_MIN, config.linux) && rto_min % 1000 != 0, Lack::RtoMin { us: rto_min }),
-    ];
-    lacks.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, lack)| Err(lack))
+    let us = config.rto_min.us();
+    if asked.to_string() != version {
+        return Err(format!(
+            "linux = \"{asked}\": the guest's kernel is {version}; give --profile {version}, or build the other one (knee vkernel build)"
+        ));
+    }
+    if !has(RTO_MIN, config.linux) && us % 1000 != 0 {
+        return Err(format!(
+            "rto_min of {us} us: before tcp_rto_min_us (6.11) Linux accepts whole ms only; change it, or use --on sim"
+        ));
+    }
+    Ok(())
 }
 
 fn has(key: &str, linux: LinuxVersion) -> bool {

@@ -8,7 +8,6 @@
 mod applications;
 mod differences;
 mod host;
-mod lack;
 mod network;
 mod queues;
 mod routes;
@@ -17,6 +16,7 @@ use knee_linux::{Algorithms, Chosen};
 use knee_queue::ETHERNET_BYTES;
 use knee_run::Run;
 use knee_run::spec::{LinkId, NodeId};
+use knee_run::support::{self, On};
 
 use crate::Error;
 use crate::files::OwnFile;
@@ -25,9 +25,6 @@ use crate::guest::Orders;
 pub use differences::differences;
 pub use queues::Discipline;
 pub(crate) use queues::{Figures, figures};
-
-/// Largest number of namespaces. Each takes some hundreds of kilobytes and tens of milliseconds.
-const MAX_NODES: usize = 2000;
 
 /// A run as a guest carries it out.
 #[derive(Clone, Debug)]
@@ -66,38 +63,8 @@ impl Plan {
     /// Names what the kernel cannot do, and the alternative.
     pub fn new(run: &Run, algorithms: Algorithms, version: &str) -> Result<Plan, Error> {
         knee_run::validate(run)?;
-        knee_run::without_tasks(run)?;
+        support::check(run, On::Vkernel)?;
         let network = &run.network;
-        if network.nodes.len() > MAX_NODES {
-            return Err(Error::Refused(format!(
-                "{} hosts and switches: a guest has room for {MAX_NODES}; make the network smaller, or use --on sim",
-                network.nodes.len()
-            )));
-        }
-        if let Some(memory) = network.buffers.iter().find(|memory| memory.law.size_bytes >> 32 > 0)
-        {
-            return Err(Error::Refused(format!(
-                "{}: a guest's switches have memories below 4 GiB; make network.buffer smaller, or use --on sim",
-                memory.name
-            )));
-        }
-        network.without_changes("a guest's kernel")?;
-        if !network.balance.is_empty() {
-            return Err(Error::Refused(
-                "network.balance: a guest's switches give each flow one path; leave it out, or use --on sim".to_owned(),
-            ));
-        }
-        if network.flow_control.is_some() {
-            return Err(Error::Refused(
-                "network.flow_control: devices of the guest's kernel do not pause; leave it out, or use --on sim".to_owned(),
-            ));
-        }
-        if !network.ports.is_empty() {
-            return Err(Error::Refused(
-                "network.coalesce: a guest's switches forward each packet as it comes; leave it out, or use --on sim or --on lab"
-                    .to_owned(),
-            ));
-        }
         for node in &network.nodes {
             if let Some(config) = &node.host {
                 host::check(config, version)

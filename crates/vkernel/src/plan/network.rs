@@ -9,7 +9,6 @@ use knee_queue::{Limit, QueueConfig};
 use knee_run::addresses::{address, mac};
 use knee_run::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
-use super::lack::Lack;
 use super::queues::{self, Added, BELOW_BUCKET, Place};
 use super::routes::next_links;
 use super::{Discipline, ETHERNET_BYTES, SampledQueue, host};
@@ -158,11 +157,6 @@ impl Builder<'_> {
     fn link(&mut self, id: LinkId) -> Result<(), Error> {
         let link = &self.network.links[id as usize];
         let name = self.network.link_name(link);
-        let refuse =
-            |why: Lack| Error::Refused(format!("link {name}: {why}; change it, or use --on sim"));
-        if link.loss > 0.0 && link.loses_bursts && self.host(link.from).is_none() {
-            return Err(refuse(Lack::LossOfBursts));
-        }
         let device = self.device(id);
         self.netlink(link.from, device, format!("the device of link {name}"));
         if self.has_entry(id) {
@@ -178,8 +172,7 @@ impl Builder<'_> {
             _ => ROOT,
         };
         let place = Place::of_link(index, parent);
-        let added = self.queue(link, place).map_err(refuse)?;
-        let Some(added) = added else { return Ok(()) };
+        let Some(added) = self.queue(link, place)? else { return Ok(()) };
         for request in added.requests {
             self.netlink(link.from, request, format!("the queue of link {name}"));
         }
@@ -226,18 +219,25 @@ impl Builder<'_> {
     }
 
     /// Adds a link's queue. `None` means that nothing waits there.
-    fn queue(&self, link: &Link, place: Place) -> Result<Option<Added>, Lack> {
+    fn queue(&self, link: &Link, place: Place) -> Result<Option<Added>, Error> {
         let frame_bytes = self.largest_mtu + ETHERNET_BYTES;
         let paces = self.host(link.from).is_some_and(|host| host.fq);
-        match (&link.queue, link.rate) {
-            (_, None) if paces => Ok(Some(queues::fq(place, Limit::Bytes(u64::MAX), frame_bytes))),
-            (_, None) => Ok(None),
+        let added = match (&link.queue, link.rate) {
+            (_, None) if paces => Some(queues::fq(place, Limit::Bytes(u64::MAX), frame_bytes)),
+            (_, None) => return Ok(None),
             (QueueConfig::DropTail(tail), _) if paces => {
-                Ok(Some(queues::fq(place, tail.limit, frame_bytes)))
+                Some(queues::fq(place, tail.limit, frame_bytes))
             }
-            (_, _) if paces => Err(Lack::Fq),
-            (queue, _) => queues::queue(place, queue, frame_bytes).map(Some),
-        }
+            (_, _) if paces => None,
+            (queue, _) => queues::queue(place, queue, frame_bytes),
+        };
+        let why = || {
+            format!(
+                "link {}: no discipline of Linux does what its queue does",
+                self.network.link_name(link)
+            )
+        };
+        added.map(Some).ok_or_else(|| Error::Refused(why()))
     }
 
     /// Returns the `RTM_NEWLINK` request for an end of a cable (`kernel/knee_cable.c`).

@@ -6,11 +6,9 @@ use knee_netns::netlink::{
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
     CeThresholdFor, ClassConfig, ClassService, ClassesConfig, CodelParams, FqCodelConfig, Limit,
-    MarkAt, MarkWhen, NotEctAbove, PieConfig, PieDelay, QueueConfig, RedConfig, StepConfig,
-    Threshold,
+    MarkAt, NotEctAbove, PieConfig, PieDelay, QueueConfig, RedConfig, StepConfig, Threshold,
 };
 
-use super::lack::Lack;
 /// Handle of the token bucket and of its only class.
 pub(super) const BUCKET: u32 = 1 << 16;
 pub(super) const BELOW_BUCKET: u32 = BUCKET + 1;
@@ -21,8 +19,6 @@ const TO_INNER: u32 = 0x10 << 16;
 /// Handle of the first class's queue, and the offset from one class to the next.
 const CLASS_QUEUE: u32 = 0x100 << 16;
 const TO_NEXT_CLASS: u32 = 0x20 << 16;
-/// Largest number of classes of `ets`.
-pub(super) const MOST_CLASSES: usize = 16;
 /// Flags of RED: `TC_RED_ECN`, `TC_RED_HARDDROP`, `TC_RED_ADAPTATIVE`, `TC_RED_NODROP`.
 const RED_ECN: u32 = 1;
 const RED_HARDDROP: u32 = 2;
@@ -127,31 +123,29 @@ pub(super) fn fq(place: Place, limit: Limit, frame_bytes: u32) -> Added {
     Added::new(place, Discipline::Fq, vec![place.queue(Queue::Fq { limit_pkts })])
 }
 
-/// Returns the queue of a link.
-///
-/// # Errors
-/// Names what no discipline of the kernel can do, and the alternative.
-pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Result<Added, Lack> {
+/// Returns the queue of a link, or `None` for what no discipline of the kernel does, which the table of support refuses
+/// ([`knee_run::support`]).
+pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Option<Added> {
     let one = |kind, options: Attributes, discipline| {
-        Ok(Added::new(place, discipline, vec![place.discipline(kind, &options)]))
+        Some(Added::new(place, discipline, vec![place.discipline(kind, &options)]))
     };
     match config {
         QueueConfig::DropTail(tail) => {
-            Ok(Added::new(place, Discipline::Fifo, vec![fifo(place, tail.limit)]))
+            Some(Added::new(place, Discipline::Fifo, vec![fifo(place, tail.limit)]))
         }
         QueueConfig::Step(step) => self::step(place, step, frame_bytes),
         QueueConfig::Red(red) => self::red(place, red),
-        QueueConfig::Pie(pie) => one("pie", self::pie(pie)?, Discipline::Pie),
+        QueueConfig::Pie(pie) => one("pie", self::pie(pie), Discipline::Pie),
         QueueConfig::Codel(codel) => {
             let limit = Attributes::default().with_u32(2, codel.limit_pkts);
-            one("codel", self::codel(limit, [1, 3, 4, 5], &codel.codel, false)?, Discipline::Codel)
+            one("codel", self::codel(limit, [1, 3, 4, 5], &codel.codel, false), Discipline::Codel)
         }
-        QueueConfig::FqCodel(fq) => one("fq_codel", fq_codel(fq)?, Discipline::FqCodel),
+        QueueConfig::FqCodel(fq) => one("fq_codel", fq_codel(fq), Discipline::FqCodel),
         QueueConfig::Classes(classes) => self::classes(place, classes, frame_bytes),
-        QueueConfig::Share(_) => Err(Lack::Share),
-        QueueConfig::DualPi2(_) => Err(Lack::DualPi2),
-        QueueConfig::TwoBuffers(_) => Err(Lack::TwoBuffers),
-        QueueConfig::Trim(_) => Err(Lack::Trim),
+        QueueConfig::Share(_)
+        | QueueConfig::DualPi2(_)
+        | QueueConfig::TwoBuffers(_)
+        | QueueConfig::Trim(_) => None,
     }
 }
 
@@ -169,16 +163,13 @@ fn bands(classes: &ClassesConfig) -> Vec<u32> {
 }
 
 /// Returns `ets` with a queue below each of its bands.
-fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Added, Lack> {
-    if classes.classes.len() > MOST_CLASSES {
-        return Err(Lack::Classes);
-    }
+fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Option<Added> {
     let bands = bands(classes);
     let mut quanta: Vec<(u32, u32)> = Vec::new();
     for (class, band) in classes.classes.iter().zip(&bands) {
         if let ClassService::Weighted(weight) = class.service {
             let quantum = weight.checked_mul(classes.quantum_bytes);
-            quanta.push((*band, quantum.ok_or(Lack::Quantum)?));
+            quanta.push((*band, quantum?));
         }
     }
     let strict = classes.classes.len() - quanta.len();
@@ -195,15 +186,11 @@ fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Ad
     let mut added =
         Added { requests: vec![place.discipline("ets", &options)], told_by: Vec::new() };
     for (class, band) in classes.classes.iter().zip(bands) {
-        let of_class = queue(place.of_band(band), &class.queue, frame_bytes)
-            .map_err(|why| Lack::Class { name: class.name.clone(), source: Box::new(why) })?;
-        if of_class.told_by.len() != 1 {
-            return Err(Lack::ClassesWithin { name: class.name.clone() });
-        }
+        let of_class = queue(place.of_band(band), &class.queue, frame_bytes)?;
         added.requests.extend(of_class.requests);
         added.told_by.extend(of_class.told_by);
     }
-    Ok(added)
+    Some(added)
 }
 
 /// Returns the classes' match conditions, in order: one `struct knee_class` of `kernel/knee_entry.c` each.
@@ -269,18 +256,13 @@ fn red_requests(place: Place, red: &RedParameters) -> Vec<Message> {
 
 /// Returns RED without an average. Its weight is 1, so it compares the current backlog, and the average is 0 at once
 /// when idle.
-fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, Lack> {
+fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Option<Added> {
     let k = match step.threshold {
         // RED counts bytes. Packets are full, except ACKs and the last of a transfer.
         Threshold::Pkts(k) => u64::from(k) * u64::from(frame_bytes),
         Threshold::Bytes(k) => k,
-        Threshold::Sojourn(_) => {
-            return Err(Lack::Sojourn);
-        }
+        Threshold::Sojourn(_) => return None,
     };
-    if step.when == MarkWhen::Dequeue {
-        return Err(Lack::AtDequeue);
-    }
     let k = if step.mark_at == MarkAt::Above { k + 1 } else { k };
     let nodrop = if step.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
     let parameters = RedParameters {
@@ -293,20 +275,11 @@ fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, Lack
         idle: [NO_DECAY; 256],
         flags: RED_ECN | nodrop,
     };
-    Ok(Added::new(place, Discipline::Step, red_requests(place, &parameters)))
+    Some(Added::new(place, Discipline::Step, red_requests(place, &parameters)))
 }
 
-fn red(place: Place, red: &RedConfig) -> Result<Added, Lack> {
-    if red.gentle {
-        return Err(Lack::Gentle);
-    }
-    let adapts = match red.adapt_interval {
-        None => 0,
-        Some(interval) if interval == Duration::from_ms(500) => RED_ADAPTIVE,
-        Some(_) => {
-            return Err(Lack::Adaptive);
-        }
-    };
+fn red(place: Place, red: &RedConfig) -> Option<Added> {
+    let adapts = if red.adapt_interval.is_some() { RED_ADAPTIVE } else { 0 };
     let nodrop = if red.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
     let (scell_log, idle) = idle_decay(red.wlog, red.packet_time);
     let parameters = RedParameters {
@@ -321,7 +294,7 @@ fn red(place: Place, red: &RedConfig) -> Result<Added, Lack> {
             | if red.ecn { RED_ECN | nodrop } else { 0 }
             | if red.harddrop { RED_HARDDROP } else { 0 },
     };
-    Ok(Added::new(place, Discipline::Red, red_requests(place, &parameters)))
+    Some(Added::new(place, Discipline::Red, red_requests(place, &parameters)))
 }
 
 /// Returns `Scell_log` and RED's idle decay table. An entry is the number of halvings of the average after an idle
@@ -344,28 +317,21 @@ fn idle_decay(wlog: u32, packet_time: Duration) -> (u8, [u8; 256]) {
     (scell_log, table)
 }
 
-fn us(time: Duration) -> Result<u32, Lack> {
-    match u32::try_from(time.us()) {
-        Ok(us) if time == Duration::from_us(us.into()) => Ok(us),
-        _ => Err(Lack::Nanoseconds { ns: time.ns() }),
-    }
+fn us(time: Duration) -> u32 {
+    u32::try_from(time.us()).unwrap_or(u32::MAX)
 }
 
-fn pie(pie: &PieConfig) -> Result<Attributes, Lack> {
-    let stock = PieConfig::default();
-    if pie.burst_allowance != stock.burst_allowance || pie.derandomise != stock.derandomise {
-        return Err(Lack::Pie);
-    }
+fn pie(pie: &PieConfig) -> Attributes {
     let by_rate = pie.delay == PieDelay::DepartureRate;
-    Ok(Attributes::default()
-        .with_u32(1, us(pie.target)?)
+    Attributes::default()
+        .with_u32(1, us(pie.target))
         .with_u32(2, pie.limit_pkts)
-        .with_u32(3, us(pie.update_interval)?)
+        .with_u32(3, us(pie.update_interval))
         .with_u32(4, pie.alpha)
         .with_u32(5, pie.beta)
         .with_u32(6, pie.ecn.into())
         .with_u32(7, pie.byte_mode.into())
-        .with_u32(8, by_rate.into()))
+        .with_u32(8, by_rate.into())
 }
 
 /// Adds the attributes target, interval, ecn and threshold, in this order.
@@ -374,22 +340,21 @@ fn codel(
     [target, interval, ecn, threshold]: [u16; 4],
     codel: &CodelParams,
     has_selector: bool,
-) -> Result<Attributes, Lack> {
+) -> Attributes {
     let attributes = attributes
-        .with_u32(target, us(codel.target)?)
-        .with_u32(interval, us(codel.interval)?)
+        .with_u32(target, us(codel.target))
+        .with_u32(interval, us(codel.interval))
         .with_u32(ecn, codel.ecn.into());
-    let Some(at) = codel.ce_threshold else { return Ok(attributes) };
-    let attributes = attributes.with_u32(threshold, us(at)?);
+    let Some(at) = codel.ce_threshold else { return attributes };
+    let attributes = attributes.with_u32(threshold, us(at));
     match codel.ce_threshold_for {
-        CeThresholdFor::EctAny => Ok(attributes),
+        CeThresholdFor::Ect1 if has_selector => attributes.with(10, &[1]).with(11, &[3]),
+        _ => attributes,
         // `TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR` and `TCA_FQ_CODEL_CE_THRESHOLD_MASK`.
-        CeThresholdFor::Ect1 if has_selector => Ok(attributes.with(10, &[1]).with(11, &[3])),
-        CeThresholdFor::Ect1 => Err(Lack::CeThreshold),
     }
 }
 
-fn fq_codel(fq: &FqCodelConfig) -> Result<Attributes, Lack> {
+fn fq_codel(fq: &FqCodelConfig) -> Attributes {
     let memory = u32::try_from(fq.memory_limit_bytes).unwrap_or(u32::MAX);
     let attributes = Attributes::default()
         .with_u32(2, fq.limit_pkts)
@@ -494,41 +459,6 @@ mod tests {
         assert!(table.is_sorted());
         assert_eq!(idle_decay(0, Duration::from_us(12)), (0, [31; 256]), "no average");
         assert_eq!(idle_decay(9, Duration::ZERO), (0, [0; 256]), "it never learns that it is idle");
-    }
-
-    #[test]
-    fn refusals_name_keys_and_kinds_that_there_are() {
-        let rate = Rate::from_bps(1_000_000_000).unwrap();
-        let at = knee_queue::PortProperties { frame_bytes: 1514, rate, has_burst: false };
-        let all = QueueConfig::each(at);
-        let kinds: Vec<_> = all.iter().map(QueueConfig::kind).collect();
-        let mut refused = Vec::new();
-        for mut config in all {
-            match &mut config {
-                QueueConfig::Step(step) => step.when = MarkWhen::Dequeue,
-                QueueConfig::Pie(pie) => pie.derandomise = false,
-                QueueConfig::Red(red) => red.adapt_interval = Some(Duration::from_ms(5000)),
-                QueueConfig::Codel(codel) => {
-                    codel.codel.ce_threshold = Some(Duration::from_us(50));
-                    codel.codel.ce_threshold_for = CeThresholdFor::Ect1;
-                }
-                _ => {}
-            }
-            let Err(why) = queue(Place::of_link(1, netlink::ROOT), &config, 1514) else { continue };
-            let (why, keys) = (why.to_string(), config.keys());
-            let left_out = why.split("leave ").nth(1).and_then(|rest| rest.strip_suffix(" out"));
-            let compound = why
-                .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
-                .filter(|word| word.contains(['_', '-']));
-            for word in left_out.filter(|word| *word != "both").into_iter().chain(compound) {
-                assert!(keys.contains(&word) || kinds.contains(&word), "{word}: {why}");
-            }
-            refused.push(config.kind());
-        }
-        assert_eq!(
-            refused,
-            ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers", "trim"]
-        );
     }
 
     #[test]

@@ -217,9 +217,9 @@ type Change = fn(&mut Run);
 fn a_run_says_in_what_it_is_not_the_simulators() {
     let says = |run: &Run, words: &str| differences(run).iter().any(|line| line.starts_with(words));
     let mut run = run_on(star(drop_tail()));
-    assert!(!says(&run, "step") && !says(&run, "hosts.fq") && !says(&run, "of equal ways"));
+    assert!(!says(&run, "queue") && !says(&run, "cable.queue") && !says(&run, "of equal ways"));
     Arc::make_mut(run.network.nodes[0].host.as_mut().unwrap()).fq = true;
-    assert!(says(&run, "hosts.fq: a limit in bytes"));
+    assert!(says(&run, "cable.queue of a host with fq, with a limit in bytes"));
     let one = ClassConfig {
         name: "all".into(),
         condition: Condition::default(),
@@ -228,7 +228,10 @@ fn a_run_says_in_what_it_is_not_the_simulators() {
     };
     let classes = ClassesConfig { classes: vec![one], quantum_bytes: 1514 };
     run.network.links[3].queue = QueueConfig::Classes(classes);
-    assert!(says(&run, "step: k in packets") && says(&run, "step, red: a packet"));
+    assert!(
+        says(&run, "queue.k in packets")
+            && says(&run, "queue.kind = \"step\" or \"red\": a packet")
+    );
 
     let host = HostConfig::new(LinuxVersion(6, 1));
     let cable = cable(drop_tail());
@@ -291,7 +294,7 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
             run.network.links[1].loss = 0.01;
             run.network.links[1].loses_bursts = true;
         }),
-        ("link a-switch: hosts.fq needs", |run| {
+        ("link a-switch: queue of a host with fq", |run| {
             host(run).fq = true;
             run.network.links[0].queue = step();
         }),
