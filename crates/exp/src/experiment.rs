@@ -25,6 +25,7 @@ use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
 use crate::inputs;
 use crate::inside;
+use crate::kind;
 use crate::last_scenario::LastScenario;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
@@ -37,7 +38,6 @@ use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::scenario::remarks::Remarks;
 use crate::scenario::{RUN, RunKeys, SampleKeys, Scenario};
-use crate::traffic;
 use crate::unused;
 
 /// Largest experiment file, in bytes.
@@ -76,7 +76,7 @@ keys! {
         /// Settings of some hosts.
         host: Below = list(&network::HOST_TABLE),
         /// The traffic.
-        traffic: Below = list(&traffic::TABLE).needed(),
+        traffic: Below = list(&kind::TABLE).needed(),
         /// Cases to compare.
         case: Below = list(&CaseKeys::TABLE),
         /// Algorithms to compare, one case each.

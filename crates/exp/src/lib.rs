@@ -46,7 +46,6 @@
 #![forbid(unsafe_code)]
 
 mod about;
-mod arrivals;
 mod balance;
 pub mod beside;
 pub mod built_in;
@@ -68,6 +67,7 @@ pub mod golden;
 mod host_metrics;
 mod inputs;
 mod inside;
+mod kind;
 mod last_scenario;
 pub mod machine;
 mod matrix;
@@ -101,7 +101,6 @@ pub mod stats;
 pub mod sweep_result;
 mod switches;
 pub mod table;
-mod traffic;
 mod unused;
 
 pub use error::Error;

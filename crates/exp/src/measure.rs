@@ -1,24 +1,20 @@
 //! Measures a run, by the kind of its traffic.
 
-mod cut_off;
-mod jobs;
-mod together;
 mod window;
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use knee_queue::QueueConfig;
 use knee_queue::time::Duration;
-use knee_run::Ideal;
-use knee_run::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, QueueOutcome, RpcRecord};
-use knee_run::spec::{Flow, Link, NodeId, Run, Traffic};
+use knee_run::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, QueueOutcome};
+use knee_run::spec::{Flow, Link, NodeId, Run};
 
 use crate::classes::queue_name;
 use crate::host_metrics::{
     measure_cpu_shares, measure_receiving, measure_samples, measure_sending,
 };
-use crate::metric::{Kind, Known, Measured, Metric as M, Window};
+use crate::kind::{Facts, Group, TrafficSpec};
+use crate::metric::{Kind, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 use crate::stats::jain;
 use window::{goodput_sum, goodputs, whole_run};
@@ -38,59 +34,37 @@ fn late_from(run: &Run) -> Duration {
 /// Measures everything in a run.
 pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<Measured> {
     let window = window_of(run, outcome);
-    let known = RunFacts {
-        run,
-        outcome,
-        goodput: goodputs(run, outcome, window),
-        at_end: cut_off::waiting(run, outcome, outcome.end),
-    };
-    let until = window.map_or(outcome.end, |window| window.until);
-    let at_window_end = match until == outcome.end {
-        true => Cow::Borrowed(&known.at_end),
-        false => Cow::Owned(cut_off::waiting(run, outcome, until)),
-    };
-    let groups = scenario.groups();
+    let facts = scenario.facts(run, outcome, window);
+    let goodput = goodputs(run, outcome, window);
     let late_from = late_from(run);
     let keeps = scenario.output.keeps_sketches(run.flows.len());
     let new = |name: &str, kind| Measured::new(name, kind, late_from).sketched(keeps);
-    let mut measured: Vec<_> = groups.iter().map(|(name, kind)| new(name, *kind)).collect();
-    let mut classes = Vec::new();
-    for (group, measured) in (0u32..).zip(&mut measured) {
+    let (mut measured, mut classes) = (Vec::new(), Vec::new());
+    for (number, (name, kind)) in (0u32..).zip(scenario.groups()) {
+        let mut of_name = new(&name, kind);
         let members: Vec<usize> =
-            (0..run.flows.len()).filter(|i| run.flows[*i].group == group).collect();
-        if measured.kind != Kind::Ping && !members.is_empty() {
-            measure_flows(scenario, measured, &known, &members);
+            (0..run.flows.len()).filter(|i| run.flows[*i].group == number).collect();
+        let entries = scenario.entries_of(&name);
+        let group = Group { facts: &facts, number, entries, members: members.into() };
+        // Entries of a name are of one kind.
+        let is_there = |entry: &&TrafficSpec| !group.members.is_empty() || entry.ping_streams() > 0;
+        if let Some(entry) = group.entries.iter().map(|(_, entry)| *entry).find(is_there) {
+            entry.pattern.measure(&mut of_name, &group);
         }
-        for class in scenario.size_classes(&measured.subject) {
-            let mut of_class = new(&class.subject(&measured.subject), Kind::SizeClass);
-            let members: Vec<usize> =
-                members.iter().copied().filter(|i| class.holds(run.flows[*i].traffic)).collect();
-            if !members.is_empty() {
-                measure_flows(scenario, &mut of_class, &known, &members);
+        measure_flows(&mut of_name, &group, &goodput);
+        for class in scenario.size_classes(&name) {
+            let mut of_class = new(&class.subject(&name), Kind::SizeClass);
+            let holds = |i: &usize| class.holds(run.flows[*i].traffic);
+            let members = group.members.iter().copied().filter(holds).collect();
+            let group = Group { facts: &facts, number, entries: Vec::new(), members };
+            if !group.members.is_empty() {
+                group.measure_transfers(&mut of_class);
+                group.measure_slowdown(&mut of_class);
             }
+            measure_flows(&mut of_class, &group, &goodput);
             classes.push(of_class);
         }
-    }
-    for rpc in &outcome.rpcs {
-        let holds = window.is_none_or(|window| window.holds(rpc.start + rpc.latency));
-        if let (Some(flow), true) = (run.flows.get(rpc.flow as usize), holds) {
-            let measured = &mut measured[flow.group as usize];
-            // A query is done when all servers have answered.
-            if measured.kind != Kind::Query {
-                measured.record(M::Latency, rpc.latency.ns());
-            }
-        }
-    }
-    let is_empty = window.is_some_and(Window::is_empty);
-    for (flow, waits) in run.flows.iter().zip(at_window_end.iter()).filter(|_| !is_empty) {
-        let measured = &mut measured[flow.group as usize];
-        if let (Some(time), true) = (waits, measured.kind != Kind::Query) {
-            measured.record_time(M::Latency, *time);
-        }
-    }
-    if !is_empty {
-        together::measure_queries(&mut measured, run, outcome, &at_window_end, window);
-        measure_pings(scenario, &mut measured, outcome, window);
+        measured.push(of_name);
     }
     measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
@@ -103,48 +77,16 @@ pub(crate) fn window_of(run: &Run, outcome: &Outcome) -> Option<Window> {
     Some(Window { from: window.from, until: window.until.min(outcome.end) })
 }
 
-/// A run, and what follows from it for each flow.
-struct RunFacts<'a> {
-    run: &'a Run,
-    outcome: &'a Outcome,
-    goodput: Vec<Option<f64>>,
-    /// Exchanges that wait when the run ends: see [`cut_off::waiting`].
-    at_end: Vec<Option<Known>>,
-}
-
-fn measure_flows(
-    scenario: &Scenario,
-    measured: &mut Measured,
-    known: &RunFacts<'_>,
-    members: &[usize],
-) {
-    let RunFacts { run, outcome, goodput, at_end } = known;
+/// Measures what all connections have: goodput, counters and hosts.
+fn measure_flows(measured: &mut Measured, group: &Group<'_>, goodput: &[Option<f64>]) {
+    let Facts { run, outcome, window, .. } = *group.facts;
+    let members = &group.members[..];
+    if members.is_empty() {
+        return;
+    }
     let flows: Vec<&FlowOutcome> = members.iter().filter_map(|i| outcome.flows.get(*i)).collect();
-    let messages = jobs::Messages::of(measured.kind, run, outcome, members);
-    if let Some(messages) = &messages {
-        messages.measure(scenario, measured, run, outcome.end, window_of(run, outcome));
-    } else {
-        let ending = members.iter().zip(&flows).filter(|(i, _)| scenario.ends(run, **i));
-        for time in ending.filter_map(|(_, flow)| cut_off::completion(flow, outcome.end)) {
-            measured.record_time(M::Completion, time);
-        }
-        if measured.kind == Kind::Trace {
-            jobs::measure_trace(scenario, measured, &flows, outcome.end);
-        }
-    }
-    let has_slowdown = matches!(measured.kind, Kind::Poisson | Kind::SizeClass | Kind::Trace);
-    if has_slowdown && messages.as_ref().is_none_or(jobs::Messages::have_connections) {
-        measure_slowdown(measured, run, outcome, members);
-    }
-    if matches!(measured.kind, Kind::Incast | Kind::Shuffle) {
-        together::measure_rounds(scenario, measured, run, outcome, members);
-    }
-    if measured.kind == Kind::Attempts {
-        together::measure_attempts(measured, run, outcome, members);
-    }
     let rates: Vec<f64> = members.iter().filter_map(|i| *goodput.get(*i)?).collect();
     rates.iter().for_each(|rate| measured.measure(M::Goodput, *rate));
-    let window = window_of(run, outcome);
     if let Some(sum) = goodput_sum(outcome, members, goodput, window) {
         measured.measure(M::GoodputSum, sum);
     }
@@ -161,31 +103,6 @@ fn measure_flows(
         let senders = hosts_of_their_own(run, outcome, members);
         measure_receiving(measured, &flows, &receivers, senders.as_deref());
         measure_cpu_shares(measured, outcome, &receivers, senders.as_deref());
-    }
-    let unfinished = |i: &&usize| {
-        let is_cut_off = scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
-        let waits = !scenario.ends(run, **i) && at_end.get(**i).is_some_and(Option::is_some);
-        is_cut_off || waits
-    };
-    let known = members.iter().filter(|i| **i < outcome.flows.len());
-    if let Some(messages) = &messages {
-        measured.record(M::Unfinished, messages.unfinished());
-    } else if measured.kind != Kind::Endless {
-        measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
-    } else if let Some((rule, period)) = scenario.converged_of(&measured.subject) {
-        let time = rule.time(period, run, outcome, members);
-        time.iter().for_each(|time| measured.record_time(M::Convergence, *time));
-        let has_converged = matches!(time, Some(Known::Took(_)));
-        measured.record(M::Unfinished, u64::from(!has_converged));
-    }
-    if measured.kind == Kind::Rpc && !window.is_some_and(Window::is_empty) {
-        let groups = &run.flows;
-        let counts = |rpc: &&RpcRecord| {
-            let flow = groups.get(rpc.flow as usize);
-            flow.is_some_and(|flow| flow.group == groups[members[0]].group)
-                && window.is_none_or(|window| window.holds(rpc.start + rpc.latency))
-        };
-        measured.record(M::Exchanges, outcome.rpcs.iter().filter(counts).count() as u64);
     }
 }
 
@@ -261,58 +178,6 @@ fn receivers_of_their_own<'a>(
         return None;
     }
     counts_of(&hosts, outcome)
-}
-
-/// Measures the slowdown of each transfer that has begun: its time, or its age, relative to the shortest possible time.
-fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
-    let mut ideal = Ideal::new(&run.network);
-    for (flow, got) in members.iter().filter_map(|i| Some((&run.flows[*i], outcome.flows.get(*i)?)))
-    {
-        let Traffic::Bulk { bytes: Some(bytes) } = flow.traffic else { continue };
-        let (Some(took), Ok(least)) =
-            (cut_off::completion(got, outcome.end), ideal.transfer(flow.from, flow.to, bytes))
-        else {
-            continue;
-        };
-        if least > Duration::ZERO {
-            let times = took.least().ps() as f64 / least.ps() as f64;
-            match took {
-                Known::Took(_) => measured.measure(M::Slowdown, times),
-                // Nothing takes less than the least, however young it is.
-                Known::AtLeast(_) => measured.measure_cut_off(M::Slowdown, times.max(1.0)),
-            }
-        }
-    }
-}
-
-fn measure_pings(
-    scenario: &Scenario,
-    measured: &mut [Measured],
-    outcome: &Outcome,
-    window: Option<Window>,
-) {
-    let groups = scenario.ping_groups();
-    let answered = cut_off::answered_pings(outcome, groups.len());
-    let mut unanswered = vec![0u64; measured.len()];
-    for ping in &outcome.pings {
-        let Some(group) = groups.get(ping.ping as usize).map(|group| *group as usize) else {
-            continue;
-        };
-        match ping.rtt {
-            _ if window.is_some_and(|window| !window.holds(ping.sent)) => {}
-            Some(rtt) => measured[group].record(M::Rtt, rtt.ns()),
-            None => {
-                unanswered[group] += 1;
-                if answered[ping.ping as usize].waits(ping, outcome.end) {
-                    let age = Known::between(ping.sent, None, outcome.end);
-                    measured[group].record_time(M::Rtt, age);
-                }
-            }
-        }
-    }
-    for (measured, unanswered) in measured.iter_mut().zip(unanswered) {
-        measured.record(M::Unanswered, unanswered);
-    }
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {

@@ -13,10 +13,11 @@ use knee_file::units::Quantity as _;
 use knee_file::{Error, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
-use knee_run::spec::{Flow, MeasuredWindow, NodeId, Run, Sampling, Schedule, Traffic};
+use knee_run::spec::{Flow, MeasuredWindow, NodeId, Run, Sampling, Schedule};
 
 use crate::cases::MAX_RUNS;
 use crate::cc::Given;
+use crate::kind::{self, Converged, EntryInRun, Facts, TrafficSpec};
 use crate::memory::Memory;
 use crate::metric::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
@@ -24,7 +25,6 @@ use crate::output::Output;
 use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::switches;
-use crate::traffic::{self, Converged, TrafficSpec};
 
 /// Default sampling period of goodput, for convergence times.
 const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
@@ -126,7 +126,7 @@ impl Scenario {
 
     fn read_with(root: &Reader<'_>, given: Given<'_>, most_bytes: u64) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
-        let traffic = traffic::read(root, &network, given)?;
+        let traffic = kind::read(root, &network, given)?;
         if let Err((key, why)) = network.check_ways(traffic.iter().map(TrafficSpec::ways)) {
             return Err(root.need_child("network")?.error(key, why));
         }
@@ -177,21 +177,20 @@ impl Scenario {
     /// flows at the same times in every case.
     pub(crate) fn run(&self, seed: u64, repeat: u32) -> Run {
         let seed = run_seed(seed, repeat);
-        let (mut flows, mut pings, mut schedule) = (Vec::new(), Vec::new(), Schedule::default());
-        let groups = self.group_of_entries();
-        for (entry, (spec, group)) in self.traffic.iter().zip(groups).enumerate() {
-            spec.build((entry, group), seed, &mut flows, &mut pings, &mut schedule);
-        }
         let mut run = Run {
             seed,
             end: self.end,
             until_done: self.until_done,
             network: self.network.build(|| self.destinations(), seed),
-            flows,
-            pings,
+            flows: Vec::new(),
+            pings: Vec::new(),
             sampling: self.sampling,
-            schedule,
+            schedule: Schedule::default(),
         };
+        let groups = self.group_of_entries();
+        for (entry, (spec, group)) in self.traffic.iter().zip(groups).enumerate() {
+            spec.build(&EntryInRun { entry, group, seed }, &mut run);
+        }
         self.output.limit_series(&mut run);
         self.scale.apply(&mut run);
         run
@@ -252,46 +251,22 @@ impl Scenario {
         self.traffic.iter().find(|entry| entry.name == subject).map(|entry| entry.show.as_slice())
     }
 
-    /// Returns the number of incast rounds in all entries of this name.
-    pub(crate) fn rounds_of(&self, subject: &str) -> usize {
-        let entries = self.traffic.iter().filter(|entry| entry.name == subject);
-        entries.map(TrafficSpec::rounds).sum::<u64>().max(1) as usize
+    /// Returns the entries of this name, with their numbers.
+    pub(crate) fn entries_of(&self, subject: &str) -> Vec<(usize, &TrafficSpec)> {
+        let entries = self.traffic.iter().enumerate();
+        entries.filter(|(_, entry)| entry.name == subject).collect()
     }
 
-    /// Returns, for rounds of entries of this name, whether each receiver has its own rounds, and whether the share
-    /// with a timeout is measured.
-    pub(crate) fn rounds_are(&self, subject: &str) -> (bool, bool) {
-        let entries = || self.traffic.iter().filter(|entry| entry.name == subject);
-        let is_per_target = entries().any(TrafficSpec::is_all_to_all);
-        (is_per_target, is_per_target || entries().any(TrafficSpec::is_one_by_one))
-    }
-
-    /// Returns the start of an entry in its runs.
-    pub(crate) fn start_of(&self, entry: u32) -> Time {
-        let start = self.traffic.get(entry as usize).map_or(Duration::ZERO, TrafficSpec::start);
-        self.scale.moment(Time::ZERO + start)
-    }
-
-    /// Returns the earliest start of entries of this name in their runs.
-    pub(crate) fn first_start(&self, subject: &str) -> Time {
-        let entries = self.traffic.iter().filter(|entry| entry.name == subject);
-        let first = entries.map(TrafficSpec::start).min().unwrap_or(Duration::ZERO);
-        self.scale.moment(Time::ZERO + first)
-    }
-
-    /// Returns the convergence criterion of transfers of this name, and the sampling period of goodput.
-    pub(crate) fn converged_of(&self, subject: &str) -> Option<(Converged, Duration)> {
-        let entries = self.traffic.iter().filter(|entry| entry.name == subject);
-        entries.filter_map(TrafficSpec::converged).next().zip(self.sampling.goodput)
-    }
-
-    /// Returns whether a flow ends by itself.
-    pub(crate) fn ends(&self, run: &Run, flow: usize) -> bool {
-        let flow = &run.flows[flow];
-        match flow.traffic {
-            Traffic::Bulk { bytes } => bytes.is_some(),
-            Traffic::Rpc { count, .. } => count.is_some() && flow.stop.is_none(),
-        }
+    /// Returns what measuring a run needs of it.
+    pub(crate) fn facts<'a>(
+        &self,
+        run: &'a Run,
+        outcome: &'a Outcome,
+        window: Option<Window>,
+    ) -> Facts<'a> {
+        let start = |entry: &TrafficSpec| self.scale.moment(Time::ZERO + entry.start());
+        let starts = self.traffic.iter().map(start).collect();
+        Facts::new((run, outcome), window, starts, self.sampling.goodput, self.ping_groups())
     }
 
     /// Returns whether the measured part follows from the run itself.

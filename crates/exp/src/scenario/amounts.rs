@@ -6,8 +6,8 @@ use knee_results::ResultFile;
 use knee_run::outcome::{FlowSample, GoodputSample, LinkSample, PingRecord, QueueSample};
 
 use super::Scenario;
+use crate::kind::TrafficSpec;
 use crate::memory::{Memory, shown};
-use crate::traffic::TrafficSpec;
 
 /// Bytes of a value, as text in a row of results and as an algorithm's own value.
 const VALUE: u64 = 8;

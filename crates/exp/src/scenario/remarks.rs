@@ -10,8 +10,8 @@ use knee_run::ecn::negotiates;
 use knee_run::spec::{HostConfig, Network, NodeId};
 
 use super::Scenario;
+use crate::kind::TrafficSpec;
 use crate::names::{expand, few};
-use crate::traffic::TrafficSpec;
 
 /// Hosts by their minimum retransmission timeout.
 type SlowHosts = BTreeMap<Duration, Vec<NodeId>>;
@@ -71,7 +71,8 @@ impl Scenario {
         let network = self.network.network();
         let mut all = vec![(Topic::Offloads, offloads(network))];
         all.extend(ecn(network, &self.traffic).map(|says| (Topic::Ecn, says)));
-        let sizes = self.traffic.iter().filter_map(|entry| Some((entry, entry.sizes_words()?)));
+        let sizes =
+            self.traffic.iter().filter_map(|entry| Some((entry, entry.pattern.sizes_words()?)));
         for (entry, words) in sizes {
             let classes = self.size_classes(&entry.name);
             let classes: Vec<String> =

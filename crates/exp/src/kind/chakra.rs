@@ -1,4 +1,4 @@
-//! Chakra execution traces (MLCommons): what each rank of a training job computes, sends and waits for.
+//! `kind = "chakra"`: Chakra execution traces (MLCommons): what each rank of a training job computes, sends and waits for.
 
 mod order;
 mod read;
@@ -9,13 +9,18 @@ use std::collections::HashMap;
 use knee_file::keys::{Choice, Key, List, Text};
 use knee_file::units::Size;
 use knee_file::{Error, Origin, Reader, keys};
-use knee_run::spec::{NodeId, Schedule, Task};
+use knee_run::spec::{NodeId, Run, Task};
 
-use super::MAX_FLOWS;
 use super::collective::{Collective, Operation};
-use super::jobs::{Job, MAX_TASKS};
+use super::connections::{CONNECTIONS, Connections};
+use super::jobs::{self, Job, MAX_TASKS};
+use super::messages::Messages;
+use super::{
+    COMMON, Described, EntryInRun, EntryParts, EntryReader, Group, MAX_FLOWS, NAMED, Pattern,
+    TrafficSpec,
+};
 use crate::inputs;
-use crate::network::NetworkSpec;
+use crate::metric::{Kind, Measured};
 
 use self::order::{Unit, Units};
 use self::read::{Does, Groups, MAX_FILE_BYTES, Stream, Traced, Traces, parse_groups};
@@ -26,7 +31,7 @@ const MAX_GROUPS_BYTES: u64 = 4 << 20;
 
 keys! {
     /// A training job that was recorded as Chakra execution traces.
-    pub(super) static KEYS: ChakraKeys = "chakra" {
+    static KEYS: ChakraKeys = "chakra" {
         /// Beginning of the files' names, relative to the experiment's file: rank 0 is in `TRACE.0.et`.
         trace: Key<Text> = needed("traces/step"),
         /// Hosts of the ranks, in order.
@@ -46,6 +51,9 @@ keys! {
     }
 }
 
+pub(super) static CHAKRA: Described =
+    Described { keys: &[&NAMED, &COMMON, &CONNECTIONS, &KEYS], read };
+
 const ALL_REDUCES: &[(&str, Operation)] =
     &[("ring", Operation::RingAllReduce), ("tree", Operation::TreeAllReduce)];
 
@@ -53,82 +61,72 @@ const ALL_REDUCES: &[(&str, Operation)] =
 type Shared = (u32, Operation, u32);
 
 /// A job, as the tasks of one iteration.
-#[derive(Clone, Debug)]
-pub(crate) struct Chakra {
+#[derive(Debug)]
+struct Chakra {
     /// Tasks of an iteration, with flows and tasks counted from its first ones. At first those that begin it at each
     /// rank, at last those that end it.
     tasks: Vec<Task>,
     ranks: usize,
     iterations: u64,
-    /// Hosts of each connection.
-    pairs: Vec<(NodeId, NodeId)>,
 }
 
-impl Chakra {
-    /// Reads the keys of `kind = "chakra"`, and the files.
-    pub(crate) fn read(reader: &Reader<'_>, network: &NetworkSpec) -> Result<Chakra, Error> {
-        let texts = reader.need_texts(&KEYS.hosts)?;
-        let hosts = network.hosts_of(&texts).map_err(|why| reader.error(&KEYS.hosts, why))?;
-        let mut sorted = hosts.clone();
-        sorted.sort_unstable();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let why = format!("must name each host once: {} is there twice", network.name(pair[0]));
-            return Err(reader.error(&KEYS.hosts, why));
-        }
-        if hosts.len() < 2 {
-            return Err(reader.error(&KEYS.hosts, "must name at least two hosts"));
-        }
-        let iterations = reader.read(&KEYS.iterations)?;
-        let mut build = Build {
-            hosts: &hosts,
-            all_reduce: reader.choose(&KEYS.all_reduce)?,
-            is_one_by_one: reader.choose(&KEYS.compute)?,
-            chunk: reader.read(&KEYS.chunk)?.0.max(1),
-            channels: reader.read(&KEYS.channels)? as usize,
-            most_tasks: MAX_TASKS / iterations,
-            tasks: Vec::new(),
-            pairs: Vec::new(),
-            between: HashMap::new(),
-            shared: HashMap::new(),
-            busy: HashMap::new(),
-        };
-        let traces = read_traces(reader, hosts.len() as u32)?;
-        let units = Units::of(&traces)?;
-        build.add_all(&traces, &units)?;
-        let Build { tasks, pairs, .. } = build;
-        if pairs.is_empty() {
-            return Err(reader.error(&KEYS.trace, "has no node that communicates"));
-        }
-        Ok(Chakra { tasks, ranks: hosts.len(), iterations, pairs })
+fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
+    let (reader, network) = (entry.reader, entry.network);
+    let connections = Connections::read_alone(entry)?;
+    let texts = reader.need_texts(&KEYS.hosts)?;
+    let hosts = network.hosts_of(&texts).map_err(|why| reader.error(&KEYS.hosts, why))?;
+    let mut sorted = hosts.clone();
+    sorted.sort_unstable();
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        let why = format!("must name each host once: {} is there twice", network.name(pair[0]));
+        return Err(reader.error(&KEYS.hosts, why));
     }
-
-    /// Returns the hosts of each connection.
-    pub(crate) fn pairs(&self) -> &[(NodeId, NodeId)] {
-        &self.pairs
+    if hosts.len() < 2 {
+        return Err(reader.error(&KEYS.hosts, "must name at least two hosts"));
     }
-
-    /// Returns the bytes of each connection in all iterations.
-    pub(crate) fn bytes(&self) -> Vec<u64> {
-        let mut bytes = vec![0u64; self.pairs.len()];
-        for task in &self.tasks {
-            if let Some(sum) = task.flow.and_then(|flow| bytes.get_mut(flow as usize)) {
-                *sum = sum.saturating_add(task.bytes.saturating_mul(self.iterations));
-            }
+    let iterations = reader.read(&KEYS.iterations)?;
+    let mut build = Build {
+        hosts: &hosts,
+        all_reduce: reader.choose(&KEYS.all_reduce)?,
+        is_one_by_one: reader.choose(&KEYS.compute)?,
+        chunk: reader.read(&KEYS.chunk)?.0.max(1),
+        channels: reader.read(&KEYS.channels)? as usize,
+        most_tasks: MAX_TASKS / iterations,
+        tasks: Vec::new(),
+        pairs: Vec::new(),
+        between: HashMap::new(),
+        shared: HashMap::new(),
+        busy: HashMap::new(),
+    };
+    let traces = read_traces(reader, hosts.len() as u32)?;
+    let units = Units::of(&traces)?;
+    build.add_all(&traces, &units)?;
+    let Build { tasks, pairs, .. } = build;
+    if pairs.is_empty() {
+        return Err(reader.error(&KEYS.trace, "has no node that communicates"));
+    }
+    let mut bytes = vec![0u64; pairs.len()];
+    for task in &tasks {
+        if let Some(sum) = task.flow.and_then(|flow| bytes.get_mut(flow as usize)) {
+            *sum = sum.saturating_add(task.bytes.saturating_mul(iterations));
         }
-        bytes
     }
+    let chakra = Chakra { tasks, ranks: hosts.len(), iterations };
+    Ok(jobs::parts(Kind::Chakra, connections, (pairs, bytes), chakra))
+}
 
-    /// Returns the number of messages and computations.
-    pub(crate) fn tasks(&self) -> u64 {
+impl Pattern for Chakra {
+    fn tasks(&self) -> u64 {
         (self.tasks.len() as u64).saturating_mul(self.iterations)
     }
 
     /// Adds all iterations to a run. A rank begins the next one when it has ended its own.
-    pub(crate) fn arrange(&self, job: &Job, schedule: &mut Schedule) {
+    fn build(&self, entry: &TrafficSpec, in_run: &EntryInRun, run: &mut Run) {
+        let job = Job::of(entry, in_run, entry.connect(in_run, run));
         let each = self.tasks.len() as u32;
         let last = each - self.ranks as u32;
         for round in 0..self.iterations as u32 {
-            let base = schedule.tasks.len() as u32;
+            let base = run.schedule.tasks.len() as u32;
             for (task, index) in self.tasks.iter().zip(0u32..) {
                 let begins = index < self.ranks as u32;
                 let mut after: Vec<u32> = task.after.iter().map(|before| base + before).collect();
@@ -136,7 +134,7 @@ impl Chakra {
                     after.push(base - each + last + index);
                 }
                 let waits_ns = if begins && round == 0 { job.start.ns() } else { 0 };
-                schedule.tasks.push(Task {
+                run.schedule.tasks.push(Task {
                     flow: task.flow.map(|flow| job.first + flow),
                     after,
                     gap_ns: task.gap_ns + waits_ns,
@@ -145,6 +143,12 @@ impl Chakra {
                     ..task.clone()
                 });
             }
+        }
+    }
+
+    fn measure(&self, measured: &mut Measured, group: &Group<'_>) {
+        if let Some(messages) = Messages::of(group, true) {
+            messages.measure(measured, group.facts);
         }
     }
 }

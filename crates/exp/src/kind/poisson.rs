@@ -1,4 +1,4 @@
-//! Open-loop arrivals: transfers start at the times of a Poisson process, independent of earlier transfers.
+//! `kind = "poisson"`: open-loop arrivals. Transfers start at the times of a Poisson process, independent of earlier transfers.
 
 use std::sync::Arc;
 
@@ -6,16 +6,23 @@ use knee_file::keys::{Key, List, Special, Text};
 use knee_file::units::Share;
 use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_run::spec::NodeId;
+use knee_run::spec::{Flow, NodeId, Run, Traffic};
 
+use super::connections::{CONNECTIONS, Connections};
+use super::pairs::BETWEEN;
+use super::{
+    COMMON, Described, EntryInRun, EntryParts, EntryReader, Group, MAX_FLOWS, NAMED, Pattern,
+    TrafficSpec,
+};
 use crate::matrix::Matrix;
+use crate::metric::{Kind, Measured};
 use crate::network::NetworkSpec;
 use crate::random::Random;
 use crate::sizes::{self, Sizes};
 
 keys! {
     /// Transfers at random times, between random pairs, of random sizes.
-    pub(crate) static KEYS: ArrivalKeys = "poisson" {
+    static KEYS: ArrivalKeys = "poisson" {
         /// Sizes: a built-in distribution, one size, sizes with cumulative shares, or a file of them.
         sizes: Special = takes(sizes::takes).needed("web-search"),
         /// CSV file of `from`, `to` (hosts or ranges) and `weight`: how often which hosts send to which.
@@ -32,88 +39,106 @@ keys! {
 }
 
 /// A Poisson process of transfers between random pairs of hosts.
-#[derive(Clone, Debug)]
-pub(crate) struct Arrivals {
+#[derive(Debug)]
+struct Arrivals {
     from: Vec<NodeId>,
     to: Vec<NodeId>,
-    pub(crate) sizes: Sizes,
+    sizes: Sizes,
     /// Weights of pairs. `None`: all pairs are equally likely.
-    matrix: Option<Arc<Matrix>>,
+    matrix: Option<Matrix>,
     mean_gap: Duration,
     start: Duration,
     until: Duration,
 }
 
+pub(super) static POISSON: Described =
+    Described { keys: &[&NAMED, &BETWEEN, &COMMON, &CONNECTIONS, &KEYS], read };
+
 /// One transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrival {
-    pub(crate) start: Time,
-    pub(crate) from: NodeId,
-    pub(crate) to: NodeId,
-    pub(crate) bytes: u64,
+struct Arrival {
+    start: Time,
+    from: NodeId,
+    to: NodeId,
+    bytes: u64,
+}
+
+fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
+    let (reader, start, (from, to)) = (entry.reader, entry.start, entry.hosts.clone());
+    if !from.iter().any(|from| to.iter().any(|to| from != to)) {
+        return Err(reader.error(&BETWEEN.to, "must name a host that is not in \"from\""));
+    }
+    let until = reader.read(&KEYS.until)?;
+    if until <= start {
+        return Err(reader.error(&KEYS.until, "must be later than the start"));
+    }
+    let sizes = Sizes::read(reader, &KEYS.sizes)?;
+    let mean_gap = read_mean_gap(reader, entry.network, sizes.mean_bytes())?;
+    let matrix = Matrix::read(reader, &KEYS.matrix, entry.network, (&from, &to))?;
+    let arrivals = Arrivals { from, to, sizes, matrix, mean_gap, start, until };
+    let most = arrivals.most();
+    if most > MAX_FLOWS {
+        let message = format!(
+            "gives up to {most} flows, but at most {MAX_FLOWS} are allowed: set an earlier until, or a \
+             lower load"
+        );
+        return Err(reader.error(&KEYS.until, message));
+    }
+    let connections = Some(Connections::read_alone(entry)?);
+    let pattern = Arc::new(arrivals);
+    Ok(EntryParts { kind: Kind::Poisson, pairs: Vec::new(), connections, pattern })
+}
+
+impl Pattern for Arrivals {
+    fn flows(&self, _entry: &TrafficSpec) -> u64 {
+        self.most()
+    }
+
+    fn last_start(&self, _entry: &TrafficSpec) -> Option<Duration> {
+        Some(self.until)
+    }
+
+    fn build(&self, entry: &TrafficSpec, in_run: &EntryInRun, run: &mut Run) {
+        let Some(connections) = &entry.connections else { return };
+        let drawn = self.draw(in_run.random(4)).into_iter();
+        run.flows.extend(drawn.map(|Arrival { start, from, to, bytes }| Flow {
+            from,
+            to,
+            start,
+            traffic: Traffic::Bulk { bytes: Some(bytes) },
+            ..connections.flow(in_run.group)
+        }));
+    }
+
+    fn measure(&self, measured: &mut Measured, group: &Group<'_>) {
+        group.measure_transfers(measured);
+        group.measure_slowdown(measured);
+    }
+
+    fn drawn_hosts(&self) -> Option<(&[NodeId], &[NodeId])> {
+        Some((&self.from, &self.to))
+    }
+
+    fn drawn_sizes(&self) -> Option<(u64, u64)> {
+        Some((self.sizes.smallest(), self.sizes.largest()))
+    }
+
+    fn sizes_words(&self) -> Option<String> {
+        self.sizes.words()
+    }
 }
 
 impl Arrivals {
-    /// Reads the keys of `kind = "poisson"`. After `start`, at most `most` transfers occur between hosts of `from`
-    /// and `to`.
-    pub(crate) fn read(
-        reader: &Reader<'_>,
-        network: &NetworkSpec,
-        (from, to): (Vec<NodeId>, Vec<NodeId>),
-        (start, most): (Duration, u64),
-    ) -> Result<Arrivals, Error> {
-        if !from.iter().any(|from| to.iter().any(|to| from != to)) {
-            return Err(reader.error("to", "must name a host that is not in \"from\""));
-        }
-        let until = reader.read(&KEYS.until)?;
-        if until <= start {
-            return Err(reader.error(&KEYS.until, "must be later than the start"));
-        }
-        let sizes = Sizes::read(reader, &KEYS.sizes)?;
-        let mean_gap = read_mean_gap(reader, network, sizes.mean_bytes())?;
-        let matrix = Matrix::read(reader, &KEYS.matrix, network, (&from, &to))?.map(Arc::new);
-        let arrivals = Arrivals { from, to, sizes, matrix, mean_gap, start, until };
-        if arrivals.most() > most {
-            let message = format!(
-                "gives up to {} flows, but at most {most} are allowed: set an earlier until, or a \
-                    lower load",
-                arrivals.most()
-            );
-            return Err(reader.error(&KEYS.until, message));
-        }
-        Ok(arrivals)
-    }
-
     /// Returns an upper bound on the number of transfers: six standard deviations above the mean, exceeded once in
     /// 1e9 repeats.
-    pub(crate) fn most(&self) -> u64 {
+    fn most(&self) -> u64 {
         let span_ps = self.until.ps() - self.start.ps();
         let mean = span_ps as f64 / self.mean_gap.ps() as f64;
         (mean + 6.0 * mean.sqrt()) as u64 + 10
     }
 
-    /// Returns the last start time.
-    pub(crate) fn until(&self) -> Duration {
-        self.until
-    }
-
-    /// Describes the sizes, if there are several.
-    pub(crate) fn sizes_words(&self) -> Option<String> {
-        self.sizes.words()
-    }
-
-    /// Returns the hosts that send data.
-    pub(crate) fn sources(&self) -> &[NodeId] {
-        &self.from
-    }
-
-    /// Returns the hosts that receive data.
-    pub(crate) fn destinations(&self) -> &[NodeId] {
-        &self.to
-    }
-
     /// Draws the transfers of one run, sorted by start time.
-    pub(crate) fn draw(&self, mut random: Random) -> Vec<Arrival> {
+    fn draw(&self, mut random: Random) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         let mut start = Time::ZERO + self.start + random.exponential(self.mean_gap);
         while start < Time::ZERO + self.until && (arrivals.len() as u64) < self.most() {

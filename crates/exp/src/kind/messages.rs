@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use knee_queue::time::{Duration, Time};
-use knee_run::outcome::{FlowOutcome, MessageRecord, Outcome};
+use knee_run::outcome::MessageRecord;
 use knee_run::spec::{Run, Task};
 
-use crate::metric::{Kind, Known, Measured, Metric as M, Window};
-use crate::scenario::Scenario;
+use super::{Facts, Group};
+use crate::metric::{Known, Measured, Metric as M};
 
 /// The messages of a traffic entry in a run.
 pub(super) struct Messages<'a> {
@@ -32,20 +32,12 @@ struct Iteration {
 
 impl<'a> Messages<'a> {
     /// Returns the messages of these flows. `None` if the flows have none.
-    pub(super) fn of(
-        kind: Kind,
-        run: &'a Run,
-        outcome: &'a Outcome,
-        members: &[usize],
-    ) -> Option<Messages<'a>> {
-        if !matches!(kind, Kind::Trace | Kind::Collective | Kind::Chakra) {
-            return None;
-        }
-        let group = run.flows[*members.first()?].group;
+    pub(super) fn of(group: &Group<'a>, has_computations: bool) -> Option<Messages<'a>> {
+        let Facts { run, outcome, .. } = group.facts;
         let tasks = &run.schedule.tasks;
         let is_of_group = |task: u32| {
             let flow = tasks.get(task as usize).and_then(|task| task.flow);
-            flow.is_some_and(|flow| run.flows[flow as usize].group == group)
+            flow.is_some_and(|flow| run.flows[flow as usize].group == group.number)
         };
         let mut wanted = BTreeMap::new();
         let mut have_connections = true;
@@ -54,7 +46,6 @@ impl<'a> Messages<'a> {
             have_connections &= task.connects;
         }
         let done = outcome.messages.iter().filter(|message| is_of_group(message.task)).collect();
-        let has_computations = kind == Kind::Chakra;
         (!wanted.is_empty()).then_some(Messages {
             done,
             wanted,
@@ -68,20 +59,12 @@ impl<'a> Messages<'a> {
         self.have_connections
     }
 
-    /// Returns the number of messages that the end of the run cut off.
-    pub(super) fn unfinished(&self) -> u64 {
-        self.wanted.values().sum::<u64>() - self.done.len() as u64
-    }
-
     /// Measures messages, iterations and jobs. Iterations count if they end in the window.
-    pub(super) fn measure(
-        &self,
-        scenario: &Scenario,
-        measured: &mut Measured,
-        run: &Run,
-        end: Time,
-        window: Option<Window>,
-    ) {
+    pub(super) fn measure(&self, measured: &mut Measured, facts: &Facts<'_>) {
+        let Facts { run, window, starts, .. } = facts;
+        let end = facts.outcome.end;
+        let unfinished = self.wanted.values().sum::<u64>() - self.done.len() as u64;
+        measured.record(M::Unfinished, unfinished);
         let ends = self.ends(run);
         for begin in self.begun(run, &ends, end) {
             measured.record_time(M::Completion, Known::between(begin, None, end));
@@ -107,30 +90,30 @@ impl<'a> Messages<'a> {
         while let Some((place, count)) = wanted.next() {
             let (job, round) = *place;
             if round == 0 {
-                begin = scenario.start_of(job);
+                begin = starts[job as usize];
             }
             let Some(done) = iterations.get(place).filter(|done| done.count == *count) else {
                 // The iterations after it are not complete either.
                 while wanted.next_if(|((other, _), _)| *other == job).is_some() {}
-                let is_empty = window.is_some_and(Window::is_empty);
-                if begin < window.map_or(end, |window| window.until) && !is_empty {
+                let until = window.map_or(end, |window| window.until);
+                if begin < until && !facts.is_window_empty() {
                     measured.record_time(M::Iteration, Known::between(begin, None, end));
                     let first = iterations.get(place).map_or(end, |begun| begun.first);
                     measured.record_time(M::Communication, Known::between(first, None, end));
                 }
-                let start = scenario.start_of(job);
+                let start = starts[job as usize];
                 if start < end {
                     measured.record_time(M::Job, Known::between(start, None, end));
                 }
                 continue;
             };
-            if window.is_none_or(|window| window.holds(done.end)) {
+            if facts.holds(done.end) {
                 measured.record(M::Iteration, done.end.since(begin).ns());
                 measured.record(M::Communication, done.last.since(done.first).ns());
             }
             begin = begin.max(done.end);
             if wanted.peek().is_none_or(|((other, _), _)| *other != job) {
-                measured.record(M::Job, begin.since(scenario.start_of(job)).ns());
+                measured.record(M::Job, begin.since(starts[job as usize]).ns());
             }
         }
     }
@@ -182,19 +165,4 @@ fn begin(task: &Task, ends: &[Option<Time>]) -> Option<Time> {
     let before = task.after.iter().map(|before| ends[*before as usize]);
     let last = before.collect::<Option<Vec<Time>>>()?.into_iter().max();
     Some(last.unwrap_or(Time::ZERO) + Duration::from_ns(task.gap_ns))
-}
-
-/// Measures the time of a trace whose transfers wait for no others.
-pub(super) fn measure_trace(
-    scenario: &Scenario,
-    measured: &mut Measured,
-    flows: &[&FlowOutcome],
-    end: Time,
-) {
-    let all = flows.iter().map(|flow| flow.done_at).collect::<Option<Vec<_>>>();
-    let last = all.and_then(|all| all.into_iter().max());
-    let start = scenario.first_start(&measured.subject);
-    if start < end {
-        measured.record_time(M::Job, Known::between(start, last, end));
-    }
 }

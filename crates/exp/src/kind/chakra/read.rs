@@ -12,7 +12,7 @@ use super::schema::{
     Attribute, AttributeValue, CollectiveCommType, GlobalMetadata, Node as Encoded, NodeType,
 };
 use crate::inputs::shown;
-use crate::traffic::jobs::MAX_TASKS;
+use crate::kind::jobs::MAX_TASKS;
 
 /// Largest file of a rank, bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 64 << 20;

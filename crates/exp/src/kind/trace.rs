@@ -1,16 +1,22 @@
-//! Transfers from a CSV file, which may wait for each other.
+//! `kind = "trace"`: transfers from a CSV file, which may wait for each other.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
 use knee_file::keys::{Choice, Key, List, Text};
-use knee_file::{Error, Origin, Reader, did_you_mean, keys};
+use knee_file::{Error, Origin, did_you_mean, keys};
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Flow, NodeId, Schedule, Task};
+use knee_run::spec::{NodeId, Run, Task};
 
-use super::MAX_FLOWS;
-use super::jobs::{Job, MAX_TASKS};
+use super::connections::{CONNECTIONS, Connections};
+use super::jobs::{self, Job, MAX_TASKS};
+use super::messages::Messages;
+use super::{
+    COMMON, Described, EntryInRun, EntryParts, EntryReader, Group, MAX_FLOWS, NAMED, Pattern,
+    TrafficSpec,
+};
 use crate::inputs;
+use crate::metric::{Kind, Known, Measured, Metric as M};
 use crate::network::NetworkSpec;
 
 /// Largest file, bytes.
@@ -22,7 +28,7 @@ const MAX_NS: f64 = 1e15;
 
 keys! {
     /// Transfers from a file.
-    pub(super) static KEYS: TraceKeys = "trace" {
+    static KEYS: TraceKeys = "trace" {
         /// CSV file with columns `start_us`, `from`, `to`, `bytes` and more, relative to the experiment's file.
         file: Key<Text> = needed("flows.csv"),
         /// Hosts that numbers in `from` and `to` of the file stand for, from 0.
@@ -32,17 +38,18 @@ keys! {
     }
 }
 
+pub(super) static TRACE: Described =
+    Described { keys: &[&NAMED, &COMMON, &CONNECTIONS, &KEYS], read };
+
 /// Units of time in names of columns, in ns.
 const UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 /// Rows of a file.
-#[derive(Clone, Debug)]
-pub(crate) struct Trace {
+#[derive(Debug)]
+struct Trace {
     rows: Vec<Row>,
     /// The rows in an order in which each waits only for rows before it.
     order: Vec<u32>,
-    /// Hosts of each connection.
-    pairs: Vec<(NodeId, NodeId)>,
     /// Whether rows share connections.
     is_kept: bool,
 }
@@ -59,59 +66,54 @@ struct Row {
     gap: Duration,
 }
 
-impl Trace {
-    /// Reads the keys of `kind = "trace"`, and the file.
-    pub(crate) fn read(reader: &Reader<'_>, network: &NetworkSpec) -> Result<Trace, Error> {
-        let name = reader.need_text(&KEYS.file)?;
-        let numbered = match reader.texts(&KEYS.hosts)? {
-            None => None,
-            Some(hosts) => {
-                Some(network.hosts_of(&hosts).map_err(|why| reader.error(&KEYS.hosts, why))?)
-            }
-        };
-        let is_kept = reader.choose(&KEYS.connections)?;
-        let inputs::Text { path, text } =
-            inputs::read_text(reader, &KEYS.file, name, MAX_BYTES, "trace")?;
-        let source = Source { path, network, numbered, is_kept };
-        source.parse(&text)
-    }
-
-    /// Returns the hosts of each connection.
-    pub(crate) fn pairs(&self) -> &[(NodeId, NodeId)] {
-        &self.pairs
-    }
-
-    /// Returns the bytes of each connection.
-    pub(crate) fn bytes(&self) -> Vec<u64> {
-        let mut bytes = vec![0u64; self.pairs.len()];
-        for row in &self.rows {
-            let sum = &mut bytes[row.pair as usize];
-            *sum = sum.saturating_add(row.bytes);
+fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
+    let (reader, network) = (entry.reader, entry.network);
+    let connections = Connections::read_alone(entry)?;
+    let name = reader.need_text(&KEYS.file)?;
+    let numbered = match reader.texts(&KEYS.hosts)? {
+        None => None,
+        Some(hosts) => {
+            Some(network.hosts_of(&hosts).map_err(|why| reader.error(&KEYS.hosts, why))?)
         }
-        bytes
+    };
+    let is_kept = reader.choose(&KEYS.connections)?;
+    let inputs::Text { path, text } =
+        inputs::read_text(reader, &KEYS.file, name, MAX_BYTES, "trace")?;
+    let source = Source { path, network, numbered, is_kept };
+    let (trace, pairs) = source.parse(&text)?;
+    let mut bytes = vec![0u64; pairs.len()];
+    for row in &trace.rows {
+        let sum = &mut bytes[row.pair as usize];
+        *sum = sum.saturating_add(row.bytes);
     }
+    Ok(jobs::parts(Kind::Trace, connections, (pairs, bytes), trace))
+}
 
+impl Trace {
+    /// Whether its transfers are more than flows with start times.
+    fn has_tasks(&self) -> bool {
+        self.is_kept || self.rows.iter().any(|row| !row.after.is_empty())
+    }
+}
+
+impl Pattern for Trace {
     /// Returns the smallest and the largest transfer, if each has its own connection.
-    pub(crate) fn sizes(&self) -> Option<(u64, u64)> {
+    fn drawn_sizes(&self) -> Option<(u64, u64)> {
         let sizes = || self.rows.iter().map(|row| row.bytes);
         if self.is_kept { None } else { sizes().min().zip(sizes().max()) }
     }
 
     /// Returns the number of messages, and of times that they wait for.
-    pub(crate) fn tasks(&self) -> u64 {
+    fn tasks(&self) -> u64 {
         let timed = self.rows.iter().filter(|row| row.is_timed_and_waits()).count();
         if self.has_tasks() { (self.rows.len() + timed) as u64 } else { 0 }
     }
 
-    /// Whether its transfers are more than flows with start times.
-    fn has_tasks(&self) -> bool {
-        self.is_kept || self.rows.iter().any(|row| !row.after.is_empty())
-    }
-
-    /// Adds the rows to a run, whose flows are those of the entry.
-    pub(crate) fn arrange(&self, flows: &mut [Flow], job: &Job, schedule: &mut Schedule) {
+    fn build(&self, entry: &TrafficSpec, in_run: &EntryInRun, run: &mut Run) {
+        let first = entry.connect(in_run, run);
+        let job = Job::of(entry, in_run, first);
         if !self.is_kept {
-            for (flow, row) in flows.iter_mut().zip(&self.rows) {
+            for (flow, row) in run.flows[first..].iter_mut().zip(&self.rows) {
                 // The start time of waiting flows counts from the end of the others.
                 flow.start = match row.after.is_empty() {
                     true => job.start + row.start,
@@ -130,11 +132,11 @@ impl Trace {
             let mut after: Vec<u32> =
                 row.after.iter().map(|before| places[*before as usize]).collect();
             if row.is_timed_and_waits() {
-                after.push(schedule.tasks.len() as u32);
-                schedule.tasks.push(Task { gap_ns: start_ns, ..of_job.clone() });
+                after.push(run.schedule.tasks.len() as u32);
+                run.schedule.tasks.push(Task { gap_ns: start_ns, ..of_job.clone() });
             }
-            places[*index as usize] = schedule.tasks.len() as u32;
-            schedule.tasks.push(Task {
+            places[*index as usize] = run.schedule.tasks.len() as u32;
+            run.schedule.tasks.push(Task {
                 flow: Some(job.first + row.pair),
                 bytes: row.bytes,
                 connects: !self.is_kept,
@@ -142,6 +144,27 @@ impl Trace {
                 after,
                 ..of_job
             });
+        }
+    }
+
+    fn measure(&self, measured: &mut Measured, group: &Group<'_>) {
+        if let Some(messages) = Messages::of(group, false) {
+            messages.measure(measured, group.facts);
+            if messages.have_connections() {
+                group.measure_slowdown(measured);
+            }
+            return;
+        }
+        group.measure_transfers(measured);
+        group.measure_slowdown(measured);
+        // The time of a trace whose transfers wait for no others.
+        let end = group.facts.outcome.end;
+        let all = group.flows().map(|(_, _, got)| got.done_at).collect::<Option<Vec<_>>>();
+        let last = all.and_then(|all| all.into_iter().max());
+        let starts = group.entries.iter().map(|(number, _)| group.facts.starts[*number]);
+        let start = starts.min().unwrap_or(Time::ZERO);
+        if start < end {
+            measured.record_time(M::Job, Known::between(start, last, end));
         }
     }
 }
@@ -178,7 +201,8 @@ impl Source<'_> {
         Error::new(&self.path, Origin::Line(line), "", message)
     }
 
-    fn parse(&self, text: &str) -> Result<Trace, Error> {
+    /// Returns the rows, and the hosts of each connection.
+    fn parse(&self, text: &str) -> Result<(Trace, Vec<(NodeId, NodeId)>), Error> {
         let lines = text.lines().zip(1u32..).map(|(line, number)| (line.trim(), number));
         let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         let Some((header, number)) = lines.next() else {
@@ -250,7 +274,7 @@ impl Source<'_> {
             rows[index as usize].after = after;
         }
         let order = self.sorted(&rows)?;
-        Ok(Trace { rows, order, pairs, is_kept: self.is_kept })
+        Ok((Trace { rows, order, is_kept: self.is_kept }, pairs))
     }
 
     /// Reads a row, whose connection and dependencies are still missing.

@@ -1,19 +1,23 @@
-//! Collective operations of distributed computations: iterations of computing and of communicating.
+//! `kind = "collective"`: collective operations of distributed computations: iterations of computing and of communicating.
 
 use knee_file::keys::{Choice, Key, List, Text};
 use knee_file::units::Size;
 use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{NodeId, Schedule, Task};
+use knee_run::spec::{NodeId, Run, Task};
 
-use super::MAX_FLOWS;
-use super::jobs::{Job, MAX_TASKS};
-use crate::network::NetworkSpec;
-use crate::random::Random;
+use super::connections::{CONNECTIONS, Connections};
+use super::jobs::{self, Job, MAX_TASKS};
+use super::messages::Messages;
+use super::{
+    COMMON, Described, EntryInRun, EntryParts, EntryReader, Group, MAX_FLOWS, NAMED, Pattern,
+    TrafficSpec,
+};
+use crate::metric::{Kind, Measured};
 
 keys! {
     /// Collective operations, in iterations, on connections that stay open.
-    pub(super) static KEYS: CollectiveKeys = "collective" {
+    static KEYS: CollectiveKeys = "collective" {
         /// Hosts of the ranks, in order.
         hosts: Key<List<Text>> = needed("h1..h8"),
         /// The operation and its algorithm.
@@ -33,9 +37,12 @@ keys! {
     }
 }
 
+pub(super) static COLLECTIVE: Described =
+    Described { keys: &[&NAMED, &COMMON, &CONNECTIONS, &KEYS], read };
+
 /// An operation and its algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Operation {
+pub(super) enum Operation {
     RingAllReduce,
     ReduceScatter,
     AllGather,
@@ -54,8 +61,8 @@ const OPERATIONS: &[(&str, Operation)] = &[
 ];
 
 /// A collective operation, repeated.
-#[derive(Clone, Debug)]
-pub(crate) struct Collective {
+#[derive(Debug)]
+pub(super) struct Collective {
     operation: Operation,
     ranks: Vec<NodeId>,
     bytes: u64,
@@ -94,38 +101,66 @@ fn parts(all: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |i| all / count + u64::from(i < all % count))
 }
 
-impl Collective {
-    /// Reads the keys of `kind = "collective"`.
-    pub(crate) fn read(reader: &Reader<'_>, network: &NetworkSpec) -> Result<Collective, Error> {
-        let texts = reader.need_texts(&KEYS.hosts)?;
-        let ranks = network.hosts_of(&texts).map_err(|why| reader.error(&KEYS.hosts, why))?;
-        if ranks.len() < 2 {
-            return Err(reader.error(&KEYS.hosts, "must name at least two hosts"));
-        }
-        let mut sorted = ranks.clone();
-        sorted.sort_unstable();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message =
-                format!("must name each host once: {} is there twice", network.name(pair[0]));
-            return Err(reader.error(&KEYS.hosts, message));
-        }
-        let collective = Collective {
-            operation: reader.choose(&KEYS.operation)?,
-            ranks,
-            bytes: reader
-                .get(&KEYS.size)?
-                .ok_or_else(|| reader.missing(&KEYS.size, "\"64 MB\""))?
-                .0,
-            iterations: reader.read(&KEYS.iterations)?,
-            compute: reader.read(&KEYS.compute)?,
-            compute_jitter: reader.read(&KEYS.compute_jitter)?,
-            chunk: reader.read(&KEYS.chunk)?.0.max(1),
-            channels: reader.read(&KEYS.channels)? as usize,
-        };
-        collective.check(reader)?;
-        Ok(collective)
+fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
+    let (reader, network) = (entry.reader, entry.network);
+    let connections = Connections::read_alone(entry)?;
+    let texts = reader.need_texts(&KEYS.hosts)?;
+    let ranks = network.hosts_of(&texts).map_err(|why| reader.error(&KEYS.hosts, why))?;
+    if ranks.len() < 2 {
+        return Err(reader.error(&KEYS.hosts, "must name at least two hosts"));
+    }
+    let mut sorted = ranks.clone();
+    sorted.sort_unstable();
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        let message = format!("must name each host once: {} is there twice", network.name(pair[0]));
+        return Err(reader.error(&KEYS.hosts, message));
+    }
+    let collective = Collective {
+        operation: reader.choose(&KEYS.operation)?,
+        ranks,
+        bytes: reader.get(&KEYS.size)?.ok_or_else(|| reader.missing(&KEYS.size, "\"64 MB\""))?.0,
+        iterations: reader.read(&KEYS.iterations)?,
+        compute: reader.read(&KEYS.compute)?,
+        compute_jitter: reader.read(&KEYS.compute_jitter)?,
+        chunk: reader.read(&KEYS.chunk)?.0.max(1),
+        channels: reader.read(&KEYS.channels)? as usize,
+    };
+    collective.check(reader)?;
+    let of = (collective.pairs(), collective.bytes());
+    Ok(jobs::parts(Kind::Collective, connections, of, collective))
+}
+
+impl Pattern for Collective {
+    fn tasks(&self) -> u64 {
+        self.tasks()
     }
 
+    fn build(&self, entry: &TrafficSpec, in_run: &EntryInRun, run: &mut Run) {
+        let job = Job::of(entry, in_run, entry.connect(in_run, run));
+        let (mut random, tasks) = (in_run.random(7), &mut run.schedule.tasks);
+        let mut last: Vec<Vec<u32>> = vec![Vec::new(); self.ranks.len()];
+        for round in 0..self.iterations {
+            let empty = Task { job: job.number, round: round as u32, ..Task::default() };
+            let first = tasks.len() as u32;
+            let start = if round == 0 { job.start } else { Time::ZERO };
+            for after in last {
+                let takes = self.compute + random.up_to(self.compute_jitter);
+                let gap_ns = (start + takes).ns();
+                tasks.push(Task { after, gap_ns, ..empty.clone() });
+            }
+            let computed = (first..first + self.ranks.len() as u32).collect();
+            last = self.add_iteration(tasks, empty, job.first, computed);
+        }
+    }
+
+    fn measure(&self, measured: &mut Measured, group: &Group<'_>) {
+        if let Some(messages) = Messages::of(group, false) {
+            messages.measure(measured, group.facts);
+        }
+    }
+}
+
+impl Collective {
     /// Returns an operation of at least one byte in each message. `parts`: largest part of a message, and channels.
     pub(super) fn of(
         operation: Operation,
@@ -274,23 +309,6 @@ impl Collective {
             }
         }
         bytes
-    }
-
-    /// Adds all iterations to a run.
-    pub(crate) fn arrange(&self, job: &Job, mut random: Random, schedule: &mut Schedule) {
-        let mut last: Vec<Vec<u32>> = vec![Vec::new(); self.ranks.len()];
-        for round in 0..self.iterations {
-            let empty = Task { job: job.number, round: round as u32, ..Task::default() };
-            let first = schedule.tasks.len() as u32;
-            let start = if round == 0 { job.start } else { Time::ZERO };
-            for after in last {
-                let takes = self.compute + random.up_to(self.compute_jitter);
-                let gap_ns = (start + takes).ns();
-                schedule.tasks.push(Task { after, gap_ns, ..empty.clone() });
-            }
-            let computed = (first..first + self.ranks.len() as u32).collect();
-            last = self.add_iteration(&mut schedule.tasks, empty, job.first, computed);
-        }
     }
 
     /// Adds the messages of an iteration. Returns the last messages that each rank waits for.
