@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
 use knee_results::{Cell, ResultFile, Sketched, quoted, rows, write_row};
-use knee_run::outcome::{Outcome, QueueOutcome, Validity};
+use knee_run::outcome::{Outcome, PingRecord, QueueOutcome, Validity};
 use knee_run::spec::{Run, Traffic};
 use knee_run::{Budget, Capacity, RunResult};
 
@@ -288,7 +288,10 @@ impl Writer<'_> {
 
     fn pings(&self) -> String {
         let streams = self.scenario.ping_groups();
-        let rows = self.outcome.pings.iter().map(|ping| rows::Ping {
+        let is_echoed = |ping: &&PingRecord| {
+            self.run.pings.get(ping.ping as usize).is_none_or(|of| of.one_way_until.is_none())
+        };
+        let rows = self.outcome.pings.iter().filter(is_echoed).map(|ping| rows::Ping {
             ping: ping.ping.into(),
             traffic: self.group(streams.get(ping.ping as usize).copied()).into(),
             sent_s: moment(ping.sent),

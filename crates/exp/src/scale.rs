@@ -183,6 +183,7 @@ impl Scale {
     fn ping(self, ping: &mut Ping) {
         self.set_moment(&mut ping.start);
         self.set(&mut ping.interval);
+        ping.one_way_until = ping.one_way_until.map(|until| self.moment(until));
     }
 
     fn set(self, time: &mut Duration) {

@@ -4,6 +4,7 @@ mod back_end;
 mod bad_input;
 mod captures;
 mod catalogue;
+mod cbr;
 mod chakra;
 mod claims;
 mod classes;

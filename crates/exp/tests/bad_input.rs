@@ -113,7 +113,7 @@ fn unknown_keys_name_the_nearest_known_one() {
             "kind = \"bulk\"",
             "kind = \"bulky\"",
             "bad.toml:20: traffic.short.kind = \"bulky\": must be one of \"bulk\", \"incast\", \"rpc\", \
-             \"ping\", \"poisson\", \"query\", \"shuffle\", \"attempts\", \"trace\", \"collective\", \"chakra\"; did you mean \"bulk\"?",
+             \"ping\", \"cbr\", \"poisson\", \"query\", \"shuffle\", \"attempts\", \"trace\", \"collective\", \"chakra\"; did you mean \"bulk\"?",
         ),
         (
             "[\"dctcp\"]",

@@ -230,6 +230,7 @@ impl Path {
             wire_bytes: PING_WIRE_BYTES,
             ecn: algo.ping_ecn(),
             dscp: 0,
+            one_way_until: None,
         }
     }
 }

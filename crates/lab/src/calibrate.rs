@@ -113,6 +113,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         wire_bytes: 106,
         ecn: Ecn::NotEct,
         dscp: 0,
+        one_way_until: None,
     };
     Ok(Run {
         seed: 1,

@@ -1,8 +1,8 @@
 //! What is measured: the metrics, and of which kind of traffic each is.
 
 use Kind::{
-    Attempts, Buffer, Bulk, Chakra, Collective, Endless, Incast, Ping, Poisson, Query, Queue, Rpc,
-    Shuffle, SizeClass, Trace,
+    Attempts, Buffer, Bulk, Cbr, Chakra, Collective, Endless, Incast, Ping, Poisson, Query, Queue,
+    Rpc, Shuffle, SizeClass, Trace,
 };
 
 /// A kind of traffic, or a queue: what can be measured of it.
@@ -18,6 +18,8 @@ pub enum Kind {
     Rpc,
     /// Small packets back and forth.
     Ping,
+    /// Packets at a constant rate, without answers.
+    Cbr,
     /// Requests to several servers at once, the next when all have answered.
     Query,
     /// Transfers from each to each, so many at a time.
@@ -158,9 +160,9 @@ metrics! {
     /// Exchanges completed in the window.
     Exchanges "exchanges" COUNT ONE &[Query, Rpc], shown &[Query, Rpc];
     /// Payload received by a flow, per second.
-    Goodput "goodput" BPS MANY &[Bulk, Incast, Endless, Shuffle], shown &[Endless], "goodput of a flow";
+    Goodput "goodput" BPS MANY &[Bulk, Incast, Endless, Shuffle, Cbr], shown &[Endless, Cbr], "goodput of a flow";
     /// Payload received by all flows of the entry together, per second.
-    GoodputSum "goodput_sum" BPS ONE &[Endless], shown &[Endless], "goodput, all flows together", "sum";
+    GoodputSum "goodput_sum" BPS ONE &[Endless, Cbr], shown &[Endless], "goodput, all flows together", "sum";
     /// Jain's index of the flows' goodput.
     Jain "jain" INDEX ONE &[Bulk, Incast, Endless], shown &[Endless], "Jain's index of goodput", "Jain";
     /// From the last start until endless transfers share fairly.
@@ -228,6 +230,16 @@ metrics! {
     Rtt "rtt" SECONDS MANY &[Ping], shown &[Ping], "round-trip time";
     /// Pings without an answer by the end of the run.
     Unanswered "unanswered" COUNT ONE &[Ping], shown &[Ping];
+    /// From sending a packet until it arrives.
+    Delay "delay" SECONDS MANY &[Cbr], shown &[Cbr], "one-way delay";
+    /// Share of the packets sent that were lost.
+    LossShare "loss_share" SHARE ONE &[Cbr], shown &[Cbr];
+    /// Packets sent, without those in flight at the end of the run.
+    SentPkts "sent_pkts" PKTS ONE &[Cbr];
+    /// Packets received.
+    ReceivedPkts "received_pkts" PKTS ONE &[Cbr];
+    /// Packets lost.
+    LostPkts "lost_pkts" PKTS ONE &[Cbr];
     /// Packets waiting, at each sample.
     Queue "queue" PKTS MANY &[Queue], shown &[Queue], "packets waiting";
     /// Bytes waiting in shared memory, at each sample.

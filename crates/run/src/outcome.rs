@@ -399,7 +399,7 @@ pub struct PingRecord {
     pub ping: u32,
     /// When it left.
     pub sent: Time,
-    /// Until its echo came back; `None`: lost, or the run ended before.
+    /// Until its echo came back, or until it arrived if it goes one way; `None`: lost, or the run ended before.
     pub rtt: Option<Duration>,
 }
 

@@ -526,7 +526,7 @@ impl Flow {
     }
 }
 
-/// A packet sent at regular times and sent back by the other host.
+/// A packet without TCP sent at regular times. The other host sends it back, or keeps it.
 #[derive(Clone, Debug)]
 pub struct Ping {
     /// It starts here.
@@ -543,6 +543,8 @@ pub struct Ping {
     pub ecn: Ecn,
     /// DSCP of the packet and of its echo, which hosts copy.
     pub dscp: u8,
+    /// The other host keeps what it receives, and nothing leaves from this time on; `None`: it sends back each packet.
+    pub one_way_until: Option<Time>,
 }
 
 /// Sampling periods of a run.

@@ -2,8 +2,9 @@
 
 use crate::domains::Division;
 use knee_queue::time::Time;
-use knee_run::outcome::{FlowOutcome, FlowWindow, Outcome, RpcRecord};
+use knee_run::outcome::{FlowOutcome, FlowWindow, Outcome, PingRecord, RpcRecord};
 use knee_run::spec::Run;
+use std::collections::HashMap;
 use std::vec::IntoIter;
 
 /// The outcome of one domain: its links, and the flows with an end in it. What the domain does not
@@ -15,6 +16,8 @@ pub(crate) struct Part {
     pub(crate) exchange_ends: Vec<Time>,
     /// Timeouts of the servers of exchanges: flow and time.
     pub(crate) server_timeouts: Vec<(u32, Time)>,
+    /// Packets that came one way: stream, number and time.
+    pub(crate) arrivals: Vec<(u32, u32, Time)>,
 }
 
 /// Merges the parts, which are in the order of their domains.
@@ -24,6 +27,7 @@ pub(crate) fn outcome(run: &Run, division: &Division, parts: Vec<Part>) -> Outco
     for part in parts {
         all.exchange_ends.extend(part.exchange_ends);
         all.server_timeouts.extend(part.server_timeouts);
+        all.arrivals.extend(part.arrivals);
         let (into, from) = (&mut all.outcome, part.outcome);
         into.end = from.end;
         into.rpcs.extend(from.rpcs);
@@ -95,7 +99,23 @@ impl Part {
         });
         self.outcome.rpcs = counted.collect();
         self.outcome.pings.sort_by_key(|ping| (ping.sent, ping.ping));
+        add_arrivals(&mut self.outcome.pings, &self.arrivals);
         self.outcome
+    }
+}
+
+/// Tells the records of packets that go one way, which are in the order of sending, when these arrived.
+fn add_arrivals(sent: &mut [PingRecord], arrivals: &[(u32, u32, Time)]) {
+    if arrivals.is_empty() {
+        return;
+    }
+    let mut of_stream: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (place, record) in sent.iter().enumerate() {
+        of_stream.entry(record.ping).or_default().push(place);
+    }
+    for (stream, number, at) in arrivals {
+        let record = &mut sent[of_stream[stream][*number as usize]];
+        record.rtt = Some(at.since(record.sent));
     }
 }
 

@@ -1,5 +1,6 @@
-//! Pings, and the answers of hosts.
+//! Packets without TCP, and the answers of hosts.
 
+use knee_queue::time::Time;
 use knee_run::outcome::PingRecord;
 
 use crate::events::Event;
@@ -29,7 +30,14 @@ impl Simulation<'_> {
             sacks: NO_SACKS,
         };
         let _ = self.net.transmit(packet);
-        self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });
+        self.schedule_ping(index, self.net.now + ping.interval);
+    }
+
+    pub(crate) fn schedule_ping(&mut self, index: u32, at: Time) {
+        let until = self.run.pings[index as usize].one_way_until;
+        if until.is_none_or(|until| at < until) {
+            self.net.events.push(at, Event::Ping { ping: index });
+        }
     }
 
     pub(crate) fn on_ping(&mut self, mut packet: Packet) {
@@ -38,6 +46,10 @@ impl Simulation<'_> {
             let record = self.ping_records[index][packet.seq as usize] as usize;
             let record = &mut self.outcome.pings[record];
             record.rtt = Some(self.net.now.since(record.sent));
+            return;
+        }
+        if self.run.pings[index].one_way_until.is_some() {
+            self.arrivals.push((packet.to, packet.seq, self.net.now));
             return;
         }
         packet.flags |= flags::ACK;

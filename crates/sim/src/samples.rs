@@ -111,6 +111,7 @@ impl Simulation<'_> {
             outcome: self.outcome,
             exchange_ends: self.exchange_ends,
             server_timeouts: self.server_timeouts,
+            arrivals: self.arrivals,
         })
     }
 

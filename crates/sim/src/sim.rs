@@ -63,6 +63,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) ping_paths: Vec<(u32, u32)>,
     /// Index of the record of each ping sent, by stream.
     pub(crate) ping_records: Vec<Vec<u32>>,
+    /// Packets that came one way: stream, number and time.
+    pub(crate) arrivals: Vec<(u32, u32, Time)>,
     pub(crate) outcome: Outcome,
     /// For each exchange of the outcome, the time until which timeouts belong to it.
     pub(crate) exchange_ends: Vec<Time>,
@@ -267,6 +269,7 @@ impl<'a> Simulation<'a> {
             socks: Numbered::new(socks, &numbering.socks),
             apps: Numbered::new(apps, &numbering.flows),
             ping_records: vec![Vec::new(); run.pings.len()],
+            arrivals: Vec::new(),
             ping_paths: plan.of_pings.clone(),
             outcome: Outcome::default(),
             exchange_ends: Vec::new(),
@@ -358,12 +361,11 @@ impl<'a> Simulation<'a> {
             }
         }
         self.begin_messages();
-        for (index, ping) in self.run.pings.iter().enumerate() {
-            if !self.domain.has_node(ping.from) {
-                continue;
+        let run = self.run;
+        for (index, ping) in (0..).zip(&run.pings) {
+            if self.domain.has_node(ping.from) {
+                self.schedule_ping(index, ping.start + ping.interval);
             }
-            let first = ping.start + ping.interval;
-            self.net.events.push(first, Event::Ping { ping: index as u32 });
         }
         let sampling = self.run.sampling;
         for (period, event) in [

@@ -42,6 +42,7 @@ fn ping_once(network: Network, count: usize) -> Outcome {
         wire_bytes: 64,
         ecn: Ecn::NotEct,
         dscp: 0,
+        one_way_until: None,
     };
     simulate(&Run {
         seed: 1,
@@ -142,6 +143,7 @@ fn pinged(gap: Duration, entries: u32, pings: usize) -> Vec<u64> {
         wire_bytes: 64,
         ecn: Ecn::NotEct,
         dscp: 0,
+        one_way_until: None,
     };
     let mut run = Path::new(us(0)).run(Vec::new());
     (run.network, run.end, run.until_done) = (network, at_ms(20), false);

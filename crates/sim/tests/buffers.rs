@@ -51,6 +51,7 @@ fn bursts(network: Network, to: &[NodeId], rounds: usize, ecn: Ecn) -> Outcome {
         wire_bytes: FULL,
         ecn,
         dscp: 0,
+        one_way_until: None,
     };
     let run = Run {
         seed: 1,

@@ -20,6 +20,7 @@ fn at_once(wire_bytes: u32, count: usize) -> Vec<Ping> {
         wire_bytes,
         ecn: Ecn::NotEct,
         dscp: 0,
+        one_way_until: None,
     };
     vec![ping; count]
 }

@@ -145,6 +145,7 @@ fn an_echo_has_the_dscp_of_its_ping() {
         wire_bytes: 98,
         ecn: Ecn::Ect0,
         dscp: 2,
+        one_way_until: None,
     };
     let run = Run {
         seed: 1,

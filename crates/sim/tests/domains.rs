@@ -263,7 +263,7 @@ fn run(seed: u64) -> Run {
         }
     });
     let flows = flows.collect();
-    let pings = (0..chance.below(3)).map(|_| {
+    let pings = (0..chance.below(3)).map(|number| {
         let (from, to) = pair(&mut chance);
         Ping {
             from,
@@ -273,6 +273,7 @@ fn run(seed: u64) -> Run {
             wire_bytes: 64,
             ecn: knee_queue::Ecn::NotEct,
             dscp: 0,
+            one_way_until: (number == 1).then_some(at_ms(4)),
         }
     });
     let pings = pings.collect();

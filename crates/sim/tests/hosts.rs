@@ -36,6 +36,7 @@ fn a_lone_packet_waits_for_the_timer_at_each_host_that_coalesces() {
             wire_bytes: 106,
             ecn: Ecn::NotEct,
             dscp: 0,
+            one_way_until: None,
         }];
         simulate(&run).pings[0].rtt.expect("it comes back")
     };

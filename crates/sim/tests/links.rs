@@ -10,7 +10,19 @@ use knee_run::topology::{Cable, LeafSpine, Star};
 /// Pings that all leave at 1 ms, once.
 fn at_once(from: NodeId, to: NodeId, wire_bytes: u32, ecn: Ecn, count: usize) -> Vec<Ping> {
     let interval = ms(1);
-    vec![Ping { from, to, start: Time::ZERO, interval, wire_bytes, ecn, dscp: 0 }; count]
+    vec![
+        Ping {
+            from,
+            to,
+            start: Time::ZERO,
+            interval,
+            wire_bytes,
+            ecn,
+            dscp: 0,
+            one_way_until: None
+        };
+        count
+    ]
 }
 
 fn ping(network: Network, pings: Vec<Ping>) -> Outcome {
@@ -44,6 +56,25 @@ fn pair(rate_mbps: u64, serialisation: Serialisation, queue: QueueConfig) -> Net
 
 fn bucket(burst_bytes: u32) -> Serialisation {
     Serialisation::TokenBucket { burst_bytes }
+}
+
+#[test]
+fn a_packet_that_goes_one_way_is_kept_and_the_stream_ends_before_its_time() {
+    let network = pair(1000, Serialisation::StoreAndForward, droptail(Limit::Pkts(10)));
+    let stop = Time::from_ps(at_ms(1).ps() + 1);
+    let stream = Ping {
+        interval: us(250),
+        one_way_until: Some(stop),
+        ..at_once(0, 1, FULL, Ecn::NotEct, 1)[0].clone()
+    };
+    let gone = Ping { one_way_until: Some(at_ms(1)), ..stream.clone() };
+    let outcome = ping(network, vec![stream, gone]);
+    let of = |stream: u32| outcome.pings.iter().filter(move |packet| packet.ping == stream);
+    // At 250, 500, 750 and 1000 us; the other one has nothing at its end.
+    assert_eq!((of(0).count(), of(1).count()), (4, 3));
+    // 1514 * 8 ns, the second one behind the first, and nothing back.
+    assert!(of(0).all(|packet| packet.rtt == Some(Duration::from_ns(12_112))));
+    assert!(of(1).all(|packet| packet.rtt == Some(Duration::from_ns(2 * 12_112))));
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn burst(network: &Network, packets: usize) -> Outcome {
         wire_bytes: FULL,
         ecn: Ecn::NotEct,
         dscp: 0,
+        one_way_until: None,
     };
     simulate(&Run {
         seed: 1,

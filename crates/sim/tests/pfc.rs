@@ -133,6 +133,7 @@ fn burst(from: NodeId, to: NodeId, dscp: u8, packets: usize, at: Duration) -> Ve
         wire_bytes: FULL,
         ecn: Ecn::NotEct,
         dscp,
+        one_way_until: None,
     };
     vec![ping; packets]
 }

@@ -51,6 +51,7 @@ fn ping(from: NodeId, to: NodeId) -> Ping {
         wire_bytes: FULL,
         ecn: Ecn::NotEct,
         dscp: 0,
+        one_way_until: None,
     }
 }
 

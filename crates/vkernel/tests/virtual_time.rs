@@ -173,6 +173,7 @@ fn see(kernel: &Built) {
         wire_bytes: 98,
         ecn: Default::default(),
         dscp: 0,
+        one_way_until: None,
     });
     wanted.until_done = false;
     wanted.end = Time::from_ms(40);

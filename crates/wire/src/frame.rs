@@ -2,12 +2,15 @@
 
 use crate::Error;
 use crate::packet::{Packet, ipv4_header, ipv6_header, with_zeros};
-use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpNumber};
+use etherparse::{
+    IcmpEchoHeader, Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpNumber, UdpHeader,
+};
 use knee_queue::{ETHERNET_BYTES, Ecn};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-/// Length of the header of an ICMP echo.
+/// Length of the header of an ICMP echo, and of UDP.
 const ECHO_BYTES: u32 = 8;
+const UDP_BYTES: u32 = 8;
 
 /// A frame from one device to another. The IP header of what it carries is to have a DSCP of 0, in whose place its own comes.
 #[derive(Clone, Debug)]
@@ -23,6 +26,13 @@ pub struct Frame {
 #[derive(Clone, Debug)]
 pub enum Content {
     Tcp(Packet),
+    /// A UDP datagram.
+    Udp {
+        /// Sender and receiver.
+        ends: [SocketAddr; 2],
+        ecn: Ecn,
+        wire_bytes: u32,
+    },
     /// ICMP's echo request or reply.
     Echo {
         /// Addresses of sender and receiver.
@@ -46,6 +56,7 @@ impl Frame {
         let [from, to] = self.macs;
         let is_ipv6 = match &self.content {
             Content::Tcp(packet) => packet.source.is_ipv6(),
+            Content::Udp { ends, .. } => ends[0].is_ipv6(),
             Content::Echo { addresses, .. } => addresses.0.is_ipv6(),
         };
         bytes.clear();
@@ -58,6 +69,7 @@ impl Frame {
                 packet.encode_headers(bytes)?;
                 packet.len
             }
+            Content::Udp { ends, ecn, wire_bytes } => encode_udp(ends, ecn, wire_bytes, bytes)?,
             Content::Echo { addresses, id, number, is_reply, ecn, wire_bytes } => {
                 let echo = IcmpEchoHeader { id, seq: number };
                 encode_echo(echo, is_reply, addresses, ecn, wire_bytes, bytes)?
@@ -81,6 +93,35 @@ fn set_dscp(ip: &mut [u8], dscp: u8) {
     let sum = !u16::from_be_bytes([ip[10], ip[11]]);
     let (sum, carry) = sum.overflowing_add(u16::from(dscp) << 2);
     ip[10..12].copy_from_slice(&(!(sum + u16::from(carry))).to_be_bytes());
+}
+
+/// Appends the headers of a UDP datagram; gives the length of the zeros that follow them.
+fn encode_udp(
+    [from, to]: [SocketAddr; 2],
+    ecn: Ecn,
+    wire_bytes: u32,
+    bytes: &mut Vec<u8>,
+) -> Result<u32, Error> {
+    let too_long = || Error::Ping { bytes: wire_bytes };
+    let ip_bytes = if from.is_ipv6() { 40 } else { 20 };
+    let zeros = wire_bytes.saturating_sub(ETHERNET_BYTES + ip_bytes + UDP_BYTES);
+    let len = u16::try_from(UDP_BYTES + zeros).map_err(|_| too_long())?;
+    let (ports, payload) = ([from.port(), to.port()], vec![0; zeros as usize]);
+    let udp = match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let ip = ipv4_header(from, to, len, IpNumber::UDP, ecn).ok_or_else(too_long)?;
+            bytes.extend_from_slice(&ip.to_bytes());
+            UdpHeader::with_ipv4_checksum(ports[0], ports[1], &ip, &payload)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let ip = ipv6_header(from, to, len, IpNumber::UDP, ecn);
+            bytes.extend_from_slice(&ip.to_bytes());
+            UdpHeader::with_ipv6_checksum(ports[0], ports[1], &ip, &payload)
+        }
+        (from, to) => return Err(Error::Families(from, to)),
+    };
+    bytes.extend_from_slice(&udp.map_err(|_| too_long())?.to_bytes());
+    Ok(zeros)
 }
 
 /// Appends the headers of an ICMP echo request or reply; gives the length of the zeros that follow them.

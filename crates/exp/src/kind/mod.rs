@@ -3,6 +3,7 @@
 
 mod attempts;
 mod bulk;
+mod cbr;
 mod chakra;
 mod collective;
 mod connections;
@@ -52,6 +53,7 @@ static KINDS: &[(&str, &Described)] = &[
     ("incast", &incast::INCAST),
     ("rpc", &rpc::RPC),
     ("ping", &ping::PING),
+    ("cbr", &cbr::CBR),
     ("poisson", &poisson::POISSON),
     ("query", &query::QUERY),
     ("shuffle", &shuffle::SHUFFLE),

@@ -16,6 +16,7 @@ use super::{
 };
 use super::{cut_off, group::Facts};
 use crate::metric::{Kind, Known, Measured, Metric as M};
+use crate::network::NetworkSpec;
 
 /// Bytes of Ethernet, IPv4 and UDP headers around a ping's payload. IPv6's header is longer.
 const PING_HEADER_BYTES: u64 = ETHERNET_BYTES as u64 + 20 + 8;
@@ -33,7 +34,8 @@ keys! {
     }
 }
 
-const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
+pub(super) const ECN: &[(&str, Ecn)] =
+    &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
 
 pub(super) static PING: Described =
     Described { keys: &[&NAMED, &BETWEEN, &COMMON, &TIMED, &KEYS], read };
@@ -46,14 +48,18 @@ struct Pings {
     dscp: u8,
 }
 
+/// Returns the bytes around the payload of a packet without TCP.
+pub(super) fn header_bytes(network: &NetworkSpec) -> u64 {
+    PING_HEADER_BYTES + if network.ipv6() { IPV6_EXTRA_BYTES } else { 0 }
+}
+
 fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
     let (reader, pairs) = (entry.reader, entry.pairs()?);
     let interval = reader.read(&KEYS.interval)?;
     let size = reader.read(&KEYS.size)?.0;
-    let headers = PING_HEADER_BYTES + if entry.network.ipv6() { IPV6_EXTRA_BYTES } else { 0 };
     let pings = Pings {
         interval,
-        wire_bytes: (size + headers) as u32,
+        wire_bytes: (size + header_bytes(entry.network)) as u32,
         ecn: reader.choose(&KEYS.ecn)?,
         dscp: reader.read(&COMMON.dscp)? as u8,
     };
@@ -83,6 +89,7 @@ impl Pattern for Pings {
             wire_bytes: self.wire_bytes,
             ecn: self.ecn,
             dscp: self.dscp,
+            one_way_until: None,
         }));
     }
 

@@ -99,7 +99,10 @@ fn pings<'a>(scenario: &Scenario, root: &Reader<'a>) -> Result<Vec<Part<'a>>, Er
         // With `each`, one entry of the file becomes several.
         let entries = scenario.traffic.iter().filter(|entry| entry.table == number);
         let things = entries.map(|entry| entry.pings(scenario.end)).fold(0, u64::saturating_add);
-        let (key, name, less) = ("interval", "pings", "a longer interval");
+        let (key, name, less) = match table.has("rate") {
+            true => ("rate", "packets", "a lower rate, or larger packets"),
+            false => ("interval", "pings", "a longer interval"),
+        };
         Part { table, key, things, name, less, bytes: things.saturating_mul(of_ping) }
     });
     Ok(tables.filter(|part| part.things > 0).collect())

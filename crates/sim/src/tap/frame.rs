@@ -46,6 +46,11 @@ impl Frames {
                 let origin = Origin { iss: *iss, peer_iss: *peer_iss, scale: *scale };
                 frame::Content::Tcp(Packet::absolute(segment, source, destination, origin)?)
             }
+            Content::Datagram { stream, ecn } => frame::Content::Udp {
+                ends: ends(*stream, Side::Connecting, from, to),
+                ecn: *ecn,
+                wire_bytes: packet.wire_bytes,
+            },
             Content::Ping { ping, number, is_echo, ecn } => frame::Content::Echo {
                 addresses: (from.address, to.address),
                 id: *ping as u16,
@@ -128,6 +133,7 @@ mod tests {
             wire_bytes: 98,
             ecn: Ecn::Ect0,
             dscp: 46,
+            one_way_until: None,
         };
         Run {
             seed: 1,

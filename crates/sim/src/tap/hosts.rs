@@ -64,6 +64,13 @@ pub enum Content {
         /// Window scale of the segment's window.
         scale: u8,
     },
+    /// A datagram of a stream that goes one way.
+    Datagram {
+        /// Index into [`Run::pings`].
+        stream: usize,
+        /// ECN field.
+        ecn: Ecn,
+    },
     /// A ping or its echo.
     Ping {
         /// Index into [`Run::pings`].
@@ -79,9 +86,9 @@ pub enum Content {
 pub(crate) struct HostsTap {
     /// Both ends of each link; `None` for a switch.
     links: Vec<(Option<NodeId>, Option<NodeId>)>,
-    /// The two hosts of each flow, and those of each ping stream.
+    /// The two hosts of each flow, and those of each ping stream, with whether it goes one way.
     flows: Vec<(NodeId, NodeId)>,
-    pings: Vec<(NodeId, NodeId)>,
+    pings: Vec<((NodeId, NodeId), bool)>,
     /// Sequence numbers and SYN options of each socket.
     numbers: Vec<Numbers>,
     /// Whether a side of each flow does not scale windows.
@@ -132,7 +139,11 @@ impl HostsTap {
         HostsTap {
             links: run.network.links.iter().map(|link| (host(link.from), host(link.to))).collect(),
             flows: run.flows.iter().map(|flow| (flow.from, flow.to)).collect(),
-            pings: run.pings.iter().map(|ping| (ping.from, ping.to)).collect(),
+            pings: run
+                .pings
+                .iter()
+                .map(|ping| ((ping.from, ping.to), ping.one_way_until.is_some()))
+                .collect(),
             unscaled: vec![false; run.flows.len()],
             numbers,
             later: BinaryHeap::new(),
@@ -165,9 +176,13 @@ impl HostsTap {
 
     fn ping(&self, packet: &Packet) -> ((NodeId, NodeId), Content) {
         let ping = packet.to as usize;
-        let is_echo = packet.has(flags::ACK);
-        let content = Content::Ping { ping, number: packet.seq, is_echo, ecn: packet.tos.ecn() };
-        (turned(self.pings[ping], is_echo), content)
+        let (is_echo, ecn) = (packet.has(flags::ACK), packet.tos.ecn());
+        let (hosts, goes_one_way) = self.pings[ping];
+        let content = match goes_one_way {
+            true => Content::Datagram { stream: ping, ecn },
+            false => Content::Ping { ping, number: packet.seq, is_echo, ecn },
+        };
+        (turned(hosts, is_echo), content)
     }
 
     /// Builds the segment; the connecting side of a flow has the even socket.

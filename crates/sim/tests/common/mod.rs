@@ -248,6 +248,7 @@ impl Path {
             wire_bytes: FULL,
             ecn: Ecn::NotEct,
             dscp: 0,
+            one_way_until: None,
         };
         vec![ping; packets]
     }

@@ -273,7 +273,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
-    let cases: [(&str, Change); 17] = [
+    let cases: [(&str, Change); 18] = [
         ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion(6, 12)),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
@@ -336,6 +336,19 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
                 wire_bytes: 20,
                 ecn: Default::default(),
                 dscp: 0,
+                one_way_until: None,
+            });
+        }),
+        ("traffic of kind \"cbr\"", |run| {
+            run.pings.push(Ping {
+                from: 0,
+                to: 1,
+                start: Time::ZERO,
+                interval: Duration::from_ms(1),
+                wire_bytes: 98,
+                ecn: Default::default(),
+                dscp: 0,
+                one_way_until: Some(Time::from_ms(5)),
             });
         }),
         ("has no bbr3 of its own", |run| {
