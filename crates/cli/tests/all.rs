@@ -14,3 +14,4 @@ mod reproduce;
 #[cfg(feature = "kernel")]
 mod schema;
 mod script;
+mod support;

@@ -214,7 +214,19 @@ fn of_run(run: &Run) -> Vec<Row> {
     let Run { seed: _, end: _, until_done: _, network, flows, pings, sampling, schedule } = run;
     let Sampling { flows: _, queues, goodput: _, links, window } = sampling;
     let Schedule { series, together, tasks } = schedule;
-    for Ping { from: _, to: _, start: _, interval: _, wire_bytes: _, ecn: _, dscp: _ } in pings {}
+    let is_cbr = |ping: &Ping| {
+        let Ping {
+            from: _,
+            to: _,
+            start: _,
+            interval: _,
+            wire_bytes: _,
+            ecn: _,
+            dscp: _,
+            one_way_until,
+        } = ping;
+        one_way_until.is_some()
+    };
     let hosts = network.nodes.iter().filter(|node| node.host.is_some()).count();
     let is_short = window.is_some_and(|window| window.period < Duration::from_ms(1));
     let room = "this back end has room for so many";
@@ -241,6 +253,9 @@ fn of_run(run: &Run) -> Vec<Row> {
         row("traffic", !series.is_empty() || !together.is_empty())
             .when("of transfers that wait for others (shuffle, query, incast without every)")
             .on(&[Hosts], Refused("machines do not signal each other")),
+        row("traffic", pings.iter().any(is_cbr))
+            .when("of kind cbr")
+            .on(KERNELS, Refused("applications of a kernel send no datagrams but pings")),
         row("sample.links", links.is_some()).on(KERNELS, Refused("only simulated links are counted")),
         row("sample.queues", queues.is_some()).on(&[Hosts], Inert("queues are not seen")),
         row("run.measure_from and measure_until", is_short)
