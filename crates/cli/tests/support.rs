@@ -38,6 +38,7 @@ const LEFT_OUT: [&str; 9] = [
 const VALUES: &[(&str, &str)] = &[
     (".hz", "250"),
     ("gso_max_segs", "2"),
+    ("syn_ect", "false"),
     ("receive_queues", "2"),
     ("host.0.hosts", "\"h1\""),
     ("switches", "\"switch\""),
