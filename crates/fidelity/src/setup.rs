@@ -145,15 +145,8 @@ impl Path {
         host.rcvbuf_initial_bytes = 8 << 20;
         host.rcvbuf_max_bytes = 512 << 20;
         let plain = Cable {
-            rate: None,
             serialisation: Serialisation::TokenBucket { burst_bytes: BURST_BYTES },
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: bfifo(1 << 40),
-            sampled: false,
+            ..Cable::new(None, bfifo(1 << 40))
         };
         let mut network = Network::default();
         for i in 1..=self.senders {

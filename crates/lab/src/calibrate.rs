@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
 use knee_run::Run;
-use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Sampling, Serialisation, Traffic};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Sampling, Traffic};
 use knee_run::topology::{Cable, Star};
 
 use crate::Error;
@@ -75,17 +75,8 @@ pub fn calibrate(options: &LabOptions, stop: &AtomicBool) -> Result<Calibration,
 
 /// Two hosts that ping each other, or have a transfer without end between them.
 fn two_hosts(is_busy: bool) -> Result<Run, Error> {
-    let cable = Cable {
-        rate: None,
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
-        sampled: false,
-    };
+    let cable =
+        Cable::new(None, QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }));
     let host = HostConfig::new(LinuxVersion(6, 18));
     let hosts = vec![("a".to_owned(), host.clone()), ("b".to_owned(), host)];
     let flow = Flow {

@@ -5,26 +5,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use knee_lab::{Algorithms, LabOptions, LabRun, run};
-use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::time::{Rate, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::Run;
-use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Serialisation, Traffic};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Traffic};
 use knee_run::topology::{Cable, Star};
 use knee_testbed::kernel_is_ready;
 
 /// A transfer of 300 kB and one that is stopped, at 100 Mbps.
 fn two_flows(algorithm: &str) -> Run {
-    let cable = Cable {
-        rate: Rate::from_bps(100_000_000),
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) }),
-        sampled: false,
-    };
+    let cable = Cable::new(
+        Rate::from_bps(100_000_000),
+        QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) }),
+    );
     let host = HostConfig { tcp_ecn: 1, ..HostConfig::new(LinuxVersion(6, 18)) };
     let flow = |bytes: Option<u64>, stop: Option<Time>| Flow {
         group: 0,

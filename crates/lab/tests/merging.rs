@@ -9,7 +9,7 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Limit, MarkShare, QueueConfig, ShareConfig};
 use knee_run::Run;
 use knee_run::outcome::Received;
-use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Serialisation, Traffic};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Traffic};
 use knee_run::topology::{Cable, Star};
 use knee_testbed::kernel_is_ready;
 
@@ -18,17 +18,8 @@ const PAYLOAD_BYTES: u64 = 1448;
 /// One transfer at 300 Mbps; `None`: nothing is marked. BBR takes no notice of marks.
 fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
     let limit = Limit::Pkts(2000);
-    let cable = Cable {
-        rate: None,
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
-        sampled: false,
-    };
+    let cable =
+        Cable::new(None, QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }));
     let down = Cable {
         rate: Rate::from_bps(300_000_000),
         queue: match mark {

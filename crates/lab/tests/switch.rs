@@ -16,7 +16,7 @@ use knee_queue::{
     DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, Qdisc as _, QueueAction,
     QueueConfig, StepConfig, Threshold,
 };
-use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
+use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network};
 use knee_run::topology::{Cable, Star};
 use knee_sim::fabric::Offered;
 use knee_testbed::kernel_is_ready;
@@ -150,17 +150,7 @@ fn star(rate: Option<Rate>, k_pkts: u32, delay: Duration, large: bool) -> Networ
         when: MarkWhen::Enqueue,
         not_ect: NotEctAbove::Queue,
     };
-    let down = Cable {
-        rate,
-        serialisation: Serialisation::StoreAndForward,
-        delay,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::Step(step),
-        sampled: true,
-    };
+    let down = Cable { delay, sampled: true, ..Cable::new(rate, QueueConfig::Step(step)) };
     let queue = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) });
     let up = Cable { rate: None, queue, sampled: false, ..down.clone() };
     let mut config = HostConfig::new(LinuxVersion(6, 18));

@@ -320,7 +320,7 @@ fn weigh(network: &Network, weights: &Weights, link: LinkId, capacities: &[u64])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{HostConfig, LinuxVersion, Serialisation};
+    use crate::spec::{HostConfig, LinuxVersion};
     use crate::topology::{Cable, FatTree};
     use knee_queue::time::Rate;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
@@ -328,15 +328,11 @@ mod tests {
     /// A fat tree of 16 hosts, all links at 10 Gbps and 1 us.
     fn tree() -> Network {
         let cable = Cable {
-            rate: Rate::from_bps(10_000_000_000),
-            serialisation: Serialisation::StoreAndForward,
             delay: Duration::from_us(1),
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
-            sampled: false,
+            ..Cable::new(
+                Rate::from_bps(10_000_000_000),
+                QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
+            )
         };
         FatTree {
             k: 4,

@@ -72,7 +72,7 @@ impl Capacity {
 
 #[cfg(test)]
 mod tests {
-    use knee_queue::time::{Duration, Rate};
+    use knee_queue::time::Rate;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
 
     use super::*;
@@ -80,15 +80,11 @@ mod tests {
 
     fn capacity(serialisation: Serialisation, changes: &[(u64, NewState)]) -> Capacity {
         let cable = Cable {
-            rate: Rate::from_bps(1_000_000),
             serialisation,
-            overhead_bytes: 0,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(10) }),
-            sampled: false,
+            ..Cable::new(
+                Rate::from_bps(1_000_000),
+                QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(10) }),
+            )
         };
         let link = Link { from: 0, to: 1, parallel: 1, sampled: false, cable: cable.into() };
         let to =

@@ -111,15 +111,11 @@ mod tests {
 
     fn cable(mbps: u64, us: u64) -> Cable {
         Cable {
-            rate: Rate::from_bps(mbps * 1_000_000),
-            serialisation: Serialisation::StoreAndForward,
             delay: Duration::from_us(us),
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
-            sampled: false,
+            ..Cable::new(
+                Rate::from_bps(mbps * 1_000_000),
+                QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
+            )
         }
     }
 

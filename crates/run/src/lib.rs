@@ -20,7 +20,7 @@
 //! use knee_queue::{DropTailConfig, Limit, QueueConfig};
 //! use knee_run::outcome::FlowOutcome;
 //! use knee_run::spec::{
-//!     Cc, Flow, HostConfig, LinuxVersion, Schedule, Sampling, Serialisation, Traffic,
+//!     Cc, Flow, HostConfig, LinuxVersion, Schedule, Sampling, Traffic,
 //! };
 //! use knee_run::topology::{Cable, Star};
 //! use knee_run::{RunOptions, BackEnd, Capabilities, Error, Ideal, Outcome, RunResult, Run};
@@ -54,17 +54,9 @@
 //!     }
 //! }
 //!
-//! let cable = Cable {
-//!     rate: Rate::from_bps(1_000_000_000),
-//!     serialisation: Serialisation::StoreAndForward,
-//!     delay: Duration::from_us(25),
-//!     jitter: Duration::ZERO,
-//!     loss: 0.0,
-//!     overhead_bytes: 0,
-//!     loses_bursts: false,
-//!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
-//!     sampled: false,
-//! };
+//! let queue = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) });
+//! let cable = Cable::new(Rate::from_bps(1_000_000_000), queue);
+//! let cable = Cable { delay: Duration::from_us(25), ..cable };
 //! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 1)));
 //! let flow = Flow {
 //!     group: 0,

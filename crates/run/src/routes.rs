@@ -333,25 +333,16 @@ impl Switches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{HostConfig, LinuxVersion, Serialisation};
+    use crate::spec::{HostConfig, LinuxVersion};
     use crate::topology::{Cable, LeafSpine};
-    use knee_queue::time::Duration;
+
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
 
     const SPINES: u32 = 4;
 
     fn fabric() -> Network {
-        let cable = Cable {
-            rate: None,
-            serialisation: Serialisation::StoreAndForward,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }),
-            sampled: false,
-        };
+        let cable =
+            Cable::new(None, QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }));
         let fabric = LeafSpine {
             leaves: 2,
             spines: SPINES,

@@ -268,6 +268,21 @@ pub struct Cable {
 }
 
 impl Cable {
+    /// A cable that stores and forwards, and does nothing else: no delay, no losses.
+    pub fn new(rate: Option<Rate>, queue: QueueConfig) -> Cable {
+        Cable {
+            rate,
+            serialisation: Serialisation::StoreAndForward,
+            overhead_bytes: 0,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            loses_bursts: false,
+            queue,
+            sampled: false,
+        }
+    }
+
     /// Whether the way behind the queue does anything at random.
     pub fn draws(&self) -> bool {
         self.loss > 0.0 || self.jitter != Duration::ZERO

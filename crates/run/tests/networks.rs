@@ -5,20 +5,16 @@ use std::sync::Arc;
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
-use knee_run::spec::{HostConfig, LinuxVersion, Network, Serialisation};
+use knee_run::spec::{HostConfig, LinuxVersion, Network};
 use knee_run::topology::{Cable, FatTree, Star};
 
 fn cable(delay_us: u64) -> Cable {
     Cable {
-        rate: Rate::from_bps(10_000_000_000),
-        serialisation: Serialisation::StoreAndForward,
-        overhead_bytes: 0,
         delay: Duration::from_us(delay_us),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(10) }),
-        sampled: false,
+        ..Cable::new(
+            Rate::from_bps(10_000_000_000),
+            QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(10) }),
+        )
     }
 }
 

@@ -1,24 +1,13 @@
 //! Paths through random networks, beside those of a plain search of the whole network per host.
 
-use knee_queue::time::Duration;
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::routes::{Routes, mix};
-use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, NodeId, Serialisation};
+use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, NodeId};
 use knee_run::topology::{Cable, FatTree, LeafSpine};
 use proptest::prelude::*;
 
 fn cable() -> Cable {
-    Cable {
-        rate: None,
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }),
-        sampled: false,
-    }
+    Cable::new(None, QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }))
 }
 
 fn network(hosts: &[bool], links: &[(u32, u32)]) -> Network {

@@ -3,7 +3,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
-use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Traffic};
 use knee_run::topology::{Cable, Star};
 use knee_script::capture::{Ending, read, write};
 use knee_script::connections::{segments, survey};
@@ -25,15 +25,11 @@ fn tapped(limit_pkts: u32) -> Vec<Tapped> {
 
 fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
     let cable = |bps| Cable {
-        rate: Rate::from_bps(bps),
-        serialisation: Serialisation::StoreAndForward,
         delay: Duration::from_us(400),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(limit_pkts) }),
-        sampled: false,
+        ..Cable::new(
+            Rate::from_bps(bps),
+            QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(limit_pkts) }),
+        )
     };
     let host = |name: &str| (name.to_owned(), host.clone());
     let network = Star {

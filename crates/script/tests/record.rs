@@ -5,7 +5,7 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Traffic};
 use knee_run::topology::{Cable, Star};
 use knee_script::record::{of_run, record};
 use knee_script::{Limits, Profile, Script, ScriptOutcome, SimStack, play};
@@ -16,17 +16,7 @@ fn drop_tail(pkts: u32) -> QueueConfig {
 }
 
 fn cable(bps: u64, queue: QueueConfig, loss: f64) -> Cable {
-    Cable {
-        rate: Rate::from_bps(bps),
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::from_us(25),
-        jitter: Duration::ZERO,
-        loss,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue,
-        sampled: false,
-    }
+    Cable { delay: Duration::from_us(25), loss, ..Cable::new(Rate::from_bps(bps), queue) }
 }
 
 /// One flow of two hosts with a bottleneck on the way down.

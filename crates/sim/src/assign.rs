@@ -234,20 +234,16 @@ mod tests {
     use knee_queue::time::Rate;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
     use knee_run::routes::Routes;
-    use knee_run::spec::{FlowControl, HostConfig, LinuxVersion, Serialisation, Stops};
+    use knee_run::spec::{FlowControl, HostConfig, LinuxVersion, Stops};
     use knee_run::topology::{Cable, FatTree, LeafSpine};
 
     fn cable() -> Cable {
         Cable {
-            rate: Rate::from_bps(10_000_000_000),
-            serialisation: Serialisation::StoreAndForward,
             delay: Duration::from_us(1),
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::UNLIMITED }),
-            sampled: false,
+            ..Cable::new(
+                Rate::from_bps(10_000_000_000),
+                QueueConfig::DropTail(DropTailConfig { limit: Limit::UNLIMITED }),
+            )
         }
     }
 

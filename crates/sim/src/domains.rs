@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::stop::Stop;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
-    use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Serialisation, Traffic};
+    use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Traffic};
     use knee_run::topology::{Cable, LeafSpine};
 
     fn run(
@@ -239,15 +239,8 @@ mod tests {
         flows: Vec<Flow>,
     ) -> Run {
         let cable = |delay| Cable {
-            rate: None,
-            serialisation: Serialisation::StoreAndForward,
             delay,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }),
-            sampled: false,
+            ..Cable::new(None, QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }))
         };
         let network = LeafSpine {
             leaves: 2,

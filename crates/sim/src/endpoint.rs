@@ -15,7 +15,7 @@ use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::Error;
 use knee_run::outcome::{FlowSample, Work};
 use knee_run::routes::Routes;
-use knee_run::spec::{Cable, Cc, HostConfig, Link, Network, Node, Serialisation};
+use knee_run::spec::{Cable, Cc, HostConfig, Link, Network, Node};
 use knee_units::Random;
 use knee_wire::Segment;
 use std::cell::Cell;
@@ -346,16 +346,6 @@ impl EndPoint {
 
 /// A link without rate and delay, so that the caller sees segments at once.
 fn wire() -> Link {
-    let cable = Cable {
-        rate: None,
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
-        sampled: false,
-    };
+    let cable = Cable::new(None, QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }));
     Link { from: 0, to: 1, parallel: 1, sampled: false, cable: cable.into() }
 }

@@ -329,20 +329,15 @@ mod tests {
         DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, QueueConfig, StepConfig,
         Threshold,
     };
-    use knee_run::spec::{HostConfig, LinuxVersion, Serialisation};
+    use knee_run::spec::{HostConfig, LinuxVersion};
     use knee_run::topology::{Cable, Star};
 
     fn star(queue: QueueConfig, loss: f64) -> Network {
         let down = Cable {
-            rate: Rate::from_bps(1_000_000_000),
-            serialisation: Serialisation::StoreAndForward,
             delay: Duration::from_us(10),
-            jitter: Duration::ZERO,
             loss,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue,
             sampled: true,
+            ..Cable::new(Rate::from_bps(1_000_000_000), queue)
         };
         let up = Cable { rate: None, delay: Duration::from_us(5), loss: 0.0, ..down.clone() };
         let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 1)));

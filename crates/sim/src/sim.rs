@@ -752,22 +752,18 @@ mod tests {
     use knee_queue::time::Rate;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
     use knee_run::spec::{
-        Cc, Flow, HostConfig, LinuxVersion, RouteChange, Sampling, Schedule, Serialisation, Traffic,
+        Cc, Flow, HostConfig, LinuxVersion, RouteChange, Sampling, Schedule, Traffic,
     };
     use knee_run::topology::{Cable, LeafSpine};
 
     /// A flow between two leaves whose routes avoid the link to its spine from 1 ms on.
     fn rerouted() -> Run {
         let cable = Cable {
-            rate: Rate::from_bps(1_000_000_000),
-            serialisation: Serialisation::StoreAndForward,
             delay: Duration::from_us(1),
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
-            sampled: false,
+            ..Cable::new(
+                Rate::from_bps(1_000_000_000),
+                QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
+            )
         };
         let fabric = LeafSpine {
             leaves: 2,

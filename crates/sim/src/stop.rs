@@ -54,9 +54,7 @@ mod tests {
     use knee_queue::time::{Duration, Rate, Time};
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
     use knee_run::Run;
-    use knee_run::spec::{
-        Cc, Flow, HostConfig, LinuxVersion, Sampling, Schedule, Serialisation, Traffic,
-    };
+    use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Schedule, Traffic};
     use knee_run::topology::{Cable, LeafSpine};
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
@@ -65,15 +63,11 @@ mod tests {
     /// Endless transfers between two leaves, in a run that takes hours.
     fn endless() -> Run {
         let cable = Cable {
-            rate: Rate::from_bps(10_000_000_000),
-            serialisation: Serialisation::StoreAndForward,
             delay: Duration::from_us(1),
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
-            sampled: false,
+            ..Cable::new(
+                Rate::from_bps(10_000_000_000),
+                QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(100) }),
+            )
         };
         let network = LeafSpine {
             leaves: 2,

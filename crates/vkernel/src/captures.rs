@@ -132,8 +132,8 @@ mod tests {
     use std::ops::ControlFlow;
 
     use knee_queue::QueueConfig;
-    use knee_queue::time::{Duration, Rate, Time};
-    use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule, Serialisation};
+    use knee_queue::time::{Rate, Time};
+    use knee_run::spec::{HostConfig, LinuxVersion, Sampling, Schedule};
     use knee_run::topology::{Cable, Star};
 
     use super::*;
@@ -141,19 +141,10 @@ mod tests {
     /// Two hosts at a switch. Links 0 and 1 are the first host's, up and down.
     fn run() -> Run {
         let host = HostConfig::new(LinuxVersion(6, 1));
-        let cable = Cable {
-            rate: Rate::from_bps(1_000_000_000),
-            serialisation: Serialisation::StoreAndForward,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(knee_queue::DropTailConfig {
-                limit: knee_queue::Limit::Pkts(9),
-            }),
-            sampled: false,
-        };
+        let cable = Cable::new(
+            Rate::from_bps(1_000_000_000),
+            QueueConfig::DropTail(knee_queue::DropTailConfig { limit: knee_queue::Limit::Pkts(9) }),
+        );
         let hosts = ["a", "b"].map(|name| (name.to_owned(), host.clone())).to_vec();
         Run {
             seed: 1,

@@ -11,9 +11,7 @@ use knee_algo::module;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::RunOptions;
-use knee_run::spec::{
-    Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Schedule, Serialisation, Traffic,
-};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Schedule, Traffic};
 use knee_run::topology::{Cable, Star};
 use knee_vkernel::kernel::{DEFAULT_HZ, VERSIONS, find};
 use knee_vkernel::{Options, console};
@@ -47,16 +45,12 @@ fn conversation(file: &str, version: &str, jiffies_at_start: Option<u32>) -> Run
     host.rcvbuf_max_bytes = 512 << 20;
     let hosts = ["asks", "slow", "answers"].map(|name| (name.to_owned(), host.clone())).to_vec();
     let cable = Cable {
-        rate: Rate::from_bps(1_000_000_000),
-        serialisation: Serialisation::StoreAndForward,
         // Short enough that the pacing rate lets the host's own queue hold a whole window.
         delay: Duration::from_us(100),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
-        sampled: false,
+        ..Cable::new(
+            Rate::from_bps(1_000_000_000),
+            QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
+        )
     };
     // Slower than hosts send, so that no ACK arrives while the host's own queue holds packets.
     let down = Cable { rate: Rate::from_bps(300_000_000), ..cable.clone() };

@@ -19,7 +19,7 @@ use knee_run::RunOptions;
 use knee_run::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
 use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, MeasuredWindow, Ping, Run, Sampling, Schedule, Sequence,
-    Serialisation, Series, SharedBuffer, Traffic,
+    Series, SharedBuffer, Traffic,
 };
 use knee_run::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
@@ -61,15 +61,8 @@ fn linux(kernel: &Built) -> LinuxVersion {
 
 fn cable(rate_mbps: u64, queue: QueueConfig) -> Cable {
     Cable {
-        rate: Rate::from_bps(rate_mbps * 1_000_000),
-        serialisation: Serialisation::StoreAndForward,
         delay: Duration::from_us(25),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue,
-        sampled: false,
+        ..Cable::new(Rate::from_bps(rate_mbps * 1_000_000), queue)
     }
 }
 

@@ -160,15 +160,5 @@ pub(super) fn unlimited() -> QueueConfig {
 
 /// Returns a cable without rate and delay, as if the ends were the same place.
 pub(super) fn nothing() -> Cable {
-    Cable {
-        rate: None,
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: unlimited(),
-        sampled: false,
-    }
+    Cable::new(None, unlimited())
 }

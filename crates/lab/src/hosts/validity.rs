@@ -217,9 +217,9 @@ fn is_enough(key: &str, is: &str, wanted: &str, all_need_ecn: bool) -> bool {
 mod tests {
     use std::path::Path;
 
-    use knee_queue::time::{Duration, Time};
+    use knee_queue::time::Time;
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
-    use knee_run::spec::Serialisation;
+
     use knee_run::topology::{Cable, Star};
     use knee_traffic::SideReport;
 
@@ -227,17 +227,8 @@ mod tests {
 
     #[test]
     fn a_side_that_began_without_init_makes_a_run_host_limited() {
-        let cable = Cable {
-            rate: None,
-            serialisation: Serialisation::StoreAndForward,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
-            sampled: false,
-        };
+        let cable =
+            Cable::new(None, QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }));
         let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 18)));
         let hosts = vec![host("a"), host("b")];
         let run = Run {

@@ -2,7 +2,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold};
-use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
+use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network};
 use knee_run::topology::{Cable, Star};
 
 use super::forward::{Forwarder, ForwarderReport};
@@ -23,15 +23,9 @@ fn star() -> Network {
         not_ect: NotEctAbove::Queue,
     };
     let down = Cable {
-        rate: Rate::from_bps(1_000_000_000),
-        serialisation: Serialisation::StoreAndForward,
         delay: Duration::from_us(10),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::Step(step),
         sampled: true,
+        ..Cable::new(Rate::from_bps(1_000_000_000), QueueConfig::Step(step))
     };
     let up = Cable { rate: None, ..down.clone() };
     let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion(6, 18)));

@@ -3,13 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::time::{Rate, Time};
 use knee_queue::{PortProperties, QueueConfig};
 
 use super::{Facts, On, Row, Support, rows};
-use crate::spec::{
-    Cc, Flow, HostConfig, LinuxVersion, Network, Run, Sampling, Schedule, Serialisation, Traffic,
-};
+use crate::spec::{Cc, Flow, HostConfig, LinuxVersion, Network, Run, Sampling, Schedule, Traffic};
 use crate::topology::Cable;
 
 const ABOUT: &str = "\
@@ -108,17 +106,7 @@ fn whole() -> Run {
     let host = network.host("h", HostConfig::new(LinuxVersion(6, 1)));
     let switch = network.switch("switch");
     for queue in QueueConfig::each(PortProperties { frame_bytes: 1514, rate, has_burst: false }) {
-        let cable = Arc::new(Cable {
-            rate: Some(rate),
-            serialisation: Serialisation::StoreAndForward,
-            overhead_bytes: 0,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            loses_bursts: false,
-            queue,
-            sampled: false,
-        });
+        let cable = Arc::new(Cable::new(Some(rate), queue));
         network.duplex(host, switch, Arc::clone(&cable), cable);
     }
     let flow = Flow {

@@ -84,9 +84,7 @@ mod tests {
     use crate::simulate_captured;
     use knee_queue::time::{Duration, Rate, Time};
     use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
-    use knee_run::spec::{
-        Cc, Flow, HostConfig, LinuxVersion, Ping, Run, Sampling, Serialisation, Traffic,
-    };
+    use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Run, Sampling, Traffic};
     use knee_run::topology::{Cable, Star};
     use std::cell::RefCell;
     use std::collections::HashSet;
@@ -95,15 +93,11 @@ mod tests {
     /// Two hosts with a shallow queue between them, to cause losses and SACKs.
     fn run(config: &HostConfig) -> Run {
         let cable = |bps, pkts| Cable {
-            rate: Rate::from_bps(bps),
-            serialisation: Serialisation::StoreAndForward,
             delay: Duration::from_us(100),
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            overhead_bytes: 0,
-            loses_bursts: false,
-            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) }),
-            sampled: false,
+            ..Cable::new(
+                Rate::from_bps(bps),
+                QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) }),
+            )
         };
         let host = |name: &str| (name.to_owned(), config.clone());
         let hosts = vec![host("a"), host("b")];

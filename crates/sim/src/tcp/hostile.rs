@@ -13,7 +13,7 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
 use knee_run::outcome::Work;
 use knee_run::routes::Routes;
-use knee_run::spec::{Cable, Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
+use knee_run::spec::{Cable, Cc, HostConfig, Link, LinuxVersion, Network, Node};
 use proptest::prelude::*;
 use std::rc::Rc;
 
@@ -74,15 +74,11 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn net() -> Net {
     let cable = Cable {
-        rate: Rate::from_bps(1_000_000_000),
-        serialisation: Serialisation::StoreAndForward,
         delay: Duration::from_us(50),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
-        sampled: false,
+        ..Cable::new(
+            Rate::from_bps(1_000_000_000),
+            QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
+        )
     };
     let link = Link { from: 0, to: 1, parallel: 1, sampled: false, cable: cable.into() };
     let node = |name: &str| Node {

@@ -102,15 +102,9 @@ pub(crate) fn host() -> HostConfig {
 /// A cable without queue and serialisation.
 pub(crate) fn wire(delay: Duration) -> Cable {
     Cable {
-        rate: None,
         serialisation: Serialisation::TokenBucket { burst_bytes: FULL },
         delay,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: endless(),
-        sampled: false,
+        ..Cable::new(None, endless())
     }
 }
 

@@ -17,17 +17,7 @@ use crate::guest::Step;
 use std::sync::Arc;
 
 fn cable(queue: QueueConfig) -> Cable {
-    Cable {
-        rate: Rate::from_bps(1_000_000_000),
-        serialisation: Serialisation::StoreAndForward,
-        delay: Duration::from_us(20),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue,
-        sampled: false,
-    }
+    Cable { delay: Duration::from_us(20), ..Cable::new(Rate::from_bps(1_000_000_000), queue) }
 }
 
 fn drop_tail() -> QueueConfig {
