@@ -261,6 +261,8 @@ pub struct Cable {
     pub loss: f64,
     /// Whether what is lost is whole bursts, as sockets handed them to their device: netem beneath GSO.
     pub loses_bursts: bool,
+    /// Share of packets of which a copy is sent too, before the queue, 0 to 1.
+    pub duplicate: f64,
     /// Queue of the link; unused without a rate.
     pub queue: QueueConfig,
     /// Whether new links of it are [sampled](Link::sampled).
@@ -278,6 +280,7 @@ impl Cable {
             jitter: Duration::ZERO,
             loss: 0.0,
             loses_bursts: false,
+            duplicate: 0.0,
             queue,
             sampled: false,
         }
@@ -285,7 +288,7 @@ impl Cable {
 
     /// Whether the way behind the queue does anything at random.
     pub fn draws(&self) -> bool {
-        self.loss > 0.0 || self.jitter != Duration::ZERO
+        self.loss > 0.0 || self.duplicate > 0.0 || self.jitter != Duration::ZERO
     }
 
     /// How long a frame of this length takes the wire, with what goes around it; `None`: there is no rate.

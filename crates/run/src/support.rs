@@ -358,7 +358,7 @@ fn of_link(link: &Link, host: Option<&HostConfig>) -> Vec<Row> {
     let Link { from: _, to: _, parallel: _, sampled, cable } = link;
     #[rustfmt::skip]
     let Cable {
-        rate, serialisation, overhead_bytes, delay, jitter, loss, loses_bursts, queue, sampled: _,
+        rate, serialisation, overhead_bytes, delay, jitter, loss, loses_bursts, duplicate, queue, sampled: _,
     } = &**cable;
     let tail_limit = match queue {
         QueueConfig::DropTail(tail) => Some(tail.limit),
@@ -384,6 +384,9 @@ fn of_link(link: &Link, host: Option<&HostConfig>) -> Vec<Row> {
         own("cable.loss_per", loses_bursts && !is_host)
             .when("= \"burst\" behind a switch")
             .on(&[Vkernel], Refused("nobody knows which packets were sent together")),
+        own("cable.duplicate", *duplicate > 0.0)
+            .on(&[Vkernel], Refused("devices of a guest duplicate nothing"))
+            .on(&[Lab], Refused("the lab's switch sends each frame once")),
         own("cable.queue", has_queue),
         own("cable.queue", is_host && has_queue && tail_limit.is_none())
             .when("of a host other than droptail")

@@ -62,6 +62,12 @@ pub fn run(run: &Run) -> Result<(), Error> {
         if last.is_some_and(|last| Arc::ptr_eq(&last.cable, &link.cable)) {
             continue;
         }
+        if link.duplicate > 0.0 && run.network.flow_control.is_some() {
+            let name = run.network.link_name(link);
+            return refuse(format!(
+                "link {name}: duplicate conflicts with flow_control: leave one out"
+            ));
+        }
         if let Err(why) = cable(link, largest_frame) {
             return refuse(format!("link {}: {why}", run.network.link_name(link)));
         }
@@ -119,6 +125,9 @@ pub fn run(run: &Run) -> Result<(), Error> {
 fn cable(cable: &Cable, largest_frame: u32) -> Result<(), String> {
     if !(0.0..=1.0).contains(&cable.loss) {
         return Err(format!("a loss of {}: must be 0 to 1", cable.loss));
+    }
+    if !(0.0..=1.0).contains(&cable.duplicate) {
+        return Err(format!("duplicate = {}: must be 0 to 1", cable.duplicate));
     }
     match cable.serialisation {
         Serialisation::TokenBucket { burst_bytes }

@@ -5,6 +5,7 @@
 //! link asks other disciplines, which decide at departure, each time it is free.
 
 mod changes;
+mod duplicate;
 mod rest;
 
 use crate::buffer::{self, BufferShare};
@@ -221,6 +222,8 @@ struct Wire {
 struct Chance {
     /// The link loses a packet if a 32-bit random number is below this.
     loss: u64,
+    /// And sends it twice if one is below this.
+    duplicate: u64,
     jitter: Duration,
     /// Generator of this link alone.
     random: Random,
@@ -233,6 +236,7 @@ impl Chance {
     fn new(link: &Link, seed: u64) -> Box<Chance> {
         Box::new(Chance {
             loss: loss_of(link.loss),
+            duplicate: loss_of(link.duplicate),
             jitter: link.jitter,
             random: Random::new(seed),
             lost_bursts: link.loses_bursts.then(HashMap::new),
@@ -270,7 +274,7 @@ impl Chance {
 /// The loss of a link that is down: above all that is drawn, and nothing is drawn.
 const ALL: u64 = u64::MAX;
 
-/// Returns the bound below which a 32-bit random number means a loss.
+/// Returns the bound below which a 32-bit random number means a loss or a copy.
 fn loss_of(share: f64) -> u64 {
     (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
 }
@@ -460,6 +464,9 @@ impl LinkState {
         events: &mut Events,
         (paths, at): (&Paths, u32),
     ) -> Sent {
+        if self.wire.chance.as_mut().is_some_and(|chance| chance.duplicates()) {
+            self.send_copy((index, id), packets, now, events, (paths, at));
+        }
         if let Some(chance) = &mut self.wire.chance {
             if chance.loses(packets.get(id)) {
                 Rest::counts_of(&mut self.rest).lost_pkts += 1;

@@ -115,7 +115,8 @@ fn add_arrivals(sent: &mut [PingRecord], arrivals: &[(u32, u32, Time)]) {
     }
     for (stream, number, at) in arrivals {
         let record = &mut sent[of_stream[stream][*number as usize]];
-        record.rtt = Some(at.since(record.sent));
+        // Of a copy the first one counts.
+        record.rtt.get_or_insert(at.since(record.sent));
     }
 }
 

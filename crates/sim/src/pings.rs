@@ -45,7 +45,8 @@ impl Simulation<'_> {
         if packet.has(flags::ACK) {
             let record = self.ping_records[index][packet.seq as usize] as usize;
             let record = &mut self.outcome.pings[record];
-            record.rtt = Some(self.net.now.since(record.sent));
+            // Of a copy the first answer counts.
+            record.rtt.get_or_insert(self.net.now.since(record.sent));
             return;
         }
         if self.run.pings[index].one_way_until.is_some() {

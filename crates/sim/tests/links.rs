@@ -186,6 +186,21 @@ fn random_loss_comes_before_the_queue_and_as_often_as_asked() {
 }
 
 #[test]
+fn copies_come_before_the_queue_as_often_as_asked_and_every_byte_arrives_once() {
+    let path = Path::new(us(100));
+    let mut run = Run { end: at_ms(10_000), ..path.run(vec![path.bulk("reno", 15_000_000)]) };
+    let bottleneck = run.network.links.iter().position(|link| link.sampled).expect("it is there");
+    run.network.links[bottleneck].duplicate = 0.1;
+    let outcome = simulate(&run);
+    let (flow, queue) = (&outcome.flows[0], &outcome.queues[0]);
+    assert!(flow.done_at.is_some() && flow.received_bytes == 15_000_000, "{flow:?}");
+    let sent = flow.counters.complete().expect("all are known").data_segs_sent;
+    let copies = queue.offered_pkts - sent;
+    // 1040 of 10,400 segments, with a standard deviation of 31.
+    assert!((900..1300).contains(&copies), "{copies} of {sent}: {queue:?}");
+}
+
+#[test]
 fn every_host_of_a_leaf_spine_reaches_every_other_by_the_shortest_way() {
     let (leaves, spines, hosts_per_leaf) = (3, 2, 3);
     let cable = |delay| Cable { sampled: true, ..wire(delay) };
@@ -244,6 +259,7 @@ fn runs_that_make_no_sense_are_refused_in_a_sentence() {
     assert!(error(&|run| run.flows[0].to = 0).contains("itself"));
     assert!(error(&|run| run.network.links.truncate(1)).contains("no path from s0 to r"));
     assert!(error(&|run| run.network.links[0].loss = 1.5).contains("loss of 1.5"));
+    assert!(error(&|run| run.network.links[0].duplicate = 1.5).contains("duplicate = 1.5"));
     let small = Serialisation::TokenBucket { burst_bytes: 1500 };
     assert!(error(&|run| run.network.links[0].serialisation = small).contains("burst of 1500"));
 }

@@ -41,6 +41,8 @@ keys! {
         loss: Key<Share> = or(Share(0.0)),
         /// Unit of loss: a packet, or a burst of one socket.
         loss_per: Choice<bool> = of(&[("packet", false), ("burst", true)]).or("packet"),
+        /// Random duplication before the queue, as netem's.
+        duplicate: Key<Share> = or(Share(0.0)),
         /// Queue of the sending end.
         queue: Below = table(&crate::queues::TABLE).usually("unlimited at hosts; required at switches"),
         /// Record the queue.
@@ -115,6 +117,7 @@ impl Cables<'_, '_> {
             loss: reader.read(&CABLE.loss)?.0,
             overhead_bytes: reader.get(&CABLE.overhead)?.map_or(0, |overhead| overhead.0),
             loses_bursts: loses_bursts(reader)?,
+            duplicate: reader.read(&CABLE.duplicate)?.0,
             queue,
             sampled: rate.is_some() && reader.get_or(&CABLE.record, recorded)?,
         })
