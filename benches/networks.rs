@@ -2,9 +2,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold};
-use knee_run::spec::{
-    Cc, Flow, HostConfig, LinuxVersion, Network, NodeId, Run, Sampling, Serialisation, Traffic,
-};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Network, NodeId, Run, Sampling, Traffic};
 use knee_run::topology::{Cable, Dumbbell};
 
 const GBPS: u64 = 1_000_000_000;
@@ -31,15 +29,8 @@ pub(crate) fn step_config(k_pkts: u32) -> StepConfig {
 
 pub(crate) fn cable(gbps: u64, delay_us: u64, k_pkts: u32) -> Cable {
     Cable {
-        rate: Some(rate(gbps)),
-        serialisation: Serialisation::StoreAndForward,
         delay: Duration::from_us(delay_us),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        overhead_bytes: 0,
-        loses_bursts: false,
-        queue: QueueConfig::Step(step_config(k_pkts)),
-        sampled: false,
+        ..Cable::new(Some(rate(gbps)), QueueConfig::Step(step_config(k_pkts)))
     }
 }
 
