@@ -344,12 +344,18 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Names that a message lists if one of them is near.
+const MANY_NAMES: usize = 40;
+
 /// `must be one of a, b; did you mean "a"?`
 pub fn one_of<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = did_you_mean(word, known.clone());
     let names: Vec<_> = known.map(|name| format!("\"{name}\"")).collect();
     match names.as_slice() {
         [only] => format!("must be {only}{near}"),
+        many if many.len() > MANY_NAMES && !near.is_empty() => {
+            format!("must be one of {} names{near}", many.len())
+        }
         _ => format!("must be one of {}{near}", names.join(", ")),
     }
 }

@@ -184,6 +184,7 @@ fn the_number_of_a_packet_leads_to_it_and_dragging_zooms_every_plot() {
     assert_eq!(flags, serde_json::json!([1 + 64, 32, 32, 0]));
     assert_eq!(browser.eval(&format!("{ROOT}.flow.sacks.from[0]")).as_f64(), Some(60_000.0));
 
+    browser.wait_for_drawing();
     let over = browser.eval("(() => { const r = document.querySelector('.u-over').getBoundingClientRect(); return [r.left, r.top + r.height / 2, r.width] })()");
     let part = |i: usize| over[i].as_f64().expect("a number");
     let (left, y, width) = (part(0), part(1), part(2));

@@ -148,6 +148,13 @@ impl Browser {
         }
     }
 
+    /// Waits until the page has been laid out and drawn, so that the mouse finds what is where it is measured.
+    pub(crate) fn wait_for_drawing(&mut self) {
+        self.eval(
+            "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))",
+        );
+    }
+
     /// How wide and high the window is, and whether it is dark.
     pub(crate) fn resize(&mut self, width: u32, height: u32, dark: bool) {
         self.send(

@@ -329,7 +329,7 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
                 one_way_until: None,
             });
         }),
-        ("traffic of kind \"cbr\"", |run| {
+        ("traffic of kind cbr", |run| {
             run.pings.push(Ping {
                 from: 0,
                 to: 1,
