@@ -106,7 +106,7 @@ needs-test:
 
 # Some 200 lines of what is compiled are nobody's answer.
 command:
-	@[ -e $(KNEE) ] || echo "building $(KNEE): some four minutes, once"
+	@[ -e $(KNEE) ] || echo "building $(KNEE): five to fifteen minutes on two cores, once"
 	@$(RELEASE) --bin knee $(FEATURES)
 
 # Another Rust warns of other things: a warning is an error in continuous integration alone, whose Rust is known.
