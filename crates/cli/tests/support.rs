@@ -118,6 +118,7 @@ const BESIDE: &[(&str, &str)] = &[
     (".load", "of = \"h3\""),
     (".of", "load = \"1 %\""),
     ("=ping", ANOTHER),
+    ("=cbr", ANOTHER),
     ("run.until_done", "\"/traffic.0.size\" = \"10 kB\""),
     ("sample.plot", "flows = \"1 ms\""),
 ];
@@ -134,7 +135,7 @@ const OTHERS: &str = r#"
 "#;
 
 /// Keys that no file can set alone: they must be as in `[hosts]`, or they take the place of a key that must be there.
-const NOT_ALONE: [&str; 10] = [
+const NOT_ALONE: [&str; 12] = [
     "host.ipv6",
     "host.mtu",
     "traffic.matrix=poisson",
@@ -144,7 +145,9 @@ const NOT_ALONE: [&str; 10] = [
     "traffic.from=bulk",
     "queue.mark=share",
     "traffic.show=ping",
+    "traffic.show=cbr",
     "traffic.size=ping",
+    "traffic.size=cbr",
 ];
 
 /// Queues of classes, as priority flow control needs them.
