@@ -179,6 +179,10 @@ impl Browser {
         let button = if kind == "mouseMoved" && clicks == 0 { "none" } else { "left" };
         let buttons = u32::from(button == "left" && kind != "mouseReleased");
         self.send("Input.dispatchMouseEvent", json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": clicks }));
+        // A hand is slower than a frame, and plots look at the mouse once a frame.
+        if kind == "mouseMoved" {
+            self.wait_for_drawing();
+        }
     }
 
     /// Everything that went wrong in the page, and every address that it asked for besides `own`.
