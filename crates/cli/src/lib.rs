@@ -316,6 +316,7 @@ pub fn host_main() -> ExitCode {
 /// A parsed command line that can be run.
 trait Words: CommandFactory + FromArgMatches {
     /// Whether to print the kernel's own output after a refusal.
+    #[cfg_attr(not(feature = "kernel"), expect(dead_code, reason = "no kernel refuses anything"))]
     fn is_verbose(&self) -> bool;
     fn run(&self) -> Result<u8, Failure>;
 }

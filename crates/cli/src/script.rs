@@ -112,7 +112,7 @@ impl Against {
     /// may lack the script's sysctls.
     fn not_for(self, script: &Script) -> Result<Option<Played>, Refusal> {
         let linux = match self {
-            Against::Sim(profile) => profile.linux.into(),
+            Against::Sim(profile) => profile.linux,
             #[cfg(feature = "kernel")]
             Against::Kernel(_) => knee_script::running(),
             #[cfg(not(feature = "kernel"))]

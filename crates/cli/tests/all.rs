@@ -11,7 +11,6 @@ mod other_users;
 mod record;
 mod reports;
 mod reproduce;
-#[cfg(feature = "kernel")]
 mod schema;
 mod script;
 mod support;

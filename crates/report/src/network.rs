@@ -269,7 +269,7 @@ fn draw(network: &Network) -> Option<Piece> {
         out.rect("w", behind, VEIL);
         out.rect("h", around((*x, *y), (SWITCH, SWITCH)), "rx=\"3\"");
         let (to, back) = ((x - 9.0, y - 5.0), (x + 9.0, y + 6.0));
-        let arrows = format_args!(
+        let arrows = format!(
             "M{:.1} {:.1}h18m-5-4l5 4l-5 4M{:.1} {:.1}h-18m5-4l-5 4l5 4",
             to.0, to.1, back.0, back.1
         );
@@ -565,7 +565,7 @@ impl Ends {
         for (_, (x, y)) in self.queues(cables) {
             out.rect("n", around((x, y), (32.0, 16.0)), "");
             for bar in 0..4 {
-                let bar = format_args!("M{:.1} {:.1}v10", x + 11.0 - f64::from(bar) * 6.0, y - 5.0);
+                let bar = format!("M{:.1} {:.1}v10", x + 11.0 - f64::from(bar) * 6.0, y - 5.0);
                 out.path("a", bar, "stroke-width=\"3\"");
             }
         }

@@ -327,8 +327,8 @@ impl Dots<'_> {
             };
             let (low, high) = (at(point.low), at(point.high));
             if high - low > 2.0 {
-                let (a, ends) = (y - 3.0, format_args!("M{low:.1} {y}H{high:.1}"));
-                let whisker = format_args!("{ends}M{low:.1} {a}v6M{high:.1} {a}v6");
+                let (a, ends) = (y - 3.0, format!("M{low:.1} {y}H{high:.1}"));
+                let whisker = format!("{ends}M{low:.1} {a}v6M{high:.1} {a}v6");
                 out.line(dot.style, whisker, 1.5);
             }
             out.mark((at(point.value), y), dot.style);

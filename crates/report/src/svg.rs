@@ -71,7 +71,7 @@ impl Svg {
 
     /// A line in the colour and with the dashes of a case.
     pub(crate) fn curve(&mut self, style: Style, path: impl Display, width: f64) {
-        let dashes = format_args!("{} stroke-dasharray=\"{}\"", stroke(width), style.dashes());
+        let dashes = format!("{} stroke-dasharray=\"{}\"", stroke(width), style.dashes());
         self.path(style, path, dashes);
     }
 

@@ -7,7 +7,7 @@ fn all_pass_on(profile: Profile) {
     let scripts = crate::common::scripts();
     for script in &scripts {
         // Another version may lack the sysctls that it sets.
-        if !script.is_for(profile.linux.into()) {
+        if !script.is_for(profile.linux) {
             continue;
         }
         let mut stack = SimStack::new(&script.settings, profile)

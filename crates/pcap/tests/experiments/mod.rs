@@ -1,4 +1,5 @@
 //! Captures for tests: of experiments in `tests/pcap`, as they are or altered in flight.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use std::fs;
