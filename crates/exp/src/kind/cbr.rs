@@ -10,7 +10,7 @@ use knee_queue::time::{Duration, PS_PER_S, Rate, Time};
 use knee_run::spec::{Ping, Run};
 
 use super::pairs::BETWEEN;
-use super::ping::{ECN, header_bytes};
+use super::ping::{ECN, Stream, header_bytes};
 use super::{
     COMMON, Described, EntryInRun, EntryParts, EntryReader, Group, NAMED, Pattern, TIMED,
     TrafficSpec, cut_off,
@@ -36,11 +36,8 @@ pub(super) static CBR: Described =
 
 #[derive(Debug)]
 struct Cbr {
-    interval: Duration,
+    stream: Stream,
     payload_bytes: u32,
-    wire_bytes: u32,
-    ecn: Ecn,
-    dscp: u8,
     stop: Option<Duration>,
 }
 
@@ -59,12 +56,14 @@ fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
     }
     let interval_ps = u128::from(size) * 8 * u128::from(PS_PER_S) / u128::from(rate.bps());
     let cbr = Cbr {
-        interval: Duration::from_ps(u64::try_from(interval_ps).unwrap_or(u64::MAX).max(1)),
+        stream: Stream {
+            interval: Duration::from_ps(u64::try_from(interval_ps).unwrap_or(u64::MAX).max(1)),
+            wire_bytes: (size + headers) as u32,
+            ecn: reader.choose(&KEYS.ecn)?,
+            dscp: reader.read(&COMMON.dscp)? as u8,
+        },
         payload_bytes: size as u32,
-        wire_bytes: (size + headers) as u32,
-        ecn: reader.choose(&KEYS.ecn)?,
         stop: reader.get(&KEYS.stop)?,
-        dscp: reader.read(&COMMON.dscp)? as u8,
     };
     if cbr.stop.is_some_and(|stop| stop <= entry.start) {
         return Err(reader.error(&KEYS.stop, "must be later than the start"));
@@ -73,31 +72,13 @@ fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
 }
 
 impl Pattern for Cbr {
-    fn flows(&self, _entry: &TrafficSpec) -> u64 {
-        0
-    }
-
-    fn last_start(&self, _entry: &TrafficSpec) -> Option<Duration> {
-        None
-    }
-
     fn ping_interval(&self) -> Option<Duration> {
-        Some(self.interval)
+        Some(self.stream.interval)
     }
 
     fn build(&self, entry: &TrafficSpec, in_run: &EntryInRun, run: &mut Run) {
-        let mut jitter = in_run.random(1);
         let stop = self.stop.map_or(run.end, |stop| Time::ZERO + stop);
-        run.pings.extend(entry.pairs.iter().map(|&(from, to)| Ping {
-            from,
-            to,
-            start: Time::ZERO + entry.start + jitter.up_to(entry.start_jitter),
-            interval: self.interval,
-            wire_bytes: self.wire_bytes,
-            ecn: self.ecn,
-            dscp: self.dscp,
-            one_way_until: Some(stop),
-        }));
+        self.stream.add(entry, in_run, run, Some(stop));
     }
 
     /// Measures the packets that were sent in the window. One that has not arrived is lost if a later one has, or if it is

@@ -105,15 +105,16 @@ pub(crate) trait Pattern: Debug + Send + Sync {
     /// Measures what this kind alone has, of all entries of a name together.
     fn measure(&self, measured: &mut Measured, group: &Group<'_>);
 
-    /// Returns the largest number of connections in a run. Else each pair has one in each round.
+    /// Returns the largest number of connections in a run. Else each pair has one in each round, if packets are not sent without
+    /// connections.
     fn flows(&self, entry: &TrafficSpec) -> u64 {
-        entry.flows_of_pairs()
+        if self.ping_interval().is_some() { 0 } else { entry.flows_of_pairs() }
     }
 
     /// Returns the last start that the file gives to transfers or exchanges. `None` if they do not end, so that no run cuts
     /// them off. Else connections of pairs start when the keys of all kinds say.
     fn last_start(&self, entry: &TrafficSpec) -> Option<Duration> {
-        entry.last_start_of_pairs()
+        if self.ping_interval().is_some() { None } else { entry.last_start_of_pairs() }
     }
 
     /// Returns the hosts of `from` and `to`, if each connection draws its own.

@@ -40,12 +40,36 @@ pub(super) const ECN: &[(&str, Ecn)] =
 pub(super) static PING: Described =
     Described { keys: &[&NAMED, &BETWEEN, &COMMON, &TIMED, &KEYS], read };
 
+/// Packets without TCP that each pair sends at regular times.
 #[derive(Debug)]
-struct Pings {
-    interval: Duration,
-    wire_bytes: u32,
-    ecn: Ecn,
-    dscp: u8,
+pub(super) struct Stream {
+    pub(super) interval: Duration,
+    pub(super) wire_bytes: u32,
+    pub(super) ecn: Ecn,
+    pub(super) dscp: u8,
+}
+
+impl Stream {
+    /// Adds a stream of each pair to a run; it goes one way if it has an end.
+    pub(super) fn add(
+        &self,
+        entry: &TrafficSpec,
+        in_run: &EntryInRun,
+        run: &mut Run,
+        one_way_until: Option<Time>,
+    ) {
+        let mut jitter = in_run.random(1);
+        run.pings.extend(entry.pairs.iter().map(|&(from, to)| Ping {
+            from,
+            to,
+            start: Time::ZERO + entry.start + jitter.up_to(entry.start_jitter),
+            interval: self.interval,
+            wire_bytes: self.wire_bytes,
+            ecn: self.ecn,
+            dscp: self.dscp,
+            one_way_until,
+        }));
+    }
 }
 
 /// Returns the bytes around the payload of a packet without TCP.
@@ -57,7 +81,7 @@ fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
     let (reader, pairs) = (entry.reader, entry.pairs()?);
     let interval = reader.read(&KEYS.interval)?;
     let size = reader.read(&KEYS.size)?.0;
-    let pings = Pings {
+    let pings = Stream {
         interval,
         wire_bytes: (size + header_bytes(entry.network)) as u32,
         ecn: reader.choose(&KEYS.ecn)?,
@@ -66,31 +90,13 @@ fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
     Ok(EntryParts { kind: Kind::Ping, pairs, connections: None, pattern: Arc::new(pings) })
 }
 
-impl Pattern for Pings {
-    fn flows(&self, _entry: &TrafficSpec) -> u64 {
-        0
-    }
-
-    fn last_start(&self, _entry: &TrafficSpec) -> Option<Duration> {
-        None
-    }
-
+impl Pattern for Stream {
     fn ping_interval(&self) -> Option<Duration> {
         Some(self.interval)
     }
 
     fn build(&self, entry: &TrafficSpec, in_run: &EntryInRun, run: &mut Run) {
-        let mut jitter = in_run.random(1);
-        run.pings.extend(entry.pairs.iter().map(|&(from, to)| Ping {
-            from,
-            to,
-            start: Time::ZERO + entry.start + jitter.up_to(entry.start_jitter),
-            interval: self.interval,
-            wire_bytes: self.wire_bytes,
-            ecn: self.ecn,
-            dscp: self.dscp,
-            one_way_until: None,
-        }));
+        self.add(entry, in_run, run, None);
     }
 
     fn measure(&self, measured: &mut Measured, group: &Group<'_>) {
