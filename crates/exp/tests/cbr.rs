@@ -34,7 +34,10 @@ fn measures(more: &str) -> BTreeMap<String, f64> {
     let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
     let (subject, metric, mean) = (at("subject"), at("metric"), at("mean"));
     let of_stream = lines.filter(|row| row[subject] == "it");
-    of_stream.map(|row| (row[metric].to_owned(), row[mean].parse().unwrap())).collect()
+    of_stream
+        .map(|row| (row[metric].to_owned(), row[mean].parse()))
+        .filter_map(|(name, mean)| Some((name, mean.ok()?)))
+        .collect()
 }
 
 #[test]
@@ -58,6 +61,20 @@ fn what_a_link_loses_is_lost_and_what_is_in_flight_is_not() {
     // The last packet left 10 us before the end.
     let all = measures("[run]\nduration = \"100010 us\"\n");
     assert_eq!((all["sent_pkts"], all["lost_pkts"]), (99.0, 0.0));
+}
+
+#[test]
+fn where_nothing_has_arrived_losses_and_packets_in_flight_are_told_apart() {
+    let change =
+        |what| format!("[[network.change]]\nlinks = \"switch-h1\"\nat = \"1 us\"\n{what}\n");
+    let far = measures(&format!("{}{RUN}", change("delay = \"1 s\"")));
+    assert_eq!((far["sent_pkts"], far["lost_pkts"], far["received_pkts"]), (0.0, 0.0, 0.0));
+    assert!(!far.contains_key("loss_share"), "{far:?}");
+    let lost = measures(&format!("{}{RUN}", change("down = true")));
+    assert_eq!((lost["sent_pkts"], lost["lost_pkts"], lost["loss_share"]), (100.0, 100.0, 1.0));
+    // A queue that grows holds what is older than all that has arrived.
+    let slow = measures(&format!("{}{RUN}", change("rate = \"7 Mbps\"")));
+    assert_eq!((slow["lost_pkts"], slow["loss_share"]), (0.0, 0.0), "{slow:?}");
 }
 
 #[test]

@@ -134,6 +134,7 @@ pub fn outcome(
         ping: *ping,
         sent: at(*sent_ns),
         rtt: rtt_ns.map(Duration::from_ns),
+        in_flight: false,
     });
     let flow_samples = report.flow_samples.iter();
     let goodput_samples = report.goodput_samples.iter().map(|(at_ns, flow, bytes)| GoodputSample {

@@ -401,6 +401,8 @@ pub struct PingRecord {
     pub sent: Time,
     /// Until its echo came back, or until it arrived if it goes one way; `None`: lost, or the run ended before.
     pub rtt: Option<Duration>,
+    /// Of a packet that goes one way: whether it was on its way when the run ended, so that it was not lost.
+    pub in_flight: bool,
 }
 
 /// A sampled link at the end of the run.

@@ -18,6 +18,8 @@ pub(crate) struct Part {
     pub(crate) server_timeouts: Vec<(u32, Time)>,
     /// Packets that came one way: stream, number and time.
     pub(crate) arrivals: Vec<(u32, u32, Time)>,
+    /// Packets that go one way and had not come when the run ended: stream and number.
+    pub(crate) in_flight: Vec<(u32, u32)>,
 }
 
 /// Merges the parts, which are in the order of their domains.
@@ -28,6 +30,7 @@ pub(crate) fn outcome(run: &Run, division: &Division, parts: Vec<Part>) -> Outco
         all.exchange_ends.extend(part.exchange_ends);
         all.server_timeouts.extend(part.server_timeouts);
         all.arrivals.extend(part.arrivals);
+        all.in_flight.extend(part.in_flight);
         let (into, from) = (&mut all.outcome, part.outcome);
         into.end = from.end;
         into.rpcs.extend(from.rpcs);
@@ -99,14 +102,15 @@ impl Part {
         });
         self.outcome.rpcs = counted.collect();
         self.outcome.pings.sort_by_key(|ping| (ping.sent, ping.ping));
-        add_arrivals(&mut self.outcome.pings, &self.arrivals);
+        add_arrivals(&mut self.outcome.pings, &self.arrivals, &self.in_flight);
         self.outcome
     }
 }
 
-/// Tells the records of packets that go one way, which are in the order of sending, when these arrived.
-fn add_arrivals(sent: &mut [PingRecord], arrivals: &[(u32, u32, Time)]) {
-    if arrivals.is_empty() {
+/// Tells the records of packets that go one way, which are in the order of sending, when these arrived, or that they are on their
+/// way.
+fn add_arrivals(sent: &mut [PingRecord], arrivals: &[(u32, u32, Time)], in_flight: &[(u32, u32)]) {
+    if arrivals.is_empty() && in_flight.is_empty() {
         return;
     }
     let mut of_stream: HashMap<u32, Vec<usize>> = HashMap::new();
@@ -117,6 +121,9 @@ fn add_arrivals(sent: &mut [PingRecord], arrivals: &[(u32, u32, Time)]) {
         let record = &mut sent[of_stream[stream][*number as usize]];
         // Of a copy the first one counts.
         record.rtt.get_or_insert(at.since(record.sent));
+    }
+    for (stream, number) in in_flight {
+        sent[of_stream[stream][*number as usize]].in_flight = true;
     }
 }
 

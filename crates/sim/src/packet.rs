@@ -181,6 +181,13 @@ impl Packets {
         }
     }
 
+    /// The packets in the network.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Packet> {
+        let mut is_free = vec![false; self.slots.len()];
+        self.free.iter().for_each(|id| is_free[*id as usize] = true);
+        self.slots.iter().zip(is_free).filter_map(|(packet, is_free)| (!is_free).then_some(packet))
+    }
+
     /// Number of packets for which there is a slot.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()

@@ -11,7 +11,8 @@ impl Simulation<'_> {
     pub(crate) fn send_ping(&mut self, index: u32) {
         let ping = &self.run.pings[index as usize];
         let record = self.outcome.pings.len() as u32;
-        self.outcome.pings.push(PingRecord { ping: index, sent: self.net.now, rtt: None });
+        let sent = self.net.now;
+        self.outcome.pings.push(PingRecord { ping: index, sent, rtt: None, in_flight: false });
         self.ping_records[index as usize].push(record);
         let number = self.ping_records[index as usize].len() as u32 - 1;
         let packet = Packet {
@@ -38,6 +39,19 @@ impl Simulation<'_> {
         if until.is_none_or(|until| at < until) {
             self.net.events.push(at, Event::Ping { ping: index });
         }
+    }
+
+    /// Returns stream and number of each packet that goes one way and is in this domain.
+    pub(crate) fn one_way_in_flight(&self) -> Vec<(u32, u32)> {
+        if self.run.pings.iter().all(|ping| ping.one_way_until.is_none()) {
+            return Vec::new();
+        }
+        let is_one_way = |packet: &&Packet| {
+            let stream = || &self.run.pings[packet.to as usize];
+            packet.has(flags::PING) && stream().one_way_until.is_some()
+        };
+        let packets = self.net.packets.in_flight().filter(is_one_way);
+        packets.map(|packet| (packet.to, packet.seq)).collect()
     }
 
     pub(crate) fn on_ping(&mut self, mut packet: Packet) {

@@ -104,6 +104,7 @@ impl Simulation<'_> {
             self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
         }
         self.outcome.queues = self.queue_outcomes();
+        let in_flight = self.one_way_in_flight();
         let loaded = self.hosts.iter().map(|host| host.as_ref().map(|host| &host.modules));
         modules::collect(loaded, &mut self.outcome);
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
@@ -112,6 +113,7 @@ impl Simulation<'_> {
             exchange_ends: self.exchange_ends,
             server_timeouts: self.server_timeouts,
             arrivals: self.arrivals,
+            in_flight,
         })
     }
 

@@ -15,7 +15,7 @@ use super::{
     COMMON, Described, EntryInRun, EntryParts, EntryReader, Group, NAMED, Pattern, TIMED,
     TrafficSpec, cut_off,
 };
-use crate::metric::{Kind, Measured, Metric as M};
+use crate::metric::{Kind, Known, Measured, Metric as M};
 
 keys! {
     /// Packets at a constant rate, without answers.
@@ -81,8 +81,8 @@ impl Pattern for Cbr {
         self.stream.add(entry, in_run, run, Some(stop));
     }
 
-    /// Measures the packets that were sent in the window. One that has not arrived is lost if a later one has, or if it is
-    /// older than the longest delay of its stream; the others are in flight and do not count.
+    /// Measures the packets that were sent in the window. Those in flight when the run ended were neither received nor lost: they
+    /// do not count as sent, and have taken at least their age if that is more than any other took, or a later one came first.
     fn measure(&self, measured: &mut Measured, group: &Group<'_>) {
         let (run, outcome) = (group.facts.run, group.facts.outcome);
         let groups = &group.facts.ping_groups;
@@ -106,9 +106,13 @@ impl Pattern for Cbr {
                     sent += 1;
                     measured.record(M::Delay, delay.ns());
                 }
-                None if arrived[stream].waits(packet, outcome.end) => {
+                None if !packet.in_flight => {
                     sent += 1;
                     lost += 1;
+                }
+                None if arrived[stream].waits(packet, outcome.end) => {
+                    let age = Known::between(packet.sent, None, outcome.end);
+                    measured.record_time(M::Delay, age);
                 }
                 None => {}
             }
