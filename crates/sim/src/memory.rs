@@ -55,8 +55,8 @@ impl Simulation<'_> {
             (
                 all.pings.len(),
                 size_of::<PingRecord>() + size_of::<u32>(),
-                "pings",
-                "traffic.interval",
+                "pings and datagrams",
+                "traffic.interval or traffic.rate",
             ),
         ]
     }
