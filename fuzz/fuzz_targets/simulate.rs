@@ -112,7 +112,7 @@ fn run(experiment: Experiment) -> Result<(), knee_exp::Error> {
     let mut results = Results::at(&dir)?;
     let options = Options { threads: 1, ..Options::new(Arc::new(Watched)) };
     let swept = sweep(&experiment, &options, &mut results, &mut |_| ())?;
-    results.finish(&experiment, &swept)?;
+    results.finish(&experiment, &swept, &knee_exp::judge::claims(&experiment, &swept))?;
     let side = || Side::read(&dir).expect("what was written can be read");
     match compare(side(), side(), compare::Options::default()) {
         Ok(same) => assert_eq!(same.count(Verdict::Differs), 0, "from itself"),

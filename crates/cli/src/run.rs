@@ -9,7 +9,7 @@ use knee_exp::runner::sweep;
 use knee_exp::runs::Options;
 use knee_exp::scale::Scale;
 use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult};
-use knee_exp::{Experiment, Overrides, memory, overview, refused, remarks, report, table};
+use knee_exp::{Experiment, Overrides, judge, memory, overview, refused, remarks, report, table};
 use knee_run::BackEnd;
 
 use crate::back_ends::{self, On};
@@ -232,7 +232,8 @@ fn run_one(
         drop(results);
         return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
     }
-    let dir = results.finish(experiment, &swept)?;
+    let claims = judge::claims(experiment, &swept);
+    let dir = results.finish(experiment, &swept, &claims)?;
     if swept.interrupted {
         let (done, all) = (swept.runs_done, experiment.runs());
         complain(&format!(
@@ -242,7 +243,7 @@ fn run_one(
     }
     complain_of(&swept, experiment, &dir);
     if args.json {
-        print(&format!("{}\n", report::json(experiment, &swept, Some(&dir))))?;
+        print(&format!("{}\n", report::json(experiment, &swept, &claims, Some(&dir))))?;
     } else {
         let gap = if number == 0 { "" } else { "\n\n" };
         let shown = match args.tables {

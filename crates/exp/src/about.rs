@@ -1,18 +1,16 @@
-//! Describes an experiment in the manifest: texts, published figures, claims with their verdicts, charts, network.
+//! Describes an experiment in the manifest: texts, published figures, charts, network.
 
 use knee_queue::{Limit, QueueConfig, Threshold};
-use knee_results::manifest::{self, About, Axis, CheckRow, Network, Node, NodeKind};
+use knee_results::manifest::{self, About, Axis, Network, Node, NodeKind};
 use knee_run::spec::Link;
 
 use crate::cases;
 use crate::chart::Chart;
-use crate::claim::{Check, Claim, JudgedCheck, JudgedTerm, Row, Term};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::memory::MOST_LISTED_LINKS;
 use crate::published::Published;
-use crate::stats::{Possible, rounded};
-use crate::sweep_result::SweepResult;
+use crate::stats::rounded;
 
 /// Description of an experiment for the manifest.
 pub(crate) fn about(experiment: &Experiment) -> About {
@@ -31,71 +29,6 @@ pub(crate) fn axis(axis: &cases::Axis) -> Axis {
         values: axis.labels(),
         column: column.numbers.is_some().then_some(column.name),
         numbers: column.numbers.unwrap_or_default(),
-    }
-}
-
-/// Returns every claim of a file, with its verdict.
-pub(crate) fn claims(experiment: &Experiment, swept: &SweepResult) -> Vec<manifest::Claim> {
-    let judged = |claim: &Claim| {
-        let judged = claim.judge(experiment, swept);
-        manifest::Claim {
-            name: claim.name.clone(),
-            says: claim.says.clone(),
-            by: claim.by.name().into(),
-            because: claim.because.clone(),
-            see: claim.see.clone(),
-            cannot: claim.cannot.clone(),
-            verdict: judged.verdict,
-            checks: claim.checks.iter().zip(&judged.checks).map(check).collect(),
-        }
-    };
-    experiment.claims.iter().map(judged).collect()
-}
-
-fn check((check, judged): (&Check, &JudgedCheck)) -> manifest::Check {
-    let terms = judged.rows.iter().flat_map(|row| &row.terms);
-    let terms = terms.map(|judged| match (judged.role, &check.other) {
-        ("figure", _) | (_, None) => term(judged, &check.figure),
-        (_, Some((_, other))) => term(judged, other),
-    });
-    manifest::Check {
-        says: check.says(),
-        verdict: judged.verdict,
-        unit: check.unit().into(),
-        at_least: check.bounds.at_least,
-        at_most: check.bounds.at_most,
-        rows: judged.rows.iter().map(row).collect(),
-        terms: terms.collect(),
-    }
-}
-
-fn row(row: &Row) -> CheckRow {
-    // A ratio to a value that may be zero has no upper end. JSON has no infinity, so the end is absent.
-    let finite = |number: f64| Some(number).filter(|number| number.is_finite()).map(rounded);
-    CheckRow {
-        at: row.at.clone(),
-        verdict: row.verdict,
-        value: row.value.and_then(|v| finite(v.value?)),
-        low: row.value.and_then(|v| finite(v.low)),
-        high: row.value.and_then(|v| finite(v.high)),
-    }
-}
-
-fn term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
-    let low = |bounds: Possible| rounded(bounds.low);
-    let open = judged.value.filter(|bounds| !bounds.is_exact());
-    manifest::Term {
-        role: judged.role.into(),
-        case: judged.case.clone(),
-        at: judged.at.clone(),
-        subject: term.subject.clone(),
-        metric: term.metric.name().into(),
-        stat: term.stat.name().into(),
-        runs: Some(judged.runs),
-        value: judged.value.filter(|bounds| bounds.is_exact()).map(low),
-        at_least: open.map(low),
-        at_most: open.and_then(|bounds| bounds.high).map(rounded),
-        ci95: judged.ci95.map(rounded),
     }
 }
 

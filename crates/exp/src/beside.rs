@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 
 use crate::chart::{CASE, Chart};
-use crate::claim::{Claim, Interval, Judged, short};
+use crate::claim::{Claim, short};
 use crate::experiment::Experiment;
+use crate::judge::{ClaimVerdict, Interval, Judged, judge};
 use crate::metric::Metric;
 use crate::published::{Published, Stat};
 use crate::stats::Possible;
@@ -24,7 +25,7 @@ pub fn show<'a>(
     for claim in &experiment.claims {
         out.push_str(&of_claim(
             claim,
-            &claim.judge(experiment, swept),
+            &judge(claim, experiment, swept),
             blessed(&claim.name).filter(|_| !swept.interrupted),
             experiment.is_quick,
         ));
@@ -135,7 +136,7 @@ fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>, is_quick: boo
             let _ = writeln!(out, "               {at}{value}  {mark}");
         }
     }
-    let stands = judged.verdict == crate::claim::ClaimVerdict::Stands;
+    let stands = judged.verdict == ClaimVerdict::Stands;
     if let Some(cannot) = &claim.cannot {
         out.push_str(&wrapped(cannot, "    "));
     }

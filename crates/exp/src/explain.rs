@@ -6,9 +6,10 @@ use knee_results::manifest::NodeKind;
 use serde_json::Value as Json;
 
 use crate::about::network;
-use crate::claim::{ClaimVerdict, short};
+use crate::claim::short;
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::judge::ClaimVerdict;
 use crate::memory::MOST_BYTES;
 use crate::names::few;
 use crate::remarks::remarks;

@@ -5,8 +5,9 @@
 
 use std::fmt::Write as _;
 
-use crate::claim::{Claim, Interval};
+use crate::claim::Claim;
 use crate::experiment::Experiment;
+use crate::judge::{Interval, judge};
 use crate::metric::Metric;
 use crate::published::Stat;
 use crate::sweep_result::SweepResult;
@@ -64,7 +65,7 @@ pub fn summary(experiment: &Experiment, swept: &SweepResult) -> String {
 }
 
 fn of_claim(claim: &Claim, experiment: &Experiment, swept: &SweepResult) -> String {
-    let judged = claim.judge(experiment, swept);
+    let judged = judge(claim, experiment, swept);
     let mut out = format!("\nclaim {}: {}\n", claim.name, judged.verdict.name());
     for (check, judged) in claim.checks.iter().zip(&judged.checks) {
         let _ = writeln!(out, "  {}: {}", judged.verdict.name(), check.says());

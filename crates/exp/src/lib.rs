@@ -67,6 +67,7 @@ pub mod golden;
 mod host_metrics;
 mod inputs;
 mod inside;
+pub mod judge;
 mod kind;
 mod last_scenario;
 pub mod machine;

@@ -215,10 +215,11 @@ fn back_end(experiment: &Experiment, swept: &SweepResult) -> BackEnd {
     }
 }
 
-/// Returns the output of `knee run --json`: the settings, the summary, and the block `simulator`.
+/// Returns the output of `knee run --json`: the settings, the summary, the claims, and the block `simulator`.
 pub fn json(
     experiment: &Experiment,
     swept: &SweepResult,
+    claims: &[manifest::Claim],
     results_dir: Option<&std::path::Path>,
 ) -> Json {
     let summary: Vec<Json> = swept
@@ -251,7 +252,7 @@ pub fn json(
         "results": results_dir.map(|dir| dir.display().to_string()),
         "remarks": remarks(experiment, swept),
         "summary": summary,
-        "claims": about::claims(experiment, swept),
+        "claims": claims,
         "simulator": effort(&swept.effort),
     })
 }
@@ -283,6 +284,7 @@ fn module(algorithm: &Algorithm) -> Option<Module> {
 pub(crate) fn manifest(
     experiment: &Experiment,
     swept: &SweepResult,
+    claims: &[manifest::Claim],
     files: &[&str],
 ) -> Result<Manifest, Error> {
     let build = Build::this();
@@ -321,7 +323,7 @@ pub(crate) fn manifest(
         remarks: remarks(experiment, swept),
         quick: experiment.is_quick,
         published: experiment.published.iter().map(about::published).collect(),
-        claims: about::claims(experiment, swept),
+        claims: claims.to_vec(),
         charts: experiment.charts.iter().map(about::chart).collect(),
         plots: experiment.plots()?,
         axes: experiment.axes.iter().map(about::axis).collect(),

@@ -15,9 +15,9 @@ use knee_run::BackEnd;
 use knee_run::spec::{Run, Traffic};
 
 use crate::catalogue::Library;
-use crate::claim::ClaimVerdict;
 use crate::error::Error;
 use crate::experiment::{Experiment, Overrides};
+use crate::judge::{ClaimVerdict, claims, judge};
 use crate::machine;
 use crate::refused;
 use crate::results::{Results, check_trusted};
@@ -317,7 +317,7 @@ impl Reproduction {
                         let judged = experiment.claims.iter();
                         done.claims = judged
                             .map(|claim| {
-                                (claim.name.clone(), claim.judge(experiment, &swept).verdict)
+                                (claim.name.clone(), judge(claim, experiment, &swept).verdict)
                             })
                             .collect();
                         match swept.runs_done {
@@ -326,7 +326,7 @@ impl Reproduction {
                                 None
                             }
                             _ => {
-                                results.finish(experiment, &swept)?;
+                                results.finish(experiment, &swept, &claims(experiment, &swept))?;
                                 done.is_part = swept.interrupted;
                                 done.dir = Some(planned.name.clone());
                                 Some(swept)

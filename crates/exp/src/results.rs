@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use knee_files::{Dir, PARTIAL, trust};
-use knee_results::{Manifest, ResultFile};
+use knee_results::{Manifest, ResultFile, manifest};
 
 use crate::csv::{Rows, header};
 use crate::error::Error;
@@ -185,7 +185,8 @@ impl Results {
         Ok(())
     }
 
-    /// Writes the summary and the manifest, and gives every file its final name. Returns the directory.
+    /// Writes the summary and the manifest with the claims as judged, and gives every file its final name. Returns the
+    /// directory.
     ///
     /// # Errors
     /// [`Error::Io`] if anything cannot be written. Then no files remain.
@@ -193,6 +194,7 @@ impl Results {
         mut self,
         experiment: &Experiment,
         swept: &SweepResult,
+        claims: &[manifest::Claim],
     ) -> Result<PathBuf, Error> {
         let summary = report::summary_rows(experiment, swept);
         self.write(ResultFile::Summary.name(), &summary, || {
@@ -209,7 +211,7 @@ impl Results {
         self.recordings.sort();
         let recordings = self.recordings.iter().map(String::as_str);
         let files: Vec<&str> = self.open.keys().copied().chain(recordings).collect();
-        let manifest = report::manifest(experiment, swept, &files)?;
+        let manifest = report::manifest(experiment, swept, claims, &files)?;
         let manifest = serde_json::to_string_pretty(&manifest).expect("keys are texts");
 
         self.write(MANIFEST, &format!("{manifest}\n"), String::new)?;

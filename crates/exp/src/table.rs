@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use knee_units::aligned;
 
-use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
+use crate::judge::{ClaimVerdict, judge};
 use crate::metric::{Kind, Metric};
 use crate::published::Stat;
 use crate::remarks;
@@ -93,7 +93,7 @@ fn all_tables(experiment: &Experiment, swept: &SweepResult, most_queues: usize) 
 fn claims(experiment: &Experiment, swept: &SweepResult) -> String {
     let widest = ClaimVerdict::ALL.iter().map(|verdict| verdict.name().len()).max().unwrap_or(0);
     let lines = experiment.claims.iter().map(|claim| {
-        let verdict = claim.judge(experiment, swept).verdict;
+        let verdict = judge(claim, experiment, swept).verdict;
         format!("claim {:<widest$}  {}\n", verdict.name(), claim.says)
     });
     lines.collect()

@@ -175,7 +175,7 @@ fn the_back_end_bounds_the_threads_and_says_what_it_is() {
     let manifest: serde_json::Value = serde_json::from_str(&files["manifest.json"]).unwrap();
     assert_eq!(manifest["back_end"]["name"], "host");
     assert_eq!(manifest["back_end"]["offloads"], "off");
-    assert_eq!(report::json(&experiment, &swept, None)["back_end"]["name"], "host");
+    assert_eq!(report::json(&experiment, &swept, &[], None)["back_end"]["name"], "host");
     let shown = table::render(&experiment, &swept);
     assert!(shown.contains("real TCP, on host"), "{shown}");
     assert!(!shown.contains("verdict"), "all are valid:\n{shown}");
@@ -200,7 +200,7 @@ fn summaries_are_of_valid_runs_and_say_so() {
     let why =
         "host-limited: 3 of 3 runs: 3 % of packets were late, 0.1 % are allowed; the row shows";
     assert!(shown.contains(&format!("case dctcp: {why}")), "{shown}");
-    let json = report::json(&experiment, &swept, None);
+    let json = report::json(&experiment, &swept, &[], None);
     assert_eq!(json["summary"][0]["verdict"]["valid_runs"], 2);
     assert_eq!(json["summary"][1]["verdict"]["host_limited_runs"], 3);
     let runs_csv = &scratch.files("two")["runs.csv"];

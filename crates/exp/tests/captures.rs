@@ -236,7 +236,7 @@ fn captures_stand_beside_the_results_and_change_nothing() {
         let mut results = Results::numbered(scratch.0.path(), "x").unwrap();
         let options = Options { captures, ..Options::new(Arc::new(Simulator)) };
         let swept = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap();
-        results.finish(&experiment, &swept).unwrap()
+        results.finish(&experiment, &swept, &[]).unwrap()
     };
     let (with, without) = (run(true), run(false));
     let names = |dir: &Path| -> Vec<String> {

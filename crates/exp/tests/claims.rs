@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use knee_exp::claim::{Bounds, CheckVerdict, ClaimVerdict, Interval, Judged};
+use knee_exp::claim::Bounds;
+use knee_exp::judge::{CheckVerdict, ClaimVerdict, Interval, Judged, judge, verdict};
 use knee_exp::metric::{Kind, Metric};
 use knee_exp::scale::Scale;
 use knee_exp::stats::{CutOff, Possible, Summary};
@@ -114,7 +115,7 @@ fn swept(
 
 fn judged(text: &str, of: impl Fn(&str, &str) -> Option<(f64, Option<f64>)>) -> Judged {
     let experiment = parsed(text, &Overrides::default());
-    experiment.claims[0].judge(&experiment, &swept(&experiment, of))
+    judge(&experiment.claims[0], &experiment, &swept(&experiment, of))
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn what_was_cut_off_decides_no_claim() {
                 (summary.p50, summary.cut_off) = (None, cubic.clone());
             }
         }
-        let judged = experiment.claims[0].judge(&experiment, &swept);
+        let judged = judge(&experiment.claims[0], &experiment, &swept);
         (judged.verdict, table::render(&experiment, &swept))
     };
     let (stands, fails) = (ClaimVerdict::Stands, ClaimVerdict::DoesNotStand);
@@ -187,7 +188,7 @@ fn what_was_cut_off_decides_no_claim() {
                 (summary.p50, summary.cut_off) = (None, cubic.clone());
             }
         }
-        experiment.claims[0].judge(&experiment, &swept).verdict
+        judge(&experiment.claims[0], &experiment, &swept).verdict
     };
     // Half of 2 ms each under DCTCP: at least 10 times that.
     assert_eq!(over(cut_off(12.0, None)), stands);
@@ -278,7 +279,7 @@ fn what_was_not_run_is_told_from_what_was_not_measured() {
     let experiment = parsed(&text, &Overrides::default());
     let mut swept = swept(&experiment, |_, _| Some((1.0, None)));
     swept.tables.iter_mut().for_each(|row| row.subjects[0].metrics.clear());
-    let judged = experiment.claims[0].judge(&experiment, &swept);
+    let judged = judge(&experiment.claims[0], &experiment, &swept);
     assert_eq!(
         (judged.verdict, judged.checks[0].verdict),
         (ClaimVerdict::Undecided, CheckVerdict::Undecided)
@@ -294,19 +295,25 @@ fn a_row_that_a_host_limited_decides_nothing_and_no_other_scale_does() {
     let mut limited = swept(&experiment, of);
     let verdict = |limited| Verdict { limited, runs: 3, reason: "busy".into() };
     limited.tables[0].verdict = Some(verdict(3));
-    assert_eq!(experiment.claims[0].judge(&experiment, &limited).verdict, ClaimVerdict::Undecided);
+    assert_eq!(
+        judge(&experiment.claims[0], &experiment, &limited).verdict,
+        ClaimVerdict::Undecided
+    );
     limited.tables[0].verdict = Some(verdict(1));
-    assert_eq!(experiment.claims[0].judge(&experiment, &limited).verdict, ClaimVerdict::Stands);
+    assert_eq!(judge(&experiment.claims[0], &experiment, &limited).verdict, ClaimVerdict::Stands);
     let slower = Overrides { scale: Scale::new(0.5).unwrap(), ..Overrides::default() };
     let slower = parsed(&text, &slower);
-    assert_eq!(slower.claims[0].judge(&slower, &swept(&slower, of)).verdict, ClaimVerdict::NotRun);
+    assert_eq!(
+        judge(&slower.claims[0], &slower, &swept(&slower, of)).verdict,
+        ClaimVerdict::NotRun
+    );
 }
 
 #[test]
 fn the_laws_of_the_verdicts() {
     let bounds = Bounds { at_least: Some(2.0), at_most: Some(4.0), text: String::new() };
     let of = |low: f64, high: f64| {
-        bounds.verdict(Some(Interval { value: Some((low + high) / 2.0), low, high }))
+        verdict(&bounds, Some(Interval { value: Some((low + high) / 2.0), low, high }))
     };
     assert_eq!(of(2.0, 4.0), CheckVerdict::Holds);
     assert_eq!(of(1.9, 4.0), CheckVerdict::Undecided);
@@ -314,7 +321,7 @@ fn the_laws_of_the_verdicts() {
     assert_eq!(of(1.0, 5.0), CheckVerdict::Undecided);
     assert_eq!(of(1.0, 1.9), CheckVerdict::Fails);
     assert_eq!(of(4.1, 9.0), CheckVerdict::Fails);
-    assert_eq!(bounds.verdict(None), CheckVerdict::Undecided);
+    assert_eq!(verdict(&bounds, None), CheckVerdict::Undecided);
     let (yes, no, undecided, not_run) =
         (CheckVerdict::Holds, CheckVerdict::Fails, CheckVerdict::Undecided, CheckVerdict::NotRun);
     assert_eq!(ClaimVerdict::of(&[yes, yes, not_run]), ClaimVerdict::Stands);
@@ -446,7 +453,7 @@ fn claims_are_of_the_file_whatever_the_command_line_runs_of_it() {
     let text = format!("{MIX}{CLAIM}");
     let set = vec!["traffic.short.size=30 kB".to_owned()];
     let other = parsed(&text, &Overrides { set, cc: vec!["bbr".into()], ..Overrides::default() });
-    let judged = other.claims[0].judge(&other, &swept(&other, |_, _| Some((1.0, None))));
+    let judged = judge(&other.claims[0], &other, &swept(&other, |_, _| Some((1.0, None))));
     assert_eq!(judged.verdict, ClaimVerdict::NotRun);
 }
 

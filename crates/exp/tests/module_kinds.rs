@@ -72,7 +72,7 @@ impl Scratch {
         let mut results = Results::at(&dir).unwrap();
         let options = Options { threads: 1, ..Options::new(Arc::new(Simulator)) };
         let swept = sweep(&experiment, &options, &mut results, &mut |_| {})?;
-        results.finish(&experiment, &swept).unwrap();
+        results.finish(&experiment, &swept, &[]).unwrap();
         Ok(move |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default())
     }
 }

@@ -80,7 +80,7 @@ impl Scratch {
         let options = Options { threads, ..Options::new(Arc::new(Simulator)) };
         let mut results = Results::at(&dir).unwrap();
         let swept = sweep(&Arc::clone(&experiment), &options, &mut results, &mut |_| {}).unwrap();
-        results.finish(&experiment, &swept).unwrap();
+        results.finish(&experiment, &swept, &[]).unwrap();
         move |name| fs::read_to_string(dir.join(name)).unwrap()
     }
 }
@@ -418,7 +418,7 @@ fn traced(scratch: &Scratch, cc: &str, name: &str) -> PathBuf {
     let dir = scratch.0.path().join(name);
     let mut results = Results::at(&dir).unwrap();
     let swept = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap();
-    results.finish(&experiment, &swept).unwrap();
+    results.finish(&experiment, &swept, &[]).unwrap();
     dir.join("bulk-run-0.flight")
 }
 

@@ -80,7 +80,7 @@ fn run(scratch: &Scratch, text: &str, path: &str, set: &[&str]) -> impl Fn(&str)
     let options = Options { threads: 1, ..Options::new(Arc::new(Simulator)) };
     let mut results = Results::at(&dir).unwrap();
     let swept = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap();
-    results.finish(&experiment, &swept).unwrap();
+    results.finish(&experiment, &swept, &[]).unwrap();
     move |name| fs::read_to_string(dir.join(name)).unwrap()
 }
 

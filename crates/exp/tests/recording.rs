@@ -67,7 +67,7 @@ impl Scratch {
         let options =
             Options { trace: trace.map(str::to_owned), ..Options::new(Arc::new(Simulator)) };
         let swept = sweep(&experiment, &options, &mut results, &mut |_| {})?;
-        let dir = results.finish(&experiment, &swept)?;
+        let dir = results.finish(&experiment, &swept, &[])?;
         let entries = fs::read_dir(&dir).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

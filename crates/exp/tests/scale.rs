@@ -120,7 +120,7 @@ fn a_scaled_run_measures_the_same_in_longer_time_and_says_so() {
     assert!(shown.contains("SCALE 0.1: every rate is multiplied by 0.1"), "{shown}");
     assert!(shown.contains("published figures are left out"), "{shown}");
     assert!(table::render(&written, &fast).contains("published"));
-    assert_eq!(report::json(&experiment, &slow, None)["back_end"]["scale"], 0.1);
+    assert_eq!(report::json(&experiment, &slow, &[], None)["back_end"]["scale"], 0.1);
 }
 
 #[test]

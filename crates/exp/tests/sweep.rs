@@ -143,7 +143,7 @@ fn the_directory_holds_what_was_measured_and_nothing_else() {
     assert_eq!(manifest["resolved"]["cubic"]["network.down.queue.k"], "30 kB");
     assert_eq!(manifest["text"], MIX);
 
-    let json = report::json(&experiment, &swept, None);
+    let json = report::json(&experiment, &swept, &[], None);
     let simulator = json["simulator"].as_object().unwrap();
     let keys: Vec<_> = simulator.keys().map(String::as_str).collect();
     assert_eq!(keys, ["cpu_s", "wall_s", "events", "data_pkts", "pkt_hops", "peak_rss_bytes"]);
@@ -186,7 +186,7 @@ fn a_full_disk_is_an_error_and_leaves_no_file() {
     let scratch = Scratch::new();
     let mut results = Results::numbered(scratch.path(), "mix").unwrap().on(Box::new(FullDisk));
     let outcome = sweep(&experiment, &simulated(), &mut results, &mut |_| {})
-        .and_then(|swept| results.finish(&experiment, &swept));
+        .and_then(|swept| results.finish(&experiment, &swept, &[]));
     let error = outcome.unwrap_err().to_string();
     assert!(error.ends_with("No space left on device (os error 28)"), "{error}");
     assert!(!scratch.path().join("mix").exists(), "neither files nor the empty directory stay");
@@ -204,13 +204,13 @@ fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
     let second_swept = sweep(&experiment, &options, &mut second, &mut |_| {}).unwrap();
     let mut third = Results::at(&dir).unwrap();
     sweep(&experiment, &options, &mut third, &mut |_| {}).unwrap();
-    second.finish(&experiment, &second_swept).unwrap();
+    second.finish(&experiment, &second_swept, &[]).unwrap();
     drop(third);
     let whole = |files: &BTreeMap<String, String>| {
         files.keys().filter(|name| !name.starts_with('.')).cloned().collect::<Vec<_>>()
     };
     let kept = scratch.files("both");
-    let error = first.finish(&experiment, &first_swept).unwrap_err().to_string();
+    let error = first.finish(&experiment, &first_swept, &[]).unwrap_err().to_string();
     assert!(error.contains("already holds results"), "{error}");
     let files = scratch.files("both");
     assert_eq!(files.keys().cloned().collect::<Vec<_>>(), whole(&kept));
@@ -353,7 +353,7 @@ fn a_stopped_sweep_keeps_what_has_finished() {
     .unwrap();
     assert!(swept.interrupted);
     assert!((5..16).contains(&swept.runs_done), "{}", swept.runs_done);
-    results.finish(&experiment, &swept).unwrap();
+    results.finish(&experiment, &swept, &[]).unwrap();
     let files = scratch.files("mix");
     assert_eq!(files["runs.csv"].lines().count(), 1 + swept.runs_done);
     assert!(files["manifest.json"].contains("\"interrupted\": true"));

@@ -59,7 +59,7 @@ fn varied_quantities_are_numbers_with_the_unit_in_the_name_of_their_column() {
     starts("flows.csv", &format!("run,case,{axes},repeat,"));
     let row = files["summary.csv"].lines().nth(1).unwrap();
     assert!(row.starts_with("reno,0.0005,5 pkts,1,bulk,"), "{row}");
-    let json = report::json(&experiment, &swept, None);
+    let json = report::json(&experiment, &swept, &[], None);
     let at = &json["summary"].as_array().unwrap().last().unwrap()["at"];
     assert_eq!(at["network.return.delay_s"], 0.01);
     assert_eq!(at["network.bottleneck.queue.k"], "30 kB");

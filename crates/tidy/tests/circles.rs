@@ -9,8 +9,6 @@ use std::path::Path;
 const ONE_TOPIC: &[(&str, &[&str])] = &[
     // A host as an algorithm's C sees it: a socket, the calls on it, and what it gives.
     ("algo", &["call", "given", "sock"]),
-    // Known, and to go: a claim is read with the settings of its experiment, which has claims.
-    ("exp", &["claim", "experiment"]),
     // What was sent again and what its echoes say is found together, packet by packet.
     ("pcap", &["bursts", "data", "echo", "repeats"]),
     // Queues of classes hold queues of any kind.

@@ -1,13 +1,10 @@
 //! `[[claim]]`: statements about an experiment's figures, by its source or by us, as checks that a run decides.
 //!
 //! A check bounds one figure, a ratio of two, or a difference of two. Loading a file refuses checks of what cannot be
-//! measured. [`Claim::judge`] gives the verdict on a sweep.
+//! measured.
 
-mod judge;
 mod read;
 
-pub use judge::{Interval, Judged, JudgedCheck, JudgedTerm, Row};
-pub use knee_results::{CheckVerdict, ClaimVerdict};
 pub(crate) use read::{ClaimKeys, check_measured, read_claims};
 
 use knee_file::Origin;
@@ -67,7 +64,7 @@ pub struct Check {
     /// Cases and axes whose values the check covers.
     pub every: Vec<Every>,
     /// Cases of the file, for `every`.
-    cases: Vec<String>,
+    pub cases: Vec<String>,
     /// Position in the file, for messages.
     pub(crate) origin: Origin,
 }

@@ -56,7 +56,7 @@ pub(crate) fn run_into(
 ) -> Result<SweepResult, Error> {
     let mut results = Results::numbered(scratch.path(), &experiment.name)?;
     let swept = sweep(experiment, options, &mut results, &mut |_| {})?;
-    results.finish(experiment, &swept)?;
+    results.finish(experiment, &swept, &[])?;
     Ok(swept)
 }
 

@@ -11,28 +11,27 @@
 //! figures of the same runs as for others: it holds the true value whenever both intervals do. For independent runs
 //! it is wider than the 95 % interval of the ratio or difference itself.
 
-use knee_results::{CheckVerdict, ClaimVerdict};
+use knee_results::manifest::{self, CheckRow};
+pub use knee_results::{CheckVerdict, ClaimVerdict};
 
-use super::{Bounds, Check, Claim, Every, Join, Term};
+use crate::claim::{Bounds, Check, Claim, Every, Join, Term, short};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::Stat;
-use crate::stats::Possible;
+use crate::stats::{Possible, rounded};
 use crate::sweep_result::{Subject, Summaries, SweepResult};
 
-impl Bounds {
-    /// Returns the verdict on a value. Without a value, the check is undecided.
-    pub fn verdict(&self, value: Option<Interval>) -> CheckVerdict {
-        let Some(Interval { low, high, .. }) = value else { return CheckVerdict::Undecided };
-        let least = self.at_least.unwrap_or(f64::NEG_INFINITY);
-        let most = self.at_most.unwrap_or(f64::INFINITY);
-        if high < least || low > most {
-            CheckVerdict::Fails
-        } else if low >= least && high <= most {
-            CheckVerdict::Holds
-        } else {
-            CheckVerdict::Undecided
-        }
+/// Returns the verdict on a value. Without a value, the check is undecided.
+pub fn verdict(bounds: &Bounds, value: Option<Interval>) -> CheckVerdict {
+    let Some(Interval { low, high, .. }) = value else { return CheckVerdict::Undecided };
+    let least = bounds.at_least.unwrap_or(f64::NEG_INFINITY);
+    let most = bounds.at_most.unwrap_or(f64::INFINITY);
+    if high < least || low > most {
+        CheckVerdict::Fails
+    } else if low >= least && high <= most {
+        CheckVerdict::Holds
+    } else {
+        CheckVerdict::Undecided
     }
 }
 
@@ -159,17 +158,15 @@ impl Judged {
     }
 }
 
-impl Claim {
-    /// Returns the verdict on what was run.
-    pub fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> Judged {
-        if self.cannot.is_some() {
-            return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new() };
-        }
-        let all = self.checks.iter().map(|check| check.judge(experiment, swept));
-        let checks: Vec<JudgedCheck> = all.collect();
-        let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
-        Judged { verdict: ClaimVerdict::of(&verdicts), checks }
+/// Returns the verdict on what was run.
+pub fn judge(claim: &Claim, experiment: &Experiment, swept: &SweepResult) -> Judged {
+    if claim.cannot.is_some() {
+        return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new() };
     }
+    let of = Evidence { experiment, swept };
+    let checks: Vec<JudgedCheck> = claim.checks.iter().map(|check| of.check(check)).collect();
+    let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
+    Judged { verdict: ClaimVerdict::of(&verdicts), checks }
 }
 
 /// A case and values that a check covers.
@@ -179,61 +176,81 @@ struct Place {
     at: Vec<(String, String)>,
 }
 
-impl Check {
-    fn judge(&self, experiment: &Experiment, swept: &SweepResult) -> JudgedCheck {
-        let places = self.places();
+impl Place {
+    fn words(&self) -> String {
+        let values = self.at.iter().map(|(path, value)| format!("{} {value}", short(path)));
+        self.case.clone().into_iter().chain(values).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns every case and value that the check covers, in the file's order.
+fn places(check: &Check) -> Vec<Place> {
+    let mut places = vec![Place::default()];
+    for every in &check.every {
+        places = places
+            .into_iter()
+            .flat_map(|place| match every {
+                Every::Case => {
+                    let with = |case: &String| Place { case: Some(case.clone()), ..place.clone() };
+                    check.cases.iter().map(with).collect::<Vec<_>>()
+                }
+                Every::Value(path, values) => {
+                    let with = |value: &String| {
+                        let mut place = place.clone();
+                        place.at.push((path.clone(), value.clone()));
+                        place
+                    };
+                    values.iter().map(with).collect()
+                }
+            })
+            .collect();
+    }
+    places
+}
+
+/// Fills in the case and values that the term leaves open from a place.
+fn placed(term: &Term, place: &Place) -> Term {
+    let value = |path: &str| {
+        place.at.iter().find(|(other, _)| other == path).map(|(_, value)| value.clone())
+    };
+    let at = term.at.iter().map(|(path, v)| (path.clone(), v.clone().or_else(|| value(path))));
+    Term {
+        case: term.case.clone().or_else(|| place.case.clone()),
+        at: at.collect(),
+        ..term.clone()
+    }
+}
+
+/// What was run, and of which experiment.
+#[derive(Clone, Copy)]
+struct Evidence<'a> {
+    experiment: &'a Experiment,
+    swept: &'a SweepResult,
+}
+
+impl Evidence<'_> {
+    fn check(&self, check: &Check) -> JudgedCheck {
+        let places = places(check);
         let several = places.len() > 1;
-        let rows = places.iter().filter_map(|place| self.row(place, several, experiment, swept));
+        let rows = places.iter().filter_map(|place| self.row(check, place, several));
         let rows: Vec<Row> = rows.collect();
         JudgedCheck { verdict: CheckVerdict::all(rows.iter().map(|row| row.verdict)), rows }
     }
 
-    /// Returns every case and value that the check covers, in the file's order.
-    fn places(&self) -> Vec<Place> {
-        let mut places = vec![Place::default()];
-        for every in &self.every {
-            places = places
-                .into_iter()
-                .flat_map(|place| match every {
-                    Every::Case => {
-                        let with =
-                            |case: &String| Place { case: Some(case.clone()), ..place.clone() };
-                        self.cases.iter().map(with).collect::<Vec<_>>()
-                    }
-                    Every::Value(path, values) => {
-                        let with = |value: &String| {
-                            let mut place = place.clone();
-                            place.at.push((path.clone(), value.clone()));
-                            place
-                        };
-                        values.iter().map(with).collect()
-                    }
-                })
-                .collect();
-        }
-        places
-    }
-
     /// Judges one place. `None` if it was not run, or if both figures are the same.
-    fn row(
-        &self,
-        place: &Place,
-        several: bool,
-        experiment: &Experiment,
-        swept: &SweepResult,
-    ) -> Option<Row> {
-        let other = self.other.as_ref().map(|(join, term)| (*join, term.placed(place)));
-        let figure = self.figure.placed(place);
+    fn row(&self, check: &Check, place: &Place, several: bool) -> Option<Row> {
+        let other = check.other.as_ref().map(|(join, term)| (*join, placed(term, place)));
+        let figure = placed(&check.figure, place);
         if other.as_ref().is_some_and(|(_, other)| *other == figure) {
             return None;
         }
-        let (first, value) = figure.measured("figure", experiment, swept)?;
+        let (first, value) = self.measured(&figure, "figure")?;
         let value = value.map(|value| value.possible(figure.metric));
         let (terms, value) = match other {
             None => (vec![first], value),
             Some((join, other)) => {
                 let metric = other.metric;
-                let (second, other) = other.measured(join.name(), experiment, swept)?;
+                let (second, other) = self.measured(&other, join.name())?;
                 let other = other.map(|other| other.possible(metric));
                 let value = value.zip(other).and_then(|(value, other)| match join {
                     Join::Over => value.over(other),
@@ -243,75 +260,47 @@ impl Check {
             }
         };
         let at = if several { place.words() } else { String::new() };
-        Some(Row { at, verdict: self.bounds.verdict(value), value, terms })
+        Some(Row { at, verdict: verdict(&check.bounds, value), value, terms })
     }
-}
-
-impl Place {
-    fn words(&self) -> String {
-        let values = self.at.iter().map(|(path, value)| format!("{} {value}", super::short(path)));
-        self.case.clone().into_iter().chain(values).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl Term {
-    /// Fills in the case and values that the term leaves open from a place.
-    fn placed(&self, place: &Place) -> Term {
-        let value = |path: &str| {
-            place.at.iter().find(|(other, _)| other == path).map(|(_, value)| value.clone())
-        };
-        let at = self.at.iter().map(|(path, v)| (path.clone(), v.clone().or_else(|| value(path))));
-        Term {
-            case: self.case.clone().or_else(|| place.case.clone()),
-            at: at.collect(),
-            ..self.clone()
-        }
-    }
-
     /// Returns the measured figure. `None` if it was not run.
-    fn measured(
-        &self,
-        role: &'static str,
-        experiment: &Experiment,
-        swept: &SweepResult,
-    ) -> Option<(JudgedTerm, Option<Interval>)> {
+    fn measured(&self, term: &Term, role: &'static str) -> Option<(JudgedTerm, Option<Interval>)> {
         // At another scale, timers and jiffies keep their values, so the figures are not comparable.
-        if !experiment.scale.is_one() {
+        if !self.experiment.scale.is_one() {
             return None;
         }
-        let row = swept.tables.iter().find(|row| self.is_of(experiment, row))?;
+        let row = self.swept.tables.iter().find(|row| self.is_of(term, row))?;
         // Figures of a host-limited row describe the host.
         let is_limited = row.verdict.as_ref().is_some_and(|verdict| verdict.is_limited());
-        let subject = row.subjects.iter().find(|subject| subject.name == self.subject);
-        let summary = subject.and_then(|subject| subject.metric(self.metric));
+        let subject = row.subjects.iter().find(|subject| subject.name == term.subject);
+        let summary = subject.and_then(|subject| subject.metric(term.metric));
         let summary = summary.filter(|_| !is_limited);
-        let value = summary.and_then(|summary| self.stat.possible(summary));
-        let of_mean = summary.filter(|_| self.stat == Stat::Mean);
+        let value = summary.and_then(|summary| term.stat.possible(summary));
+        let of_mean = summary.filter(|_| term.stat == Stat::Mean);
         let ci95 = of_mean.and_then(|s| s.ci95.or(s.cut_off.mean_ci95));
-        let at = self.at.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?)));
-        let term = JudgedTerm {
+        let at = term.at.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?)));
+        let judged = JudgedTerm {
             role,
-            case: self.case.clone().unwrap_or_default(),
+            case: term.case.clone().unwrap_or_default(),
             at: at.collect(),
             value,
             ci95,
             runs: summary.map_or(0, |summary| summary.runs),
         };
-        let of_shares = subject.filter(|_| self.stat == Stat::Mean && !is_limited);
-        let trials = of_shares.and_then(|subject| trials(subject, self.metric));
+        let of_shares = subject.filter(|_| term.stat == Stat::Mean && !is_limited);
+        let trials = of_shares.and_then(|subject| trials(subject, term.metric));
         let interval = value.map(|value| {
             let of_runs = Interval::of(value, ci95.unwrap_or(0.0));
             trials.map_or(of_runs, |trials| of_runs.and_of_share(trials))
         });
-        Some((term, interval))
+        Some((judged, interval))
     }
 
-    fn is_of(&self, experiment: &Experiment, row: &Summaries) -> bool {
-        let labels = experiment.point_labels(&row.configuration);
-        let mut values = experiment.axes.iter().zip(&labels);
-        self.case.as_deref() == Some(experiment.case_name(&row.configuration))
+    fn is_of(&self, term: &Term, row: &Summaries) -> bool {
+        let labels = self.experiment.point_labels(&row.configuration);
+        let mut values = self.experiment.axes.iter().zip(&labels);
+        term.case.as_deref() == Some(self.experiment.case_name(&row.configuration))
             && values.all(|(axis, label)| {
-                self.at
+                term.at
                     .iter()
                     .any(|(path, value)| *path == axis.path && value.as_ref() == Some(label))
             })
@@ -329,6 +318,71 @@ fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
         _ => None,
     }
     .filter(|trials| *trials > 0.0)
+}
+
+/// Returns every claim of a file with its verdict, for the manifest.
+pub fn claims(experiment: &Experiment, swept: &SweepResult) -> Vec<manifest::Claim> {
+    let judged = |claim: &Claim| {
+        let judged = judge(claim, experiment, swept);
+        manifest::Claim {
+            name: claim.name.clone(),
+            says: claim.says.clone(),
+            by: claim.by.name().into(),
+            because: claim.because.clone(),
+            see: claim.see.clone(),
+            cannot: claim.cannot.clone(),
+            verdict: judged.verdict,
+            checks: claim.checks.iter().zip(&judged.checks).map(listed).collect(),
+        }
+    };
+    experiment.claims.iter().map(judged).collect()
+}
+
+fn listed((check, judged): (&Check, &JudgedCheck)) -> manifest::Check {
+    let terms = judged.rows.iter().flat_map(|row| &row.terms);
+    let terms = terms.map(|judged| match (judged.role, &check.other) {
+        ("figure", _) | (_, None) => listed_term(judged, &check.figure),
+        (_, Some((_, other))) => listed_term(judged, other),
+    });
+    manifest::Check {
+        says: check.says(),
+        verdict: judged.verdict,
+        unit: check.unit().into(),
+        at_least: check.bounds.at_least,
+        at_most: check.bounds.at_most,
+        rows: judged.rows.iter().map(listed_row).collect(),
+        terms: terms.collect(),
+    }
+}
+
+fn listed_row(row: &Row) -> CheckRow {
+    // A ratio to a value that may be zero has no upper end. JSON has no infinity, so the end is absent.
+    let finite = |number: f64| Some(number).filter(|number| number.is_finite()).map(rounded);
+    CheckRow {
+        at: row.at.clone(),
+        verdict: row.verdict,
+        value: row.value.and_then(|v| finite(v.value?)),
+        low: row.value.and_then(|v| finite(v.low)),
+        high: row.value.and_then(|v| finite(v.high)),
+    }
+}
+
+fn listed_term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
+    let low = |bounds: Possible| rounded(bounds.low);
+    let open = judged.value.filter(|bounds| !bounds.is_exact());
+    manifest::Term {
+        role: judged.role.into(),
+        case: judged.case.clone(),
+        at: judged.at.clone(),
+        subject: term.subject.clone(),
+        metric: term.metric.name().into(),
+        stat: term.stat.name().into(),
+        runs: Some(judged.runs),
+        value: judged.value.filter(|bounds| bounds.is_exact()).map(low),
+        at_least: open.map(low),
+        at_most: open.and_then(|bounds| bounds.high).map(rounded),
+        ci95: judged.ci95.map(rounded),
+    }
 }
 
 #[cfg(test)]
