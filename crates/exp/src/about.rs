@@ -8,9 +8,11 @@ use crate::cases;
 use crate::chart::Chart;
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::memory::MOST_LISTED_LINKS;
 use crate::published::Published;
 use crate::stats::rounded;
+
+/// Largest number of links in a manifest: 30 MB of it.
+const MOST_LISTED_LINKS: usize = 120_000;
 
 /// Description of an experiment for the manifest.
 pub(crate) fn about(experiment: &Experiment) -> About {

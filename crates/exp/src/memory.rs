@@ -7,8 +7,6 @@ use knee_file::units::{Quantity, Size};
 
 /// Default memory limit of a run, bytes.
 pub const MOST_BYTES: u64 = 4 << 30;
-/// Largest number of links in a manifest: 30 MB of it.
-pub(crate) const MOST_LISTED_LINKS: usize = 120_000;
 /// Memory in bytes from which that of samples is printed.
 const LARGE_BYTES: u64 = 500_000_000;
 
