@@ -4,18 +4,18 @@
 //! settle, and packets after that may be skipped. This runs an experiment in full, and prints the share of its data packets,
 //! each times the links of its path, that lie in such intervals: 1 / (1 - share) bounds the speedup.
 //!
-//! `cargo bench -p knee-exp --bench steady -- EXPERIMENT [KEY=VALUE]...`, with a path from the root of the clone. Keys are those of
+//! `cargo bench -p knee-scenario --bench steady -- EXPERIMENT [KEY=VALUE]...`, with a path from the root of the clone. Keys are those of
 //! `knee run --set`, and `cc`, `seed` and `period`: how often goodput is sampled, us.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;
 use knee_run::outcome::Outcome;
 use knee_run::routes::Routes;
 use knee_run::spec::{HEADER_BYTES, LinkId, Run};
+use knee_scenario::{Experiment, Overrides};
 use knee_units::Random;
 
 /// Settling times, base RTTs of the longest path among coupled flows.
@@ -29,7 +29,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let Some((file, keys)) = args.split_first() else {
         return println!(
-            "steady: name an experiment: cargo bench -p knee-exp --bench steady -- EXPERIMENT KEY=VALUE..."
+            "steady: name an experiment: cargo bench -p knee-scenario --bench steady -- EXPERIMENT KEY=VALUE..."
         );
     };
     let own = |key: &str| keys.iter().find_map(|arg| arg.strip_prefix(&format!("{key}=")));

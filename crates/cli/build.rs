@@ -1,6 +1,6 @@
 //! Puts the experiments, and what was blessed of the published ones, into the binary: it needs no clone.
 //!
-//! They go into the command and not into knee-exp, whose users bring files of their own, so that an edited experiment
+//! They go into the command and not into knee-scenario, whose users bring files of their own, so that an edited experiment
 //! builds the command alone again. The lists are the folders': a macro would need them by hand.
 
 use std::fmt::Write as _;

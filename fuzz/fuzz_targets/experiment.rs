@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use knee_exp::explain::explain;
-use knee_exp::scale::Scale;
-use knee_exp::{Experiment, Overrides};
+use knee_evidence::explain::explain;
 use knee_fuzz::{check_message, parts};
+use knee_scenario::scale::Scale;
+use knee_scenario::{Experiment, Overrides};
 
 /// One option per line, without its dashes.
 fn overrides(text: &str) -> Overrides {

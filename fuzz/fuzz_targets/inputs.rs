@@ -4,8 +4,8 @@
 
 use std::fs;
 
-use knee_exp::{Experiment, Overrides};
 use knee_fuzz::{check_message, empty_dir, parts, reached};
+use knee_scenario::{Experiment, Overrides};
 
 const EXPERIMENT: &str = r#"question = "?"
 cc = ["cubic"]

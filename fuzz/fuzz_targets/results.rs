@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use knee_exp::compare::{Options, Side, compare, json, render};
+use knee_evidence::compare::{Options, Side, compare, json, render};
 use knee_fuzz::{check_message, empty_dir, parts};
 use knee_report::{write, write_figures};
 
@@ -15,7 +15,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() < 40 && name.chars().all(is_plain) && !name.starts_with('.')
 }
 
-fn compared(dirs: [&Path; 2]) -> Result<(), knee_exp::Error> {
+fn compared(dirs: [&Path; 2]) -> Result<(), knee_scenario::Error> {
     let [a, b] = [Side::read(dirs[0])?, Side::read(dirs[1])?];
     let comparison = compare(a, b, Options { force: true, ..Options::default() })?;
     assert!(!json(&comparison).to_string().is_empty());

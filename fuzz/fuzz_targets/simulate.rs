@@ -5,16 +5,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use knee_exp::compare::{self, Side, compare};
-use knee_exp::difference::Verdict;
-use knee_exp::results::Results;
-use knee_exp::runner::sweep;
-use knee_exp::runs::Options;
-use knee_exp::{Experiment, Overrides};
+use knee_evidence::compare::{self, Side, compare};
+use knee_evidence::difference::Verdict;
 use knee_fuzz::{check_message, empty_dir};
 use knee_run::spec::Traffic;
 use knee_run::{BackEnd, Capabilities, Error, Outcome, Run, RunOptions, RunResult};
+use knee_scenario::{Experiment, Overrides};
 use knee_sim::Simulator;
+use knee_sweep::results::Results;
+use knee_sweep::runner::sweep;
+use knee_sweep::runs::Options;
 use libfuzzer_sys::Corpus;
 
 /// Packets that links may carry in all, so that a case takes milliseconds.
@@ -83,7 +83,7 @@ fn most_us(run: &Run) -> Option<u64> {
 }
 
 /// The experiment with runs of a length that fits; none if it is refused or has too many of them.
-fn short(text: &str) -> Result<Option<Experiment>, knee_exp::Error> {
+fn short(text: &str) -> Result<Option<Experiment>, knee_scenario::Error> {
     let parse = |set: Vec<String>| {
         let overrides = Overrides { set, repeat: Some(2), ..Overrides::default() };
         Experiment::parse(Path::new("x.toml"), text, &overrides)
@@ -106,13 +106,13 @@ fn short(text: &str) -> Result<Option<Experiment>, knee_exp::Error> {
     }
 }
 
-fn run(experiment: Experiment) -> Result<(), knee_exp::Error> {
+fn run(experiment: Experiment) -> Result<(), knee_scenario::Error> {
     let experiment = Arc::new(experiment);
     let dir = empty_dir().join("results");
     let mut results = Results::at(&dir)?;
     let options = Options { threads: 1, ..Options::new(Arc::new(Watched)) };
     let swept = sweep(&experiment, &options, &mut results, &mut |_| ())?;
-    results.finish(&experiment, &swept, &knee_exp::judge::claims(&experiment, &swept))?;
+    results.finish(&experiment, &swept, &knee_evidence::judge::claims(&experiment, &swept))?;
     let side = || Side::read(&dir).expect("what was written can be read");
     match compare(side(), side(), compare::Options::default()) {
         Ok(same) => assert_eq!(same.count(Verdict::Differs), 0, "from itself"),

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use knee_exp::compare::{Options, Side, compare, json, render};
-use knee_exp::difference::{TOLERANCE, Verdict};
+use knee_evidence::compare::{Options, Side, compare, json, render};
+use knee_evidence::difference::{TOLERANCE, Verdict};
 
 use crate::library::results;
 use crate::{CHECK_FAILED, DONE, Failure, print};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_algo::module::{OLDEST_CLANG, find_clang};
-use knee_exp::machine::{self, Build};
+use knee_sweep::machine::{self, Build};
 use serde_json::{Value as Json, json};
 
 use crate::{CHECK_FAILED, DONE, Failure, print};

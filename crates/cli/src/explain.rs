@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use knee_exp::built_in::Resolved;
-use knee_exp::{Overrides, explain};
+use knee_evidence::explain;
+use knee_scenario::Overrides;
+use knee_scenario::built_in::Resolved;
 
 use crate::library::{PUBLISHED, find, library};
 use crate::{Failure, print};

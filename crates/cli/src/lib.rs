@@ -45,7 +45,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use knee_algo::module::Fault;
-use knee_exp::machine::Build;
+use knee_sweep::machine::Build;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Exit code of a command that succeeded.
@@ -182,7 +182,7 @@ enum Failure {
     /// A sentence.
     Says(String),
     /// An error of the experiment library.
-    Experiment(knee_exp::Error),
+    Experiment(knee_scenario::Error),
     /// An error of the kernel side.
     #[cfg(feature = "kernel")]
     Kernel(knee_bpf::Error),
@@ -205,8 +205,8 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<knee_exp::Error> for Failure {
-    fn from(error: knee_exp::Error) -> Failure {
+impl From<knee_scenario::Error> for Failure {
+    fn from(error: knee_scenario::Error) -> Failure {
         Failure::Experiment(error)
     }
 }

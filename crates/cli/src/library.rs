@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use knee_exp::built_in::{self, BuiltIn, Resolved};
-use knee_exp::catalogue::Library;
+use knee_evidence::catalogue::Library;
+use knee_scenario::built_in::{self, BuiltIn, Resolved};
 
 use crate::Failure;
 
@@ -39,7 +39,7 @@ pub(crate) fn results(word: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use knee_exp::Overrides;
+    use knee_scenario::Overrides;
 
     use super::*;
 

@@ -1,9 +1,9 @@
 //! `--profile`: the Linux version that an experiment's hosts behave like.
 
-use knee_exp::machine;
 use knee_run::BackEnd;
 use knee_run::back_end::Linux;
 use knee_run::spec::{LinuxVersion, PROFILES};
+use knee_sweep::machine;
 
 use crate::Failure;
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use knee_algo::Algorithm;
-use knee_exp::Overrides;
-use knee_exp::built_in::Resolved;
 use knee_run::spec::{Run, Traffic};
+use knee_scenario::Overrides;
+use knee_scenario::built_in::Resolved;
 use knee_script::Settings;
 use knee_script::connections::{Connection, Survey, segments, survey};
 use knee_script::record::{About, of_run, record};

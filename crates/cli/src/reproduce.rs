@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use knee_exp::built_in::Resolved;
-use knee_exp::catalogue::Library;
-use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
-use knee_exp::runs::Options;
-use knee_exp::table::wrapped;
-use knee_exp::{Experiment, beside, golden};
+use knee_evidence::catalogue::Library;
+use knee_evidence::reproduce::{Planned, Reproduction, Wanted, plan};
+use knee_evidence::table::wrapped;
+use knee_evidence::{beside, golden};
 use knee_files::Dir;
 use knee_run::BackEnd as _;
+use knee_scenario::Experiment;
+use knee_scenario::built_in::Resolved;
 use knee_sim::Simulator;
+use knee_sweep::runs::Options;
 
 use crate::library::{PUBLISHED, find, library};
 use crate::progress::Line;

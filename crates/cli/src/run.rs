@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use knee_exp::results::Results;
-use knee_exp::runner::sweep;
-use knee_exp::runs::Options;
-use knee_exp::scale::Scale;
-use knee_exp::sweep_result::{MOST_WARNINGS, SweepResult};
-use knee_exp::{Experiment, Overrides, judge, memory, overview, refused, remarks, report, table};
+use knee_evidence::{judge, overview, table};
 use knee_run::BackEnd;
+use knee_scenario::scale::Scale;
+use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
+use knee_sweep::report;
+use knee_sweep::results::Results;
+use knee_sweep::runner::sweep;
+use knee_sweep::runs::Options;
+use knee_sweep::sweep_result::{MOST_WARNINGS, SweepResult};
 
 use crate::back_ends::{self, On};
 use crate::library::{RESULTS, find};
@@ -197,7 +199,7 @@ fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> R
             Ok(swept) if swept.failed.is_empty() => {}
             Ok(_) => code = COULD_NOT,
             // If one file fails, for example because an algorithm crashes, the others still run.
-            Err(Failure::Experiment(why @ knee_exp::Error::Simulation { .. }))
+            Err(Failure::Experiment(why @ knee_scenario::Error::Simulation { .. }))
                 if experiments.len() > 1 =>
             {
                 complain(&format!("knee: {why}"));

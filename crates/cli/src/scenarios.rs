@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use knee_exp::Overrides;
-use knee_exp::built_in::{BuiltIn, Resolved};
 use knee_files::Dir;
+use knee_scenario::Overrides;
+use knee_scenario::built_in::{BuiltIn, Resolved};
 
 use crate::library::{BUILT_IN, PUBLISHED, find};
 use crate::{Failure, print};

@@ -1,10 +1,10 @@
 //! `knee schema`: prints the keys of the files that people write.
 
 use clap::ValueEnum;
-use knee_exp::experiment;
 use knee_file::keys::Name;
 use knee_file::schema::all_entries;
 use knee_file::units::all_in_words;
+use knee_scenario::experiment;
 
 use crate::{Failure, print};
 

@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use knee_exp::metric::Metric;
 use knee_netns::Namespace;
 use knee_netns::netlink::{LinkSettings, Netlink, VethEnd, new_veth};
+use knee_scenario::metric::Metric;
 use knee_testbed::{kernel_is_ready, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;

@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use knee_exp::{Experiment, Overrides};
 use knee_file::schema::{File, all_entries};
 use knee_file::units::{Quantity as _, Size};
+use knee_scenario::{Experiment, Overrides};
 use serde_json::Value as Json;
 
 const KINDS: [File; 3] =
-    [knee_exp::experiment::FILE, knee_lab::hosts::FILE, knee_bpf::policy::FILE];
+    [knee_scenario::experiment::FILE, knee_lab::hosts::FILE, knee_bpf::policy::FILE];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use knee_exp::{Experiment, Overrides};
 use knee_file::keys::{Entry, Shape, Table};
 use knee_file::schema::all_entries;
 use knee_lab::hosts::{Binary, Machine, Machines, OnMachines};
 use knee_run::support::{self, Facts, On, Support};
 use knee_run::{BackEnd, Run};
+use knee_scenario::{Experiment, Overrides};
 use serde_json::{Map, Value as Json, json};
 
 /// Hosts `h1` to `h4` around a switch, which transfer without end.
@@ -244,7 +244,7 @@ struct Case {
 /// A file for each key.
 fn files() -> Vec<Case> {
     let base = toml(BASE);
-    let root = all_entries(knee_exp::experiment::FILE.root);
+    let root = all_entries(knee_scenario::experiment::FILE.root);
     let mut all = Files { seen: Vec::new(), all: Vec::new() };
     for key in ["network", "hosts", "host", "traffic", "run", "sample", "output"] {
         let entry = root.iter().find(|entry| entry.key == key).expect("a key");

@@ -6,7 +6,7 @@
 
 use crate::stats::{self, Sample, Share, TOLERANCE};
 
-pub use knee_exp::difference::Verdict;
+pub use knee_evidence::difference::Verdict;
 
 /// One line of a table.
 #[derive(Clone, Debug)]

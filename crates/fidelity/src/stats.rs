@@ -1,7 +1,7 @@
 //! Statistics of reference tables; those behind a verdict are the experiments' own.
 
-pub use knee_exp::difference::*;
-pub use knee_exp::stats::jain;
+pub use knee_evidence::difference::*;
+pub use knee_scenario::stats::jain;
 
 /// The standard deviation with n, as the reference tables use it within a run.
 pub fn sd_of_all(values: &[f64]) -> Option<f64> {

@@ -13,10 +13,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
-use knee_exp::{Experiment, Overrides};
 use knee_fidelity::pool;
 use knee_run::spec::Cc;
 use knee_run::{Outcome, Run};
+use knee_scenario::{Experiment, Overrides};
 
 /// Those that knee has a file of, as the kernel has; its Reno is a part of its TCP.
 const BOTH: [&str; 5] = ["bbr", "bic", "cubic", "dctcp", "nv"];

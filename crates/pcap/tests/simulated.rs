@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::{Family, PointPosition, ReceiverKind};
 use knee_pcap::{Analysis, AnalysisOptions, Direction, Input, analyse};
 use knee_run::outcome::{FlowOutcome, Outcome};
+use knee_scenario::{Experiment, Overrides};
 use knee_sim::captures;
 
 /// One sender, a queue that drops or marks.

@@ -12,8 +12,10 @@ use plain::breaches;
 use serde_json::Value as Json;
 
 /// Crates whose literals are messages for users.
-const MESSAGES: &[&str] =
-    &["cli", "exp", "lab", "linux", "pcap", "report", "results", "run", "script"];
+const MESSAGES: &[&str] = &[
+    "cli", "evidence", "lab", "linux", "pcap", "report", "results", "run", "scenario", "script",
+    "sweep",
+];
 
 /// Words that messages and descriptions avoid besides those of pages, and the plain ones.
 const WORDS: &[(&str, &str)] = &[

@@ -11,11 +11,11 @@ mod truth;
 use std::path::Path;
 
 use crate::experiments::Temp;
-use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::PacketRow;
 use knee_pcap::{Analysis, AnalysisOptions, Direction, Flow, Input, analyse};
 use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome};
 use knee_run::spec::Run;
+use knee_scenario::{Experiment, Overrides};
 use knee_sim::captures;
 use table::{Of, Pair, Table, same, within};
 use truth::Way;

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_exp::{Experiment, Overrides};
 use knee_pcap::{Analysis, AnalysisOptions, Input, analyse};
 use knee_run::Outcome;
 use knee_run::spec::Run;
+use knee_scenario::{Experiment, Overrides};
 use knee_sim::captures;
 use knee_wire::write::File;
 use knee_wire::{Captured, Direction, Interface, Record, link};

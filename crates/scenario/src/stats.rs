@@ -1,0 +1,722 @@
+//! Statistics over values and over runs.
+//!
+//! Values are whole numbers (nanoseconds, bits per second, packets). Sums are thus exact and do not depend on the
+//! order in which runs finish. Percentiles come from a histogram with three significant digits. The smallest and the
+//! largest value are exact.
+//!
+//! Of a value that the end of a run cut off, such as the time of an unfinished transfer, only a lower bound is known:
+//! its age. Statistics that such values could change are bounds. A percentile lies between that of all values, with the
+//! ages in place of those cut off, and that with them above all others. These bounds hold whatever the values turn out to
+//! be: they assume nothing of the values that were cut off.
+
+use std::borrow::Cow;
+
+use hdrhistogram::Histogram;
+use knee_results::{Bucket, Sketch, Sketched};
+
+/// Two-sided 95 % point of the normal distribution.
+pub const Z_95: f64 = 1.959_964;
+/// Number of values kept one by one. With more, a histogram holds them.
+const KEPT: usize = 4096;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// The values of one metric.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    kept: Vec<u64>,
+    histogram: Option<Box<Histogram<u64>>>,
+    count: u64,
+    sum: u128,
+    sum_of_squares: u128,
+    range: Option<(u64, u64)>,
+    /// The values as results hold them, where results hold sketches.
+    sketch: Option<Box<Sketch>>,
+    /// Lower bounds of the values that the end of a run cut off. They are in none of the above.
+    cut_off: Option<Box<Samples>>,
+}
+
+/// Largest ratio of a percentile's two bounds at which it counts as known: the error of the sketches in results.
+const KNOWN_WITHIN: f64 = 1.0 + Sketch::ERROR;
+
+impl Samples {
+    /// Returns none yet, of which a sketch is kept.
+    pub fn sketched() -> Samples {
+        Samples { sketch: Some(Box::default()), ..Samples::default() }
+    }
+
+    /// Returns the sketches, if any are kept.
+    pub fn sketch(&self) -> Option<Sketched> {
+        self.sketch.is_some().then(|| self.by_bucket())
+    }
+
+    /// Returns all values by bucket, whether sketches are kept or not.
+    pub fn by_bucket(&self) -> Sketched {
+        let cut_off = self.cut_off().map(Samples::finished_by_bucket).unwrap_or_default();
+        Sketched { finished: self.finished_by_bucket(), cut_off }
+    }
+
+    fn finished_by_bucket(&self) -> Sketch {
+        if let Some(kept) = &self.sketch {
+            return kept.as_ref().clone();
+        }
+        let mut all = Sketch::default();
+        self.kept.iter().for_each(|value| all.add(*value));
+        for counted in self.histogram.iter().flat_map(|histogram| histogram.iter_recorded()) {
+            all.add_many(Bucket::of(counted.value_iterated_to()), counted.count_at_value());
+        }
+        all
+    }
+
+    /// Adds a value.
+    pub fn record(&mut self, value: u64) {
+        if let Some(sketch) = &mut self.sketch {
+            sketch.add(value);
+        }
+        self.put(value);
+    }
+
+    /// Adds a value that the end of the run cut off, and that is at least as large as `bound`.
+    pub fn record_cut_off(&mut self, bound: u64) {
+        let is_sketched = self.sketch.is_some();
+        let new = || Box::new(if is_sketched { Samples::sketched() } else { Samples::default() });
+        self.cut_off.get_or_insert_with(new).record(bound);
+    }
+
+    /// Returns the lower bounds of the values that were cut off. `None` without such values.
+    pub fn cut_off(&self) -> Option<&Samples> {
+        self.cut_off.as_deref()
+    }
+
+    /// Returns the number of values that were cut off.
+    pub fn count_cut_off(&self) -> u64 {
+        self.cut_off.as_ref().map_or(0, |cut_off| cut_off.count)
+    }
+
+    fn put(&mut self, value: u64) {
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.sum_of_squares =
+            self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
+        let (min, max) = self.range.unwrap_or((value, value));
+        self.range = Some((min.min(value), max.max(value)));
+        match &mut self.histogram {
+            Some(histogram) => put(histogram, value),
+            None => {
+                self.kept.push(value);
+                if self.kept.len() > KEPT {
+                    self.histogram = Some(Box::new(histogram_of(&std::mem::take(&mut self.kept))));
+                }
+            }
+        }
+    }
+
+    /// Adds all values of another.
+    pub fn merge(&mut self, other: &Samples) {
+        if let Some(theirs) = &other.sketch {
+            self.sketch.get_or_insert_default().merge(theirs);
+        }
+        if let Some(theirs) = &other.cut_off {
+            self.cut_off.get_or_insert_default().merge(theirs);
+        }
+        if let Some(theirs) = &other.histogram {
+            let mut ours =
+                self.histogram.take().unwrap_or_else(|| Box::new(histogram_of(&self.kept)));
+            self.kept.clear();
+            // A histogram that resizes itself can hold any other's values.
+            let _ = ours.add(theirs.as_ref());
+            self.histogram = Some(ours);
+            self.count += other.count;
+            self.sum += other.sum;
+            self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
+            self.range = match (self.range, other.range) {
+                (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+                (ours, theirs) => ours.or(theirs),
+            };
+        } else {
+            other.kept.iter().for_each(|value| self.put(*value));
+        }
+    }
+
+    /// Returns the memory of the values in bytes, without that of the struct.
+    pub(crate) fn bytes(&self) -> usize {
+        let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
+        let sketch = self.sketch.as_ref().map_or(0, |sketch| sketch.bytes());
+        let cut_off =
+            self.cut_off.as_ref().map_or(0, |cut_off| size_of::<Samples>() + cut_off.bytes());
+        (self.kept.capacity() + counts) * size_of::<u64>() + sketch + cut_off
+    }
+
+    /// Returns the number of values, without those that were cut off.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the sum of the values.
+    pub fn total(&self) -> u128 {
+        self.sum
+    }
+
+    /// Returns the mean. `None` without values, and if any was cut off.
+    pub fn mean(&self) -> Option<f64> {
+        self.least_mean().filter(|_| self.cut_off.is_none())
+    }
+
+    /// Returns the least that the mean can be: that with the lower bounds in place of what was cut off. `None` without
+    /// values.
+    pub fn least_mean(&self) -> Option<f64> {
+        let cut_off = self.cut_off().map_or((0, 0), |cut_off| (cut_off.count, cut_off.sum));
+        let (count, sum) = (self.count + cut_off.0, self.sum + cut_off.1);
+        (count > 0).then(|| sum as f64 / count as f64)
+    }
+
+    /// Returns the standard deviation (n - 1). `None` below two values, and if any was cut off.
+    pub fn sd(&self) -> Option<f64> {
+        if self.count < 2 || self.cut_off.is_some() {
+            return None;
+        }
+        let (n, sum) = (u128::from(self.count), self.sum);
+        // n * sum of squares - square of the sum, computed exactly if it fits, else in floats.
+        let spread = match n.checked_mul(self.sum_of_squares).zip(sum.checked_mul(sum)) {
+            Some((a, b)) => a.saturating_sub(b) as f64,
+            None => (n as f64 * self.sum_of_squares as f64 - sum as f64 * sum as f64).max(0.0),
+        };
+        let n = self.count as f64;
+        Some((spread / (n * (n - 1.0))).sqrt())
+    }
+
+    /// Returns the smallest and the largest of the values that were not cut off.
+    pub fn range(&self) -> Option<(u64, u64)> {
+        self.range
+    }
+
+    /// Returns the bounds of the smallest and of the largest value. `None` without values.
+    fn range_bounds(&self) -> Option<[(u64, Option<u64>); 2]> {
+        let least = |samples: &Samples| samples.range.map(|(min, _)| min);
+        let most = |samples: &Samples| samples.range.map(|(_, max)| max);
+        let cut_off = self.cut_off();
+        let (min, max) = (least(self), most(self));
+        let low = [min, cut_off.and_then(least)].into_iter().flatten().min()?;
+        let high = [max, cut_off.and_then(most)].into_iter().flatten().max()?;
+        Some([(low, min), (high, max.filter(|_| cut_off.is_none()))])
+    }
+
+    /// Returns the bounds of percentiles for shares from 0 to 1: the least that it can be, and the most, or `None` where it
+    /// can be any. Both are equal if nothing was cut off. A percentile that needs more values than there are is `None`, such
+    /// as the 99th of fewer than 100.
+    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<(u64, Option<u64>)>; N] {
+        let Some([(least, _), (greatest, _)]) = self.range_bounds() else { return [None; N] };
+        let of_finished = (self.count > 0).then(|| self.histogram_of_all());
+        let all = self.cut_off().map(|cut_off| {
+            let mut all = cut_off.histogram_of_all().into_owned();
+            // A histogram that resizes itself can hold any other's values.
+            let _ = of_finished.as_ref().map(|finished| all.add(finished.as_ref()));
+            all
+        });
+        let count = self.count + self.count_cut_off();
+        let of_rank = |histogram: &Histogram<u64>, rank: u64| {
+            histogram.value_at_quantile((rank as f64 - 0.5) / histogram.len() as f64)
+        };
+        shares.map(|share| {
+            let needed = (1.0 / (1.0 - share).max(f64::MIN_POSITIVE)).round();
+            if (count as f64) < needed {
+                return None;
+            }
+            let Some(all) = &all else {
+                let finished = of_finished.as_ref()?;
+                let value = finished.value_at_quantile(share).clamp(least, greatest);
+                return Some((value, Some(value)));
+            };
+            let rank = ((share * count as f64).ceil() as u64).clamp(1, count);
+            let low = all.lowest_equivalent(of_rank(all, rank)).max(least);
+            let high = of_finished.as_ref().filter(|_| rank <= self.count).zip(self.range);
+            let high = high.map(|(finished, (_, max))| of_rank(finished, rank).min(max).max(low));
+            Some((low, high))
+        })
+    }
+
+    fn histogram_of_all(&self) -> Cow<'_, Histogram<u64>> {
+        match &self.histogram {
+            Some(histogram) => Cow::Borrowed(histogram),
+            None => Cow::Owned(histogram_of(&self.kept)),
+        }
+    }
+}
+
+fn histogram_of(values: &[u64]) -> Histogram<u64> {
+    let mut histogram =
+        Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are allowed");
+    histogram.auto(true);
+    values.iter().for_each(|value| put(&mut histogram, *value));
+    histogram
+}
+
+fn put(histogram: &mut Histogram<u64>, value: u64) {
+    histogram.record(value).expect("a histogram that resizes itself takes every value");
+}
+
+/// What is known of a statistic, in base units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Possible {
+    /// The least that it can be.
+    pub low: f64,
+    /// The most that it can be. `None` if it can be any.
+    pub high: Option<f64>,
+}
+
+impl Possible {
+    /// Returns the bounds of a statistic that is known.
+    pub fn exact(value: f64) -> Possible {
+        Possible { low: value, high: Some(value) }
+    }
+
+    /// Returns whether both ends are the same value.
+    pub fn is_exact(self) -> bool {
+        self.high == Some(self.low)
+    }
+
+    /// Formats the value, `> 39.1`, or `0.49–0.51`.
+    pub fn show(self, show: impl Fn(f64) -> String) -> String {
+        match self.high {
+            None => format!("> {}", show(self.low)),
+            Some(_) if self.is_exact() => show(self.low),
+            Some(high) => format!("{}–{}", show(self.low), show(high)),
+        }
+    }
+}
+
+/// Values of a metric that the ends of runs cut off, and bounds of the statistics that they could change. A statistic without
+/// bounds here is that of the [`Summary`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CutOff {
+    /// Number of values that were cut off, in all runs.
+    pub values: u64,
+    /// Mean of the runs' means.
+    pub mean: Option<Possible>,
+    /// Half the width of the 95 % confidence interval of `mean`'s lower bound, from the spread over runs.
+    pub mean_ci95: Option<f64>,
+    /// The smallest value.
+    pub min: Option<Possible>,
+    /// The median.
+    pub p50: Option<Possible>,
+    /// The 95th percentile.
+    pub p95: Option<Possible>,
+    /// The 99th percentile.
+    pub p99: Option<Possible>,
+    /// The 99.9th percentile.
+    pub p999: Option<Possible>,
+    /// The largest value.
+    pub max: Option<Possible>,
+}
+
+/// A metric of one configuration over all its runs, in base units (seconds, bits per second). A statistic that values cut off
+/// could change is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Number of runs in which it was measured.
+    pub runs: u64,
+    /// Number of values in all runs, without those that were cut off.
+    pub values: u64,
+    /// What the ends of the runs cut off.
+    pub cut_off: CutOff,
+    /// Mean of the runs' means.
+    pub mean: Option<f64>,
+    /// Half the width of the 95 % confidence interval of `mean`, from the spread over runs. `None` without a spread.
+    pub ci95: Option<f64>,
+    /// Standard deviation of all values.
+    pub sd: Option<f64>,
+    /// Standard deviation of the runs' means.
+    pub sd_of_runs: Option<f64>,
+    /// The smallest value.
+    pub min: Option<f64>,
+    /// The median.
+    pub p50: Option<f64>,
+    /// The 95th percentile.
+    pub p95: Option<f64>,
+    /// The 99th percentile.
+    pub p99: Option<f64>,
+    /// The 99.9th percentile.
+    pub p999: Option<f64>,
+    /// The largest value.
+    pub max: Option<f64>,
+}
+
+/// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run, and by up to some
+/// 250 kB for all values, and as much for what was cut off.
+#[derive(Clone, Debug, Default)]
+pub struct OverRuns {
+    all: Samples,
+    /// For each run, the least that its mean can be.
+    means: Vec<f64>,
+}
+
+impl OverRuns {
+    /// Adds the values of a run.
+    pub fn add(&mut self, run: &Samples) {
+        self.all.merge(run);
+        self.means.extend(run.least_mean());
+    }
+
+    /// Returns the sum of all values.
+    pub fn total(&self) -> u128 {
+        self.all.total()
+    }
+
+    /// Returns the sketches of all values, if any are kept.
+    pub fn sketch(&self) -> Option<Sketched> {
+        self.all.sketch()
+    }
+
+    /// Returns all values by bucket: those of the summary's percentiles.
+    pub fn by_bucket(&self) -> Sketched {
+        self.all.by_bucket()
+    }
+
+    /// Returns the summary. `scale` is the number of recorded units per base unit.
+    pub fn summary(&self, scale: f64) -> Summary {
+        let all = &self.all;
+        let over_runs = Spread::of(&self.means);
+        let is_whole = all.cut_off().is_none();
+        let scaled = |(low, high): (u64, Option<u64>)| Possible {
+            low: low as f64 / scale,
+            high: high.map(|high| high as f64 / scale),
+        };
+        let [p50, p95, p99, p999] =
+            all.percentiles([0.5, 0.95, 0.99, 0.999]).map(|bounds| known(bounds.map(scaled)));
+        let [min, max] = match all.range_bounds() {
+            Some(ends) => ends.map(|bounds| known(Some(scaled(bounds)))),
+            None => [(None, None); 2],
+        };
+        let mean = over_runs.mean.map(|mean| mean / scale);
+        let ci95 = over_runs.ci95.map(|ci95| ci95 / scale);
+        Summary {
+            runs: self.means.len() as u64,
+            values: all.count(),
+            cut_off: CutOff {
+                values: all.count_cut_off(),
+                mean: mean.filter(|_| !is_whole).map(|low| Possible { low, high: None }),
+                mean_ci95: ci95.filter(|_| !is_whole),
+                min: min.1,
+                p50: p50.1,
+                p95: p95.1,
+                p99: p99.1,
+                p999: p999.1,
+                max: max.1,
+            },
+            mean: mean.filter(|_| is_whole),
+            ci95: ci95.filter(|_| is_whole),
+            sd: all.sd().map(|sd| sd / scale),
+            sd_of_runs: over_runs.sd.map(|sd| sd / scale).filter(|_| is_whole),
+            min: min.0,
+            p50: p50.0,
+            p95: p95.0,
+            p99: p99.0,
+            p999: p999.0,
+            max: max.0,
+        }
+    }
+}
+
+/// Returns the value of a statistic whose bounds are so close that it is known, or else its bounds.
+fn known(bounds: Option<Possible>) -> (Option<f64>, Option<Possible>) {
+    match bounds {
+        Some(Possible { low, high: Some(high) }) if high <= low * KNOWN_WITHIN => {
+            (Some(high), None)
+        }
+        bounds => (None, bounds),
+    }
+}
+
+/// Mean and spread of a few numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Mean. `None` without numbers.
+    pub mean: Option<f64>,
+    /// Standard deviation (n - 1). `None` below two numbers.
+    pub sd: Option<f64>,
+    /// Half the width of the 95 % confidence interval of the mean (Student's t). `None` below two numbers, or if all
+    /// are equal: repeats without randomness say nothing about other runs.
+    pub ci95: Option<f64>,
+}
+
+impl Spread {
+    /// Returns the spread of these numbers.
+    pub fn of(numbers: &[f64]) -> Spread {
+        let n = numbers.len() as f64;
+        if numbers.is_empty() {
+            return Spread::default();
+        }
+        let mean = numbers.iter().sum::<f64>() / n;
+        if numbers.len() < 2 {
+            return Spread { mean: Some(mean), ..Spread::default() };
+        }
+        if numbers.iter().all(|x| *x == numbers[0]) {
+            return Spread { mean: Some(numbers[0]), sd: Some(0.0), ci95: None };
+        }
+        let squares: f64 = numbers.iter().map(|x| (x - mean) * (x - mean)).sum();
+        let sd = (squares / (n - 1.0)).sqrt();
+        let ci95 = student_t_95(n - 1.0) * sd / n.sqrt();
+        Spread { mean: Some(mean), sd: Some(sd), ci95: Some(ci95) }
+    }
+}
+
+/// Returns Jain's fairness index, from 1/n to 1. `None` below two shares, or if all are zero.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|x| x * x).sum();
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// Rounds to seven significant digits. Further digits come from the conversion, not from the run.
+pub fn rounded(value: f64) -> f64 {
+    format!("{value:.6e}").parse().unwrap_or(value)
+}
+
+/// Returns the two-sided 95 % point of Student's t. Degrees of freedom need not be whole.
+pub fn student_t_95(degrees: f64) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    let v = degrees.max(1.0);
+    let below = v.floor() as usize;
+    if v == below as f64 && below <= TABLE.len() {
+        return TABLE[below - 1];
+    }
+    if below >= TABLE.len() {
+        // First terms of its expansion in 1/v, correct to three decimals from v = 31.
+        let z = Z_95;
+        return z
+            + (z.powi(3) + z) / (4.0 * v)
+            + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v);
+    }
+    // Between whole degrees, t is nearly linear in 1/v.
+    let (low, high) = (TABLE[below - 1], TABLE[below]);
+    let (x, x_low, x_high) = (1.0 / v, 1.0 / below as f64, 1.0 / (below + 1) as f64);
+    high + (low - high) * (x - x_high) / (x_low - x_high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(values: impl IntoIterator<Item = u64>) -> Samples {
+        let mut samples = Samples::default();
+        values.into_iter().for_each(|value| samples.record(value));
+        samples
+    }
+
+    fn near(value: Option<f64>, expected: f64) {
+        let value = value.expect("there is a value");
+        assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} {expected}");
+    }
+
+    #[test]
+    fn mean_and_sd_by_hand() {
+        // 2, 4, 4, 4, 5, 5, 7, 9: mean 5, squares around it 9+1+1+1+0+0+4+16 = 32.
+        let s = samples([2, 4, 4, 4, 5, 5, 7, 9]);
+        assert_eq!(s.mean(), Some(5.0));
+        near(s.sd(), (32.0_f64 / 7.0).sqrt());
+        assert_eq!(s.range(), Some((2, 9)));
+        assert_eq!(samples([3]).sd(), None);
+        assert_eq!(Samples::default().mean(), None);
+    }
+
+    #[test]
+    fn the_confidence_interval_uses_students_t() {
+        // 10 and 12: sd = sqrt 2, standard error 1, t of one degree 12.706.
+        near(Spread::of(&[10.0, 12.0]).ci95, 12.706);
+        // 1..5: sd = sqrt 2.5, standard error 0.7071, t of four degrees 2.776.
+        near(Spread::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).ci95, 1.963);
+        assert_eq!(Spread::of(&[7.0]), Spread { mean: Some(7.0), ..Spread::default() });
+        // Three times 0.1 divided by three is not exactly 0.1, but the values count as equal.
+        let same = Spread { mean: Some(0.1), sd: Some(0.0), ci95: None };
+        assert_eq!(Spread::of(&[0.1, 0.1, 0.1]), same);
+        near(Some(student_t_95(40.0)), 2.021);
+        near(Some(student_t_95(120.0)), 1.980);
+    }
+
+    #[test]
+    fn students_t_between_whole_degrees() {
+        // From tables of fractional degrees: t(4.5) = 2.660, t(9.5) = 2.244.
+        let table = [
+            (4.0, 2.776, 1e-9),
+            (4.5, 2.660, 0.005),
+            (9.5, 2.244, 0.002),
+            (60.0, 2.000, 1e-3),
+            (30.5, 2.041, 2e-3),
+        ];
+        for (degrees, expected, within) in table {
+            let found = student_t_95(degrees);
+            assert!((found - expected).abs() < within, "{degrees}: {found}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn percentiles_that_the_values_cannot_support_are_absent() {
+        let s = samples(1..=100);
+        let exact = |value: u64| Some((value, Some(value)));
+        let known = [exact(50), exact(95), exact(99), None];
+        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), known);
+        assert_eq!(samples([5]).percentiles([0.5]), [None]);
+        assert_eq!(samples([5, 5]).percentiles([0.5, 0.95]), [exact(5), None]);
+        assert_eq!(Samples::default().percentiles([0.5]), [None]);
+    }
+
+    #[test]
+    fn what_was_cut_off_makes_bounds() {
+        // 95 values of 1 to 95, and five that were cut off at 40, 95, 200, 200 and 300.
+        let mut s = samples(1..=95);
+        [40, 95, 200, 200, 300].into_iter().for_each(|bound| s.record_cut_off(bound));
+        assert_eq!((s.count(), s.count_cut_off()), (95, 5));
+        // Rank 50: the 49th known one with 40 before it, or the 50th. Rank 95: 95 is cut off, or the 95th known one.
+        let expected = [Some((49, Some(50))), Some((94, Some(95))), Some((200, None)), None];
+        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), expected);
+        assert_eq!((s.mean(), s.sd()), (None, None));
+        near(s.least_mean(), (95.0 * 48.0 + 835.0) / 100.0);
+        let mut over_runs = OverRuns::default();
+        over_runs.add(&s);
+        over_runs.add(&samples([10]));
+        let summary = over_runs.summary(1.0);
+        let CutOff { values, mean, min, max, p99, .. } = summary.cut_off;
+        assert_eq!((summary.runs, summary.values, values), (2, 96, 5));
+        // A mean of runs of which one is a bound is a bound.
+        assert_eq!(
+            (summary.mean, summary.ci95, summary.max, summary.p99),
+            (None, None, None, None)
+        );
+        near(mean.map(|mean| mean.low), ((95.0 * 48.0 + 835.0) / 100.0 + 10.0) / 2.0);
+        assert_eq!(
+            (summary.min, min, max),
+            (Some(1.0), None, Some(Possible { low: 300.0, high: None }))
+        );
+        assert_eq!(p99, Some(Possible { low: 200.0, high: None }));
+    }
+
+    /// Whatever values that were cut off turn out to be, the true percentile lies within its bounds.
+    #[test]
+    fn the_truth_lies_within_the_bounds() {
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..300 {
+            let (mut seen, mut truth) = (Samples::default(), Samples::default());
+            let age = 1 + random(2_000);
+            for _ in 0..20 + random(200) {
+                let value = 1 + random(1_000) + random(2) * random(1_000);
+                truth.record(value);
+                match value > age {
+                    true => seen.record_cut_off(age),
+                    false => seen.record(value),
+                }
+            }
+            let shares = [0.1, 0.5, 0.9, 0.95, 0.99];
+            for (known, exact) in
+                seen.percentiles(shares).into_iter().zip(truth.percentiles(shares))
+            {
+                let (Some((low, high)), Some((exact, _))) = (known, exact) else {
+                    assert_eq!(known.is_some(), exact.is_some());
+                    continue;
+                };
+                // Values below 2048 are exact in a histogram of three digits.
+                assert!(
+                    low <= exact && high.is_none_or(|high| exact <= high),
+                    "{low} {exact} {high:?}"
+                );
+            }
+            assert!(seen.least_mean() <= truth.mean());
+        }
+    }
+
+    #[test]
+    fn values_cut_off_beyond_a_percentile_do_not_change_it() {
+        let mut s = samples(1..=99);
+        s.record_cut_off(99);
+        let mut over_runs = OverRuns::default();
+        over_runs.add(&s);
+        let summary = over_runs.summary(1.0);
+        assert_eq!((summary.p50, summary.p95, summary.p99), (Some(50.0), Some(95.0), Some(99.0)));
+        assert_eq!(summary.cut_off.p99, None);
+        let mut alone = Samples::default();
+        alone.record_cut_off(7);
+        let mut over_runs = OverRuns::default();
+        over_runs.add(&alone);
+        let summary = over_runs.summary(1.0);
+        assert_eq!((summary.runs, summary.values, summary.cut_off.values), (1, 0, 1));
+        assert_eq!(summary.cut_off.mean, Some(Possible { low: 7.0, high: None }));
+    }
+
+    #[test]
+    fn many_values_give_the_same_as_few() {
+        let all = samples((0..20_000).map(|i| i * 1000));
+        let mut merged = samples((0..3000).map(|i| i * 1000));
+        merged.merge(&samples((3000..20_000).map(|i| i * 1000)));
+        assert_eq!(merged.mean(), all.mean());
+        assert_eq!(merged.sd(), all.sd());
+        assert_eq!(merged.percentiles([0.5, 0.99]), all.percentiles([0.5, 0.99]));
+        let [median] = all.percentiles([0.5]);
+        near(median.map(|(low, _)| low as f64), 10_000_000.0);
+        assert_eq!(all.range(), Some((0, 19_999_000)));
+    }
+
+    #[test]
+    fn buckets_have_the_percentiles_of_the_values() {
+        for count in [300, 20_000] {
+            let all = samples((1..=count).map(|i| i * 1000));
+            let by_bucket = all.by_bucket();
+            assert_eq!(by_bucket.count(), count);
+            for share in [0.5, 0.95, 0.99] {
+                let [exact] = all.percentiles([share]);
+                let exact = exact.unwrap().0 as f64;
+                let shown = by_bucket.percentile(share).unwrap().0;
+                assert!(
+                    (shown / exact - 1.0).abs() < Sketch::ERROR,
+                    "{share}: {shown}, not {exact}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_runs() {
+        let (a, b) = (samples([10, 20]), samples([40]));
+        let over = |runs: &[&Samples]| {
+            let mut over_runs = OverRuns::default();
+            runs.iter().for_each(|run| over_runs.add(run));
+            over_runs.summary(10.0)
+        };
+        let summary = over(&[&a, &b, &Samples::default()]);
+        // (1.5 + 4) / 2. A run without values does not count.
+        assert_eq!((summary.runs, summary.values), (2, 3));
+        near(summary.mean, 2.75);
+        assert_eq!((summary.min, summary.max), (Some(1.0), Some(4.0)));
+        assert_eq!(over(&[&Samples::default()]), Summary::default());
+    }
+
+    #[test]
+    fn a_run_adds_no_more_than_its_mean() {
+        let mut over_runs = OverRuns::default();
+        let mut bytes_after = |runs: u64| {
+            for run in 0..runs {
+                over_runs.add(&samples((0..100).map(|i| (run * 100 + i) % 1_000_000 * 1000)));
+            }
+            over_runs.all.bytes() + over_runs.means.capacity() * size_of::<f64>()
+        };
+        let (few, many) = (bytes_after(10_000), bytes_after(10_000));
+        assert!(few < 500_000, "{few}");
+        assert!(many - few <= 16 * 10_000, "{few} {many}");
+        assert_eq!(over_runs.summary(1.0).values, 2_000_000);
+    }
+
+    #[test]
+    fn jains_index_by_hand() {
+        // The DCTCP commit's CUBIC table: mean 521.684, sd 105.891 over 19 flows gives 0.9624.
+        near(jain(&[1.0, 1.0, 1.0]), 1.0);
+        near(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        near(jain(&[1.0, 3.0]), 16.0 / 20.0);
+        assert_eq!(jain(&[1.0]), None);
+        assert_eq!(jain(&[0.0, 0.0]), None);
+    }
+}

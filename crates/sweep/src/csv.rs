@@ -1,0 +1,537 @@
+//! Formats the rows of the result files.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use knee_algo::Algorithm;
+use knee_queue::time::{Duration, PS_PER_NS, Time};
+use knee_results::{Cell, ResultFile, Sketched, quoted, rows, write_row};
+use knee_run::outcome::{Outcome, PingRecord, QueueOutcome, Validity};
+use knee_run::spec::{Run, Traffic};
+use knee_run::{Budget, Capacity, RunResult};
+use knee_scenario::cases::{Configuration, RunId};
+use knee_scenario::classes::queue_name;
+use knee_scenario::experiment::Experiment;
+use knee_scenario::inside::{diagnostics, inside_columns, is_same};
+use knee_scenario::metric::{Kind, Measured, Metric};
+use knee_scenario::output::Chosen;
+use knee_scenario::scenario::Scenario;
+use knee_scenario::stats::{Samples, rounded};
+
+use crate::measure::{sent_bits, utilisation, window_of};
+
+/// Rows between two checks of memory.
+const BETWEEN_CHECKS: u64 = 1024;
+/// Names of the kernel's log levels.
+const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+
+/// Returns the header line of a file.
+pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
+    let mut line = file.header(experiment.columns.iter().map(|column| column.name.as_str()));
+    match file {
+        ResultFile::Queue => {
+            let cut: usize = unreported_columns(experiment).iter().map(|name| name.len() + 1).sum();
+            line.truncate(line.len() - cut);
+        }
+        ResultFile::FlowSample => {
+            let varied = experiment.columns.iter().map(|column| column.name.as_str());
+            for name in inside_columns(&diagnostics(&experiment.algorithms), varied) {
+                let _ = write!(line, ",{name}");
+            }
+        }
+        _ => {}
+    }
+    line.push('\n');
+    line
+}
+
+/// Returns columns that `queues.csv` omits at the end because no link has flow control.
+fn unreported_columns(experiment: &Experiment) -> &'static [&'static str] {
+    let columns = ResultFile::Queue.columns();
+    let pause = columns.iter().position(|name| *name == rows::Queue::pause_frames);
+    let told = pause.filter(|_| !experiment.has_flow_control).unwrap_or(columns.len());
+    &columns[told..]
+}
+
+/// An algorithm's 32-bit view value that means "none yet".
+const ALL_ONES_OF_32: u64 = u32::MAX as u64;
+
+fn signed(value: i64) -> Cell<'static> {
+    match u64::try_from(value) {
+        Ok(value) => Cell::from(value),
+        Err(_) => Cell::from(value.to_string()),
+    }
+}
+
+fn moment(time: Time) -> Cell<'static> {
+    Cell::Seconds(time.ps())
+}
+
+fn span(time: Duration) -> Cell<'static> {
+    Cell::Seconds(time.ps())
+}
+
+/// Rounds to twelve significant digits, so that a part can be subtracted from a whole.
+pub(crate) fn precise(value: f64) -> f64 {
+    format!("{value:.11e}").parse().unwrap_or(value)
+}
+
+/// Rows of one run, by file.
+pub(crate) type Rows = Vec<(ResultFile, String)>;
+
+/// A finished run.
+pub(crate) struct Done<'a> {
+    pub(crate) ran: &'a RunResult,
+    /// Number of attempts.
+    pub(crate) attempts: u32,
+    pub(crate) measured: &'a [Measured],
+    pub(crate) budget: &'a Budget,
+}
+
+/// Returns all rows of a run in the result files.
+pub(crate) fn rows(
+    experiment: &Experiment,
+    scenario: &Scenario,
+    id: RunId,
+    run: &Run,
+    done: &Done<'_>,
+) -> Rows {
+    let mut label =
+        format!("{},{}", id.index, point(experiment, &experiment.configurations[id.configuration]));
+    let _ = write!(label, ",{}", id.repeat);
+    let (outcome, groups) = (&done.ran.outcome, scenario.groups());
+    let writer = Writer {
+        experiment,
+        scenario,
+        groups,
+        run,
+        outcome,
+        done,
+        label,
+        index: id.index.to_string(),
+        chosen: scenario.output.rows(run),
+        series: scenario.output.series(run),
+    };
+    let of_file = |file| match file {
+        ResultFile::Run => writer.run_row(id),
+        ResultFile::Flow => writer.flows(),
+        ResultFile::Rpc => writer.rpcs(),
+        ResultFile::Ping => writer.pings(),
+        ResultFile::Queue => writer.queues(),
+        ResultFile::Host => writer.hosts(),
+        ResultFile::ModuleCount => writer.module_counts(),
+        ResultFile::ModuleLine => writer.module_lines(),
+        ResultFile::FlowSample => writer.flow_samples(),
+        ResultFile::QueueSample => writer.queue_samples(),
+        ResultFile::GoodputSample => writer.goodput_samples(),
+        ResultFile::LinkSample => writer.link_samples(),
+        ResultFile::Measure => writer.measures(),
+        ResultFile::Warning => writer.warnings(),
+        ResultFile::Validity => writer.validity(),
+        ResultFile::Sketch => writer.sketches(),
+        // These cover all runs together.
+        ResultFile::Summary | ResultFile::Percentile | ResultFile::Distribution => String::new(),
+    };
+    ResultFile::ALL.map(|file| (file, of_file(file))).into()
+}
+
+/// Formats case and varied values as a row's labels.
+pub(crate) fn point(experiment: &Experiment, configuration: &Configuration) -> String {
+    let mut label = quoted(experiment.case_name(configuration)).into_owned();
+    for value in experiment.point_cells(configuration) {
+        let _ = write!(label, ",{value}");
+    }
+    label
+}
+
+struct Writer<'a> {
+    experiment: &'a Experiment,
+    scenario: &'a Scenario,
+    groups: Vec<(String, Kind)>,
+    run: &'a Run,
+    outcome: &'a Outcome,
+    done: &'a Done<'a>,
+    /// Labels of a row: the run with its case, varied values and repeat, and the run alone.
+    label: String,
+    index: String,
+    /// Connections with a row, and those with a series.
+    chosen: Chosen,
+    series: Chosen,
+}
+
+impl Writer<'_> {
+    /// Formats rows with these labels. Leaves out the rest once the run takes too much memory: then nobody reads them.
+    fn table<'c, R: IntoIterator<Item = Cell<'c>>>(
+        &self,
+        labels: &str,
+        rows: impl Iterator<Item = R>,
+    ) -> String {
+        let mut out = String::new();
+        for (row, number) in rows.zip(0u64..) {
+            if number % BETWEEN_CHECKS == 0 && !self.done.budget.check(0) {
+                break;
+            }
+            write_row(&mut out, labels, row);
+        }
+        out
+    }
+
+    /// Returns the traffic entry of a flow.
+    fn traffic(&self, flow: u32) -> Cell<'_> {
+        let group = self.run.flows.get(flow as usize).map(|flow| flow.group);
+        self.group(group).into()
+    }
+
+    fn group(&self, group: Option<u32>) -> Option<&str> {
+        Some(&self.groups.get(group? as usize)?.0)
+    }
+
+    fn run_row(&self, id: RunId) -> String {
+        let validity = self.done.ran.validity.as_ref();
+        // Only the simulator counts work. Only hosts report validity.
+        let work = validity.is_none().then_some(&self.outcome.work);
+        let window = window_of(self.run, self.outcome);
+        let row = rows::Run {
+            seed: id.seed.into(),
+            end_s: moment(self.outcome.end),
+            measured_from_s: window.map(|window| moment(window.from)).into(),
+            measured_until_s: window.map(|window| moment(window.until.max(window.from))).into(),
+            events: work.map(|work| work.events).into(),
+            data_pkts: work.map(|work| work.data_pkts).into(),
+            pkt_hops: work.map(|work| work.pkt_hops).into(),
+            verdict: validity.map(Validity::name).into(),
+            limits: validity.map(|validity| validity.limits.join("; ")).into(),
+        };
+        self.table(&self.label, [row.cells()].into_iter())
+    }
+
+    fn flows(&self) -> String {
+        let flows = (0u32..).zip(self.run.flows.iter().zip(&self.outcome.flows));
+        let rows = flows.filter(|(i, _)| self.chosen.holds(*i)).map(|(i, (flow, got))| {
+            let c = &got.counters;
+            let row = rows::Flow {
+                flow: i.into(),
+                traffic: self.group(Some(flow.group)).into(),
+                from: self.scenario.host_name(flow.from).into(),
+                to: self.scenario.host_name(flow.to).into(),
+                size_bytes: match flow.traffic {
+                    Traffic::Bulk { bytes } => bytes.into(),
+                    Traffic::Rpc { request_bytes, response_bytes, .. } => {
+                        format!("{request_bytes}/{response_bytes}").into()
+                    }
+                },
+                algorithm: flow.cc.name().into(),
+                algorithm_at_end: got.algorithm.into(),
+                ecn: got.ecn.into(),
+                start_s: moment(flow.start),
+                connected_at_s: got.connected_at.map(moment).into(),
+                established_at_s: got.established_at.map(moment).into(),
+                done_at_s: got.done_at.map(moment).into(),
+                stopped_at_s: got.stopped_at.map(moment).into(),
+                completion_s: got.completion_time().map(span).into(),
+                received_bytes: got.received_bytes.into(),
+                timeouts: c.timeouts.into(),
+                syn_timeouts: c.syn_timeouts.into(),
+                retransmitted_segs: c.retransmitted_segs.into(),
+                tail_loss_probes: c.tail_loss_probes.into(),
+                fast_recoveries: c.fast_recoveries.into(),
+                undos: c.undos.into(),
+                spurious_timeouts: c.spurious_timeouts.into(),
+                reorderings: c.reorderings.into(),
+                dsack_segs: c.dsack_segs.into(),
+                cwr_reductions: c.cwr_reductions.into(),
+                timeout_rehashes: c.timeout_rehashes.into(),
+                duplicate_rehashes: c.duplicate_rehashes.into(),
+                plb_rehashes: c.plb_rehashes.into(),
+                data_segs_sent: c.data_segs_sent.into(),
+                acks_sent: c.acks_sent.into(),
+                ce_segs_received: c.ce_segs_received.into(),
+                delivered_pkts: c.delivered.into(),
+                delivered_ce_pkts: c.delivered_ce.into(),
+                srtt_s: got.srtt.map(span).into(),
+                min_rtt_s: got.min_rtt.map(span).into(),
+                cwnd_pkts: got.cwnd_pkts.into(),
+                inits_left_out: got.inits_left_out.into(),
+            };
+            row.cells()
+        });
+        self.table(&self.label, rows)
+    }
+
+    fn warnings(&self) -> String {
+        let flows = (0u32..).zip(&self.outcome.flows);
+        let all = flows.flat_map(|(i, flow)| flow.warnings.iter().map(move |found| (i, found)));
+        let rows = all.map(|(flow, found)| rows::Warning {
+            flow: flow.into(),
+            traffic: self.traffic(flow),
+            warning: found.oddity.name().into(),
+            count: found.count.into(),
+            first_at_s: Cell::Seconds(found.first_at_ns.saturating_mul(PS_PER_NS)),
+            value: found.value.into(),
+            operation: found.operation.into(),
+            line: found.line.clone().into(),
+        });
+        self.table(&self.label, rows.map(rows::Warning::cells))
+    }
+
+    fn rpcs(&self) -> String {
+        let rows = self.outcome.rpcs.iter().filter(|rpc| self.chosen.holds(rpc.flow)).map(|rpc| {
+            rows::Rpc {
+                flow: rpc.flow.into(),
+                traffic: self.traffic(rpc.flow),
+                start_s: moment(rpc.start),
+                latency_s: span(rpc.latency),
+            }
+        });
+        self.table(&self.label, rows.map(rows::Rpc::cells))
+    }
+
+    fn pings(&self) -> String {
+        let streams = self.scenario.ping_groups();
+        let is_echoed = |ping: &&PingRecord| {
+            self.run.pings.get(ping.ping as usize).is_none_or(|of| of.one_way_until.is_none())
+        };
+        let rows = self.outcome.pings.iter().filter(is_echoed).map(|ping| rows::Ping {
+            ping: ping.ping.into(),
+            traffic: self.group(streams.get(ping.ping as usize).copied()).into(),
+            sent_s: moment(ping.sent),
+            rtt_s: ping.rtt.map(span).into(),
+        });
+        self.table(&self.label, rows.map(rows::Ping::cells))
+    }
+
+    fn queue_name(&self, link: u32, part: Option<u32>) -> Cell<'static> {
+        queue_name(&self.run.network, link, part).into()
+    }
+
+    fn queues(&self) -> String {
+        let told = ResultFile::Queue.columns().len() - unreported_columns(self.experiment).len();
+        let mut out = String::new();
+        for queue in &self.outcome.queues {
+            let row = rows::Queue {
+                link: self.queue_name(queue.link, queue.part),
+                offered_pkts: queue.offered_pkts.into(),
+                sent_pkts: queue.sent_pkts.into(),
+                sent_bytes: queue.sent_bytes.into(),
+                marked_pkts: queue.marked_pkts.into(),
+                threshold_hits: queue.threshold_hits.into(),
+                dropped_full_pkts: queue.dropped_full_pkts.into(),
+                dropped_not_ect_pkts: queue.dropped_not_ect_pkts.into(),
+                dropped_early_pkts: queue.dropped_early_pkts.into(),
+                lost_pkts: queue.lost_pkts.into(),
+                pause_frames: queue.pause.map(|pause| pause.frames).into(),
+                paused_s: queue.pause.map(|pause| span(pause.paused)).into(),
+            };
+            write_row(&mut out, &self.label, row.cells().into_iter().take(told));
+        }
+        out
+    }
+
+    fn hosts(&self) -> String {
+        let rows = self.outcome.host_counts.iter().map(|host| rows::Host {
+            host: self.scenario.host_name(host.node).into(),
+            wire_pkts: host.received.wire_pkts.into(),
+            merged_pkts: host.received.merged_pkts.into(),
+            interrupts: host.received.interrupts.into(),
+            cpu_s: host
+                .received
+                .cpu_ns
+                .map(|ns| Cell::Seconds(ns.saturating_mul(PS_PER_NS)))
+                .into(),
+        });
+        self.table(&self.label, rows.map(rows::Host::cells))
+    }
+
+    fn module_counts(&self) -> String {
+        let rows = self.outcome.module_counts.iter().map(|counted| rows::ModuleCount {
+            host: self.scenario.host_name(counted.node).into(),
+            counter: counted.name.into(),
+            count: counted.count.into(),
+        });
+        self.table(&self.label, rows.map(rows::ModuleCount::cells))
+    }
+
+    fn module_lines(&self) -> String {
+        let rows = self.outcome.module_lines.iter().map(|line| rows::ModuleLine {
+            at_s: moment(line.at),
+            host: self.scenario.host_name(line.node).into(),
+            flow: line.flow.into(),
+            level: LEVELS[usize::from(line.level.min(7))].into(),
+            module: line.module.as_str().into(),
+            text: line.text.as_str().into(),
+        });
+        self.table(&self.label, rows.map(rows::ModuleLine::cells))
+    }
+
+    fn flow_samples(&self) -> String {
+        let diagnostics = diagnostics(&self.experiment.algorithms);
+        let rows = self.outcome.flow_samples.iter().map(|s| {
+            let pacing = s.pacing_rate_bytes_per_sec;
+            let row = rows::FlowSample {
+                at_s: moment(s.at),
+                flow: s.flow.into(),
+                traffic: self.traffic(s.flow),
+                ca_state: s.ca_state.into(),
+                cwnd_pkts: s.cwnd.into(),
+                ssthresh_pkts: s.ssthresh.into(),
+                srtt_us: s.srtt_us.into(),
+                rttvar_us: s.rttvar_us.into(),
+                min_rtt_us: s.min_rtt_us.into(),
+                unacked_pkts: s.unacked.into(),
+                sacked_pkts: s.sacked.into(),
+                lost_pkts: s.lost.into(),
+                retrans_out_pkts: s.retrans_out.into(),
+                total_retrans: s.total_retrans.into(),
+                delivered_pkts: s.delivered.into(),
+                delivered_ce_pkts: s.delivered_ce.into(),
+                bytes_acked: s.bytes_acked.into(),
+                pacing_rate_bytes_per_sec: (pacing != u64::MAX).then_some(pacing).into(),
+                rto_us: s.rto_us.into(),
+                data_segs_out: s.data_segs_out.into(),
+                fast_recoveries: s.fast_recoveries.into(),
+            };
+            let algorithm: Option<&Algorithm> =
+                self.run.flows.get(s.flow as usize).map(|flow| flow.cc.algorithm);
+            let inside = diagnostics.iter().map(move |wanted| {
+                let its = algorithm.filter(|algorithm| algorithm.diag().len() == s.diag.len());
+                let mut its = its.into_iter().flat_map(|its| its.diag()).zip(&s.diag);
+                match its.find(|(diag, _)| is_same(diag, wanted)) {
+                    Some((diag, value)) if diag.is_signed => signed(*value as i64),
+                    // A value of all ones, in a field or its view, means unknown.
+                    Some((_, &(u64::MAX | ALL_ONES_OF_32))) | None => Cell::Empty,
+                    Some((_, value)) => Cell::from(*value),
+                }
+            });
+            row.cells().into_iter().chain(inside)
+        });
+        self.table(&self.index, rows)
+    }
+
+    fn queue_samples(&self) -> String {
+        let rows = self.outcome.queue_samples.iter().map(|s| rows::QueueSample {
+            at_s: moment(s.at),
+            link: self.queue_name(s.link, s.part),
+            len_pkts: s.len_pkts.into(),
+            len_bytes: s.len_bytes.into(),
+            dropped_pkts: s.dropped_pkts.into(),
+            threshold_hits: s.threshold_hits.into(),
+            drop_probability: s.drop_probability.into(),
+            qdelay_s: s.qdelay.map(span).into(),
+        });
+        self.table(&self.index, rows.map(rows::QueueSample::cells))
+    }
+
+    fn goodput_samples(&self) -> String {
+        let rows =
+            self.outcome.goodput_samples.iter().filter(|s| self.series.holds(s.flow)).map(|s| {
+                rows::GoodputSample {
+                    at_s: moment(s.at),
+                    flow: s.flow.into(),
+                    traffic: self.traffic(s.flow),
+                    bytes: s.bytes.into(),
+                }
+            });
+        self.table(&self.index, rows.map(rows::GoodputSample::cells))
+    }
+
+    fn link_samples(&self) -> String {
+        let network = &self.run.network;
+        let period_ps = self.run.sampling.links.map_or(0, Duration::ps).max(1);
+        let mut capacities: HashMap<u32, Option<Capacity>> = HashMap::new();
+        let rows = self.outcome.link_samples.iter().map(|s| {
+            // The end of the run may cut the last period.
+            let length_ps = match s.at.ps() % period_ps {
+                0 => period_ps,
+                cut => cut,
+            };
+            let sent = QueueOutcome {
+                link: s.link,
+                sent_pkts: s.sent_pkts,
+                sent_bytes: s.sent_bytes,
+                ..QueueOutcome::default()
+            };
+            let capacity = capacities.entry(s.link).or_insert_with(|| network.capacity(s.link));
+            let share = capacity.as_mut().and_then(|capacity| {
+                // Periods without rows are those in which it sent nothing.
+                capacity.advance(Time::from_ps(s.at.ps().saturating_sub(length_ps)), 0.0);
+                utilisation(capacity, s.at, sent_bits(&sent, self.run))
+            });
+            rows::LinkSample {
+                at_s: moment(s.at),
+                link: network.links.get(s.link as usize).map(|link| network.link_name(link)).into(),
+                sent_pkts: s.sent_pkts.into(),
+                sent_bytes: s.sent_bytes.into(),
+                marked_pkts: s.marked_pkts.into(),
+                dropped_pkts: s.dropped_pkts.into(),
+                utilisation: share.map(rounded).into(),
+            }
+        });
+        self.table(&self.index, rows.map(rows::LinkSample::cells))
+    }
+
+    fn measures(&self) -> String {
+        let mut out = String::new();
+        for measured in self.done.measured {
+            let late = |metric: Metric| measured.late.iter().find(|(m, _)| *m == metric);
+            let there = measured
+                .values
+                .iter()
+                .filter(|(_, samples)| samples.count() + samples.count_cut_off() > 0);
+            for (metric, samples) in there {
+                let mean = |samples: &Samples| Some(precise(samples.mean()? / metric.scale()));
+                let late = late(*metric).map(|(_, late)| late);
+                let least_mean = samples.least_mean().filter(|_| samples.cut_off().is_some());
+                let least_mean = least_mean.map(|mean| precise(mean / metric.scale()));
+                let row = rows::Measure {
+                    subject: measured.subject.as_str().into(),
+                    metric: metric.name().into(),
+                    unit: metric.unit().into(),
+                    values: samples.count().into(),
+                    mean: mean(samples).into(),
+                    late: late.map(|late| late.count() + late.count_cut_off()).into(),
+                    // Of what was cut off any may be late.
+                    late_mean: late.filter(|_| samples.cut_off().is_none()).and_then(mean).into(),
+                    cut_off: metric.may_be_cut_off().then(|| samples.count_cut_off()).into(),
+                    mean_at_least: least_mean.into(),
+                };
+                write_row(&mut out, &self.index, row.cells());
+            }
+        }
+        out
+    }
+
+    fn sketches(&self) -> String {
+        let mut out = String::new();
+        for measured in self.done.measured {
+            for (metric, samples) in &measured.values {
+                let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
+                let sketched = samples.sketch();
+                for (bucket, count, cut_off) in sketched.iter().flat_map(Sketched::buckets) {
+                    let row = rows::Sketch {
+                        subject: measured.subject.as_str().into(),
+                        metric: metric.name().into(),
+                        unit: metric.unit().into(),
+                        bucket: u32::from(bucket.number).into(),
+                        from: in_units(bucket.from as f64),
+                        below: in_units(bucket.to as f64 + 1.0),
+                        count: count.into(),
+                        cut_off: cut_off.into(),
+                    };
+                    write_row(&mut out, &self.label, row.cells());
+                }
+            }
+        }
+        out
+    }
+
+    fn validity(&self) -> String {
+        let Some(validity) = &self.done.ran.validity else { return String::new() };
+        let attempts = ("attempts", f64::from(self.done.attempts));
+        let rows = [attempts].into_iter().chain(validity.measures.iter().copied());
+        let rows = rows.map(|(measure, value)| rows::Validity {
+            measure: measure.into(),
+            value: value.into(),
+        });
+        self.table(&self.index, rows.map(rows::Validity::cells))
+    }
+}

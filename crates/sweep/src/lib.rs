@@ -1,0 +1,17 @@
+//! Sweeps: the runs of an experiment, what they measure, and their directory of results.
+//!
+//! [`sweep`](runner::sweep) spreads the runs over the cores. [`Results`](results::Results) writes their rows, and at the end a summary
+//! and the manifest, with the claims as [judged](results::Results::finish) by whoever calls.
+#![forbid(unsafe_code)]
+
+pub mod about;
+mod csv;
+mod flight;
+mod host_metrics;
+pub mod machine;
+mod measure;
+pub mod report;
+pub mod results;
+pub mod runner;
+pub mod runs;
+pub mod sweep_result;

@@ -1,0 +1,382 @@
+//! The results directory of a sweep.
+//!
+//! Every file is written under another name. All are renamed when they are complete and on disk, the manifest last.
+//! Thus a directory with a `manifest.json` holds complete files, and a full disk leaves none.
+//!
+//! The temporary names belong to one writer, and nobody can guess them. A writer removes only its own files, so of
+//! two writers into one directory the first to finish wins. As root, it refuses directories in which others can
+//! create links.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use knee_files::{Dir, PARTIAL, trust};
+use knee_results::{Manifest, ResultFile, manifest};
+use knee_scenario::error::Error;
+use knee_scenario::experiment::Experiment;
+
+use crate::csv::{Rows, header};
+use crate::flight::Recording;
+use crate::report;
+use crate::sweep_result::SweepResult;
+
+const MANIFEST: &str = Manifest::FILE;
+/// Largest number in `results/NAME`, `results/NAME-2`, ...
+const MAX_NUMBER: u32 = 99_999;
+
+/// Storage of result files. A test can simulate a full disk here.
+pub trait Storage {
+    /// Opens a new file for writing. An existing file is an error.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn create(&self, path: &Path) -> io::Result<File>;
+}
+
+/// The file system as storage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl Storage for Disk {
+    fn create(&self, path: &Path) -> io::Result<File> {
+        knee_files::create_new(path)
+    }
+}
+
+/// Location of incomplete captures: a directory per run, with one file per host.
+#[derive(Clone, Debug)]
+pub struct CaptureDir {
+    dir: PathBuf,
+    mark: String,
+}
+
+impl CaptureDir {
+    /// Returns the directory for a run.
+    pub fn of(&self, run: usize) -> PathBuf {
+        partial(&self.dir, &format!("captures-run-{run}"), &self.mark)
+    }
+
+    /// Creates the directory for a run.
+    pub(crate) fn make(&self, run: usize) -> Result<PathBuf, Error> {
+        let dir = self.of(run);
+        knee_files::make_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
+        Ok(dir)
+    }
+}
+
+/// Removes captures in a directory that [`CaptureDir`] created, and nothing else.
+pub(crate) fn empty_captures(dir: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(()) };
+    let dir = Dir::open(parent)?.open_own(name)?;
+    captures_in(&dir)?.iter().try_for_each(|name| dir.remove(name))
+}
+
+/// Returns the names of captures in a directory, sorted.
+fn captures_in(dir: &Dir) -> io::Result<Vec<std::ffi::OsString>> {
+    let is_capture = |name: &std::ffi::OsString| {
+        Path::new(name).extension().is_some_and(|extension| extension == "pcapng")
+            && dir.is_file(name)
+    };
+    let mut names: Vec<_> = dir.names()?.into_iter().filter(is_capture).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Result files while they are written. Dropping this before [`Results::finish`] removes them all.
+pub struct Results {
+    dir: PathBuf,
+    /// The directory, held open.
+    held: Dir,
+    /// Whether this writer created the directory, and removes it if it stays empty.
+    made_dir: bool,
+    storage: Box<dyn Storage>,
+    /// Open files, by their final name.
+    open: BTreeMap<&'static str, BufWriter<File>>,
+    /// Complete flight recordings and captures, by their final name.
+    recordings: Vec<String>,
+    /// Files that have their final name.
+    named: Vec<String>,
+    /// Suffix that distinguishes this writer's partial files from all others.
+    mark: String,
+    finished: bool,
+}
+
+impl std::fmt::Debug for Results {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Results").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Results {
+    /// Creates a directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ... if it exists.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be created.
+    pub fn numbered(parent: &Path, name: &str) -> Result<Results, Error> {
+        check_trusted(parent)?;
+        Dir::make_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
+        for number in 1..=MAX_NUMBER {
+            let dir = match number {
+                1 => parent.join(name),
+                _ => parent.join(format!("{name}-{number}")),
+            };
+            match knee_files::make_dir(&dir) {
+                Ok(_) => return Results::new(dir, true),
+                Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+                Err(why) => return Err(Error::io(&dir, "cannot make", why)),
+            }
+        }
+        let why = io::Error::other(format!(
+            "{MAX_NUMBER} of them exist: remove some, or choose a directory with -o"
+        ));
+        Err(Error::io(&parent.join(name), "cannot make", why))
+    }
+
+    /// Uses this directory, created if missing. It must not hold results.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be created, or already holds results.
+    pub fn at(dir: &Path) -> Result<Results, Error> {
+        let failed = |why| Error::io(dir, "cannot make", why);
+        check_trusted(dir)?;
+        if let Some(parent) = dir.parent().filter(|parent| *parent != Path::new("")) {
+            Dir::make_all(parent).map_err(failed)?;
+        }
+        let made_dir = match knee_files::make_dir(dir) {
+            Ok(_) => true,
+            Err(_) if dir.is_dir() => false,
+            Err(why) => return Err(failed(why)),
+        };
+        check_free(dir)?;
+        Results::new(dir.to_owned(), made_dir)
+    }
+
+    fn new(dir: PathBuf, made_dir: bool) -> Result<Results, Error> {
+        // Another process may have created it in the meantime.
+        check_trusted(&dir)?;
+        let failed = |why| Error::io(&dir, "cannot write here", why);
+        let held = Dir::open(&dir).map_err(failed)?;
+        let mark = knee_files::mark().map_err(failed)?;
+        let (open, storage) = (BTreeMap::new(), Box::new(Disk));
+        let (recordings, named) = (Vec::new(), Vec::new());
+        Ok(Results { dir, held, made_dir, storage, open, recordings, named, mark, finished: false })
+    }
+
+    /// Replaces the storage.
+    #[must_use]
+    pub fn on(mut self, storage: Box<dyn Storage>) -> Results {
+        self.storage = storage;
+        self
+    }
+
+    /// Returns the directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Appends the rows of one run.
+    pub(crate) fn append(&mut self, experiment: &Experiment, rows: &Rows) -> Result<(), Error> {
+        for (table, rows) in rows.iter().filter(|(_, rows)| !rows.is_empty()) {
+            self.write(table.name(), rows, || header(*table, experiment))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the summary and the manifest with the claims as judged, and gives every file its final name. Returns the
+    /// directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if anything cannot be written. Then no files remain.
+    pub fn finish(
+        mut self,
+        experiment: &Experiment,
+        swept: &SweepResult,
+        claims: &[manifest::Claim],
+    ) -> Result<PathBuf, Error> {
+        let summary = report::summary_rows(experiment, swept);
+        self.write(ResultFile::Summary.name(), &summary, || {
+            header(ResultFile::Summary, experiment)
+        })?;
+        for (file, rows) in [
+            (ResultFile::Percentile, report::percentile_rows(experiment, swept)),
+            (ResultFile::Distribution, report::distribution_rows(experiment, swept)),
+        ] {
+            if !rows.is_empty() {
+                self.write(file.name(), &rows, || header(file, experiment))?;
+            }
+        }
+        self.recordings.sort();
+        let recordings = self.recordings.iter().map(String::as_str);
+        let files: Vec<&str> = self.open.keys().copied().chain(recordings).collect();
+        let manifest = report::manifest(experiment, swept, claims, &files)?;
+        let manifest = serde_json::to_string_pretty(&manifest).expect("keys are texts");
+
+        self.write(MANIFEST, &format!("{manifest}\n"), String::new)?;
+        for (name, writer) in &mut self.open {
+            let written = writer.flush().and_then(|()| sync(writer.get_ref()));
+            written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
+        }
+        // Another writer may have finished here in the meantime.
+        check_free(&self.dir)?;
+        let rows =
+            self.open.keys().filter(|name| **name != MANIFEST).map(|name| (*name).to_owned());
+        let names = rows.chain(self.recordings.clone()).chain([MANIFEST.to_owned()]);
+        for name in names.collect::<Vec<_>>() {
+            let path = self.dir.join(&name);
+            self.held
+                .rename_new(partial_name(&name, &self.mark).as_ref(), name.as_ref())
+                .map_err(|why| Error::io(&path, "cannot write", why))?;
+            self.named.push(name);
+        }
+        self.finished = true;
+        self.remove_partial();
+        Ok(self.dir.clone())
+    }
+
+    fn write(
+        &mut self,
+        name: &'static str,
+        text: &str,
+        header: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        let (path, partial) = (self.dir.join(name), self.partial(name));
+        let failed = |why| Error::io(&path, "cannot write", why);
+        let writer = match self.open.entry(name) {
+            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => {
+                let file = self.storage.create(&partial).map_err(failed)?;
+                let writer = new.insert(BufWriter::new(file));
+                writer.write_all(header().as_bytes()).map_err(failed)?;
+                writer
+            }
+        };
+        writer.write_all(text.as_bytes()).map_err(failed)
+    }
+
+    fn partial(&self, name: &str) -> PathBuf {
+        partial(&self.dir, name, &self.mark)
+    }
+
+    /// Returns the recording of a traffic entry, to be written beside the other files.
+    pub(crate) fn recording(&self, entry: &str) -> Recording {
+        let (dir, mark) = (self.dir.clone(), self.mark.clone());
+        Recording { entry: entry.to_owned(), partial, dir, mark }
+    }
+
+    /// Takes over a recording that was written under its partial name.
+    pub(crate) fn add_recording(&mut self, name: String) -> Result<(), Error> {
+        let partial = partial_name(&name, &self.mark);
+        let written = self.held.open_file(partial.as_ref()).and_then(|file| sync(&file));
+        written.map_err(|why| Error::io(&self.dir.join(&name), "cannot write", why))?;
+        self.recordings.push(name);
+        Ok(())
+    }
+
+    /// Returns the location of captures, with a directory per run.
+    pub fn capture_dir(&self) -> CaptureDir {
+        CaptureDir { dir: self.dir.clone(), mark: self.mark.clone() }
+    }
+
+    /// Takes over the captures of a run: `HOST.pcapng` of its directory becomes `HOST-run-N.pcapng` beside the other
+    /// files.
+    pub(crate) fn add_captures(&mut self, run: usize) -> Result<(), Error> {
+        let shown = self.capture_dir().of(run);
+        let failed = |why| Error::io(&shown, "cannot read captures", why);
+        let name = shown.file_name().unwrap_or_default();
+        let dir = self.held.open_own(name).map_err(failed)?;
+        for file in captures_in(&dir).map_err(failed)? {
+            let Some(host) = Path::new(&file).file_stem() else { continue };
+            let name = format!("{}-run-{run}.pcapng", host.to_string_lossy());
+            let partial = partial_name(&name, &self.mark);
+            dir.rename(&file, &self.held, partial.as_ref()).map_err(failed)?;
+            self.add_recording(name)?;
+        }
+        self.held.remove_dir(name).map_err(failed)
+    }
+
+    /// Removes recordings and captures of abandoned runs: every file with this writer's partial name.
+    fn remove_partial(&self) {
+        let end = format!(".{}{PARTIAL}", self.mark);
+        for name in self.held.names().unwrap_or_default() {
+            if !name.to_string_lossy().ends_with(&end) {
+                continue;
+            }
+            if self.held.is_dir(&name) {
+                let emptied = self.held.open_own(&name).and_then(|dir| {
+                    captures_in(&dir)?.iter().try_for_each(|capture| dir.remove(capture))
+                });
+                let _ = emptied.and_then(|()| self.held.remove_dir(&name));
+            } else {
+                let _ = self.held.remove(&name);
+            }
+        }
+    }
+}
+
+/// Returns the path of an incomplete file.
+fn partial(dir: &Path, name: &str, mark: &str) -> PathBuf {
+    dir.join(partial_name(name, mark))
+}
+
+fn partial_name(name: &str, mark: &str) -> String {
+    format!(".{name}.{mark}{PARTIAL}")
+}
+
+/// Refuses, for root, a directory in which others can create links.
+///
+/// # Errors
+/// [`Error::Io`] with the reason.
+pub fn check_trusted(dir: &Path) -> Result<(), Error> {
+    trust::check(dir).map_err(|why| {
+        let why = format!(
+            "as root, knee does not write where other users can place links ({why}): choose a \
+                directory of root's with -o"
+        );
+        let why = io::Error::new(ErrorKind::PermissionDenied, why);
+        Error::io(dir, "cannot write here", why)
+    })
+}
+
+/// Waits until a file is on disk. Files that are not on a disk need no wait.
+fn sync(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(why) if why.kind() == ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
+}
+
+/// Refuses a directory that holds results.
+fn check_free(dir: &Path) -> Result<(), Error> {
+    let mut names = ResultFile::ALL.iter().map(|table| table.name()).chain([MANIFEST]);
+    match names.find(|name| dir.join(name).symlink_metadata().is_ok()) {
+        None => Ok(()),
+        Some(name) => {
+            let why = format!(
+                "it already holds results ({name}): choose another directory with -o, or remove it"
+            );
+            Err(Error::io(dir, "cannot write here", io::Error::other(why)))
+        }
+    }
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        // Errors were reported before. A file that cannot be removed keeps its partial name.
+        for (_, writer) in std::mem::take(&mut self.open) {
+            let (_file, _unwritten) = writer.into_parts();
+        }
+        for name in &self.named {
+            let _ = self.held.remove(OsStr::new(name));
+        }
+        self.remove_partial();
+        if self.made_dir {
+            let _ = knee_files::remove_dir(&self.dir);
+        }
+    }
+}
