@@ -10,6 +10,7 @@ use knee_scenario::scale::Scale;
 use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
 use knee_sweep::report;
 use knee_sweep::results::Results;
+use knee_sweep::run_name::RunName;
 use knee_sweep::runner::sweep;
 use knee_sweep::runs::Options;
 use knee_sweep::sweep_result::{MOST_WARNINGS, SweepResult};
@@ -48,6 +49,13 @@ pub(crate) struct Args {
     /// Directory for the results [default: results/NAME, numbered if it exists]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Go on with the sweep in the directory of -o: carry out only the runs that it lacks. With a larger --repeat it adds
+    /// repeats. Without a sweep there it begins one.
+    #[arg(long = "continue", requires = "output", conflicts_with_all = ["trace", "pcap"])]
+    goes_on: bool,
+    /// Run nothing. Print the name of each run: equal for runs that compute the same.
+    #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output", "check"])]
+    hash: bool,
     /// Record every call of the algorithm of this `[[traffic]]` entry, in the first run of each row. knee replay
     /// reads the results' ENTRY-run-N.flight.
     #[arg(long, value_name = "ENTRY")]
@@ -123,6 +131,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.check {
         return check_all(&experiments, &*back_end);
     }
+    if args.hash {
+        return print_names(&experiments, &*back_end);
+    }
     experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
     say_limits(&experiments);
     experiments.iter().for_each(|experiment| say_too_short(experiment));
@@ -191,6 +202,20 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
     Ok(code)
 }
 
+/// Prints a line for each run: its name, number and row.
+fn print_names(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<u8, Failure> {
+    for experiment in experiments {
+        for index in 0..experiment.runs() {
+            let id = experiment.run_id(index);
+            let row = experiment.describe(&experiment.configurations[id.configuration]);
+            let name = RunName::of(&experiment.run(id)?, &experiment.modules, back_end);
+            let experiment = plain(&experiment.name);
+            print(&format!("{name}  {experiment} {index}: {row}, repeat {}\n", id.repeat))?;
+        }
+    }
+    Ok(DONE)
+}
+
 fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> Result<u8, Failure> {
     let mut code = DONE;
     for (i, experiment) in experiments.iter().enumerate() {
@@ -223,6 +248,10 @@ fn run_one(
     }
     let mut results = match &args.output {
         None => Results::numbered(Path::new(RESULTS), &experiment.name)?,
+        Some(dir) if args.files.len() > 1 && args.goes_on => {
+            Results::continued(&dir.join(&experiment.name))?
+        }
+        Some(dir) if args.goes_on => Results::continued(dir)?,
         Some(dir) if args.files.len() == 1 => Results::at(dir)?,
         Some(dir) => Results::numbered(dir, &experiment.name)?,
     };
@@ -278,8 +307,16 @@ fn complain_of(swept: &SweepResult, experiment: &Experiment, dir: &Path) {
 /// Time taken, and the results directory.
 fn closing(swept: &SweepResult, dir: &Path) -> String {
     let effort = &swept.effort;
-    // Only the simulator counts packets.
-    let speed = if effort.cpu_s > 0.0 && effort.work.data_pkts > 0 {
+    let also = match (swept.runs_earlier, swept.runs_same) {
+        (0, 0) => String::new(),
+        (0, same) => format!(" ({same} of them the same as others)"),
+        (earlier, 0) => format!(" ({earlier} of them from before)"),
+        (earlier, same) => {
+            format!(" ({earlier} of them from before, {same} the same as others)")
+        }
+    };
+    // Only the simulator counts packets. Those of runs that were not carried out took no time here.
+    let speed = if effort.cpu_s > 0.0 && effort.work.data_pkts > 0 && also.is_empty() {
         format!(
             ", {:.2} million data packets per CPU second",
             effort.work.data_pkts as f64 / effort.cpu_s / 1e6
@@ -288,7 +325,7 @@ fn closing(swept: &SweepResult, dir: &Path) -> String {
         String::new()
     };
     format!(
-        "{} in {:.1} s ({:.1} s of CPU{speed})\nresults in {}\n",
+        "{}{also} in {:.1} s ({:.1} s of CPU{speed})\nresults in {}\n",
         counted(swept.runs_done, "run"),
         effort.wall_s,
         effort.cpu_s,

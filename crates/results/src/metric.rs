@@ -370,6 +370,12 @@ impl Metric {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 16] = [
+        Bulk, Endless, Incast, Rpc, Ping, Cbr, Query, Shuffle, Attempts, Poisson, Trace,
+        Collective, Chakra, SizeClass, Queue, Buffer,
+    ];
+
     /// Metrics of the subject, in the order of results.
     pub fn metrics(self) -> Vec<Metric> {
         let all = Metric::ALL.iter().copied();

@@ -220,6 +220,11 @@ tables! {
 }
 
 impl ResultFile {
+    /// Whether its rows begin with the run, its case, varied values and repeat, and not with the run alone.
+    pub fn has_case(self) -> bool {
+        matches!(self.labels(), Labels::RunAndCase)
+    }
+
     /// The first line, with the paths of varied keys, without its end.
     pub fn header<'a>(self, axes: impl IntoIterator<Item = &'a str>) -> String {
         let (before, behind): (&[&str], &[&str]) = match self.labels() {

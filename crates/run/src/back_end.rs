@@ -61,6 +61,8 @@ pub struct Capabilities {
     /// It writes [`RunOptions::recording`].
     pub recordings: bool,
     pub linux: Linux,
+    /// Version of what it computes: a run of another version may have other results.
+    pub behaviour: u32,
 }
 
 /// Linux version of a back end's hosts.

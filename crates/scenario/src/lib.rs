@@ -78,6 +78,7 @@ pub mod scenario;
 mod setters;
 mod sizes;
 pub mod stats;
+pub mod stored;
 pub mod switches;
 mod unused;
 

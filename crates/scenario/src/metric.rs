@@ -104,6 +104,11 @@ impl Measured {
         }
     }
 
+    /// Returns values as they were measured before. What was late is only in rows.
+    pub fn read_again(subject: String, kind: Kind, values: Vec<(Metric, Samples)>) -> Measured {
+        Measured { subject, kind, values, late: Vec::new(), late_from: Duration::ZERO }
+    }
+
     /// Keeps sketches of metrics with many values, if `keeps` is set. Nothing may be recorded yet.
     pub fn sketched(mut self, keeps: bool) -> Measured {
         for (metric, samples) in self.values.iter_mut().filter(|_| keeps) {
@@ -112,12 +117,6 @@ impl Measured {
             }
         }
         self
-    }
-
-    /// Returns its approximate memory in bytes.
-    pub fn bytes(&self) -> usize {
-        let all = self.values.iter().chain(&self.late);
-        all.map(|pair| size_of_val(pair) + pair.1.bytes()).sum()
     }
 
     /// Records a value in the metric's unit, as [`Measured::record`] does.

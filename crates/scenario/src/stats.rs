@@ -14,6 +14,8 @@ use std::borrow::Cow;
 use hdrhistogram::Histogram;
 use knee_results::{Bucket, Sketch, Sketched};
 
+use crate::stored::{StoredSamples, StoredSketch};
+
 /// Two-sided 95 % point of the normal distribution.
 pub const Z_95: f64 = 1.959_964;
 /// Number of values kept one by one. With more, a histogram holds them.
@@ -137,15 +139,6 @@ impl Samples {
         }
     }
 
-    /// Returns the memory of the values in bytes, without that of the struct.
-    pub(crate) fn bytes(&self) -> usize {
-        let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
-        let sketch = self.sketch.as_ref().map_or(0, |sketch| sketch.bytes());
-        let cut_off =
-            self.cut_off.as_ref().map_or(0, |cut_off| size_of::<Samples>() + cut_off.bytes());
-        (self.kept.capacity() + counts) * size_of::<u64>() + sketch + cut_off
-    }
-
     /// Returns the number of values, without those that were cut off.
     pub fn count(&self) -> u64 {
         self.count
@@ -232,6 +225,57 @@ impl Samples {
             let high = high.map(|(finished, (_, max))| of_rank(finished, rank).min(max).max(low));
             Some((low, high))
         })
+    }
+
+    /// Returns the values as a message.
+    pub(crate) fn stored(&self) -> StoredSamples {
+        let recorded = self.histogram.iter().flat_map(|histogram| histogram.iter_recorded());
+        let (values, counts) =
+            recorded.map(|counted| (counted.value_iterated_to(), counted.count_at_value())).unzip();
+        let exact = |sum: u128| {
+            if self.histogram.is_some() { sum.to_le_bytes().into() } else { Vec::new() }
+        };
+        StoredSamples {
+            kept: self.kept.clone(),
+            values,
+            counts,
+            sum: exact(self.sum),
+            sum_of_squares: exact(self.sum_of_squares),
+            range: self
+                .range
+                .filter(|_| self.histogram.is_some())
+                .map_or(Vec::new(), |(a, b)| vec![a, b]),
+            sketch: self.sketch.as_deref().map(StoredSketch::of),
+            cut_off: self.cut_off.as_ref().map(|cut_off| Box::new(cut_off.stored())),
+        }
+    }
+
+    /// Returns the values of a message: those of which it was made. `None` if it is none of [`Samples::stored`].
+    pub(crate) fn from_stored(stored: StoredSamples) -> Option<Samples> {
+        let mut samples = Samples::default();
+        if stored.values.is_empty() {
+            stored.kept.iter().for_each(|value| samples.put(*value));
+        } else {
+            let exact = |bytes: Vec<u8>| Some(u128::from_le_bytes(bytes.try_into().ok()?));
+            let mut histogram = histogram_of(&[]);
+            for (value, count) in stored.values.iter().zip(&stored.counts) {
+                histogram.record_n(*value, *count).ok()?;
+            }
+            samples.count = histogram.len();
+            samples.histogram = Some(Box::new(histogram));
+            samples.sum = exact(stored.sum)?;
+            samples.sum_of_squares = exact(stored.sum_of_squares)?;
+            samples.range = stored.range.first().copied().zip(stored.range.get(1).copied());
+        }
+        samples.sketch = match stored.sketch {
+            Some(sketch) => Some(Box::new(sketch.sketch()?)),
+            None => None,
+        };
+        samples.cut_off = match stored.cut_off {
+            Some(cut_off) => Some(Box::new(Samples::from_stored(*cut_off)?)),
+            None => None,
+        };
+        Some(samples)
     }
 
     fn histogram_of_all(&self) -> Cow<'_, Histogram<u64>> {

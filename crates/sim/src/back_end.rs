@@ -6,6 +6,10 @@ use crate::{captures, recording};
 use knee_run::support::On;
 use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
+/// Version of what the simulator computes. It grows when the same run has other results: stored runs of another version are not
+/// taken for this one's.
+pub const BEHAVIOUR: u32 = 1;
+
 /// The simulator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulator;
@@ -16,7 +20,13 @@ impl BackEnd for Simulator {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { is_model: true, captures: true, recordings: true, ..Capabilities::default() }
+        Capabilities {
+            is_model: true,
+            captures: true,
+            recordings: true,
+            behaviour: BEHAVIOUR,
+            ..Capabilities::default()
+        }
     }
 
     /// Checks before a sweep begins, so that one impossible run stops the sweep early.

@@ -104,6 +104,6 @@ mod sync {
     pub(crate) const SPINS: u32 = 200;
 }
 
-pub use back_end::Simulator;
+pub use back_end::{BEHAVIOUR, Simulator};
 pub use exchange::{Loads, simulate, simulate_in_turns, simulate_on};
 pub use sim::{simulate_captured, simulate_recorded, simulate_tapped};

@@ -88,6 +88,31 @@ pub(crate) struct Done<'a> {
     pub(crate) budget: &'a Budget,
 }
 
+/// Returns the label of a run's rows: its number, case, varied values and repeat.
+pub(crate) fn label(experiment: &Experiment, id: RunId) -> String {
+    let configuration = &experiment.configurations[id.configuration];
+    format!("{},{},{}", id.index, point(experiment, configuration), id.repeat)
+}
+
+/// Returns rows with another label. A row begins behind a line end that is not in quotes.
+pub(crate) fn relabelled(rows: &str, from: &str, to: &str) -> String {
+    let mut out = String::with_capacity(rows.len());
+    let (mut is_quoted, mut start) = (false, 0);
+    for (at, byte) in rows.bytes().enumerate() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b'\n' if !is_quoted => {
+                let row = &rows[start..=at];
+                out.push_str(to);
+                out.push_str(row.strip_prefix(from).unwrap_or(row));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
 /// Returns all rows of a run in the result files.
 pub(crate) fn rows(
     experiment: &Experiment,
@@ -96,9 +121,7 @@ pub(crate) fn rows(
     run: &Run,
     done: &Done<'_>,
 ) -> Rows {
-    let mut label =
-        format!("{},{}", id.index, point(experiment, &experiment.configurations[id.configuration]));
-    let _ = write!(label, ",{}", id.repeat);
+    let label = label(experiment, id);
     let (outcome, groups) = (&done.ran.outcome, scenario.groups());
     let writer = Writer {
         experiment,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::about;
 use crate::csv::{point, precise};
 use crate::machine::{self, Build};
-use crate::sweep_result::{self, Subject, Summaries, SweepResult, Verdict};
+use crate::sweep_result::{Subject, Summaries, SweepResult, Verdict};
 
 /// Returns the published figure for a metric of a configuration.
 pub fn published_for<'a>(
@@ -183,10 +183,13 @@ fn json_of_subject(experiment: &Experiment, summaries: &Summaries, subject: &Sub
     json!({ "subject": subject.name, "metrics": metrics.collect::<Map<_, _>>() })
 }
 
-fn effort(effort: &sweep_result::Effort) -> Effort {
+fn effort(swept: &SweepResult) -> Effort {
+    let effort = &swept.effort;
+    // What runs of an earlier process took is not known.
+    let known = |value: f64| Some(value).filter(|_| swept.runs_earlier == 0);
     Effort {
-        cpu_s: Some(effort.cpu_s),
-        wall_s: Some(effort.wall_s),
+        cpu_s: known(effort.cpu_s),
+        wall_s: known(effort.wall_s),
         events: Some(effort.work.events),
         data_pkts: Some(effort.work.data_pkts),
         pkt_hops: Some(effort.work.pkt_hops),
@@ -253,7 +256,7 @@ pub fn json(
         "remarks": remarks(experiment, swept),
         "summary": summary,
         "claims": claims,
-        "simulator": effort(&swept.effort),
+        "simulator": effort(swept),
     })
 }
 
@@ -311,7 +314,7 @@ pub(crate) fn manifest(
         time: machine::utc_now(),
         host: machine::host_name(),
         kernel: machine::kernel(),
-        simulator: effort(&swept.effort),
+        simulator: effort(swept),
         files: files.iter().copied().map(owned).collect(),
         vary: experiment.varied(),
         asked: Asked { cc: experiment.asked.cc.clone(), set: experiment.asked.set.clone() },

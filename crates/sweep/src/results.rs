@@ -1,10 +1,12 @@
 //! The results directory of a sweep.
 //!
-//! Every file is written under another name. All are renamed when they are complete and on disk, the manifest last.
+//! Each finished run goes into the directory's journal at once, so that a killed process and a full disk cost the runs that go on,
+//! and nothing else. One writer at a time holds the journal. All other files are written from it when the sweep ends.
+//!
+//! Every such file is written under another name. All are renamed when they are complete and on disk, the manifest last.
 //! Thus a directory with a `manifest.json` holds complete files, and a full disk leaves none.
 //!
-//! The temporary names belong to one writer, and nobody can guess them. A writer removes only its own files, so of
-//! two writers into one directory the first to finish wins. As root, it refuses directories in which others can
+//! The temporary names belong to one writer, and nobody can guess them. As root, it refuses directories in which others can
 //! create links.
 
 use std::collections::BTreeMap;
@@ -12,6 +14,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use knee_files::{Dir, PARTIAL, trust};
 use knee_results::{Manifest, ResultFile, manifest};
@@ -20,6 +23,7 @@ use knee_scenario::experiment::Experiment;
 
 use crate::csv::{Rows, header};
 use crate::flight::Recording;
+use crate::journal::{JOURNAL, Journal};
 use crate::report;
 use crate::sweep_result::SweepResult;
 
@@ -101,6 +105,7 @@ pub struct Results {
     named: Vec<String>,
     /// Suffix that distinguishes this writer's partial files from all others.
     mark: String,
+    journal: Option<Arc<Journal>>,
     finished: bool,
 }
 
@@ -151,7 +156,32 @@ impl Results {
             Err(why) => return Err(failed(why)),
         };
         check_free(dir)?;
-        Results::new(dir.to_owned(), made_dir)
+        let results = Results::new(dir.to_owned(), made_dir)?;
+        if results.held.is_file(OsStr::new(JOURNAL)) {
+            let why = "it holds runs of a sweep that did not end: --continue carries out the others, or choose another directory \
+                 with -o";
+            return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
+        }
+        Ok(results)
+    }
+
+    /// Uses this directory, created if missing, and goes on with the sweep in it, if there is one: runs that it holds are not
+    /// carried out again.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be created, or if another process writes there.
+    pub fn continued(dir: &Path) -> Result<Results, Error> {
+        check_trusted(dir)?;
+        if !Dir::open(dir).is_ok_and(|held| held.is_file(OsStr::new(JOURNAL))) {
+            return Results::at(dir);
+        }
+        let mut results = Results::new(dir.to_owned(), false)?;
+        let journal = Journal::open(&results.held)
+            .map_err(|why| Error::io(&dir.join(JOURNAL), "cannot go on", why))?;
+        results.journal = journal.map(Arc::new);
+        // Whoever left other partial files does not write here any more: it would hold the journal.
+        results.remove_partial_of(None);
+        Ok(results)
     }
 
     fn new(dir: PathBuf, made_dir: bool) -> Result<Results, Error> {
@@ -162,7 +192,19 @@ impl Results {
         let mark = knee_files::mark().map_err(failed)?;
         let (open, storage) = (BTreeMap::new(), Box::new(Disk));
         let (recordings, named) = (Vec::new(), Vec::new());
-        Ok(Results { dir, held, made_dir, storage, open, recordings, named, mark, finished: false })
+        let (journal, finished) = (None, false);
+        Ok(Results {
+            dir,
+            held,
+            made_dir,
+            storage,
+            open,
+            recordings,
+            named,
+            mark,
+            journal,
+            finished,
+        })
     }
 
     /// Replaces the storage.
@@ -175,6 +217,50 @@ impl Results {
     /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Returns the journal, which is made unless an earlier process left one. `about` describes the experiment.
+    pub(crate) fn journal(&mut self, about: &str) -> Result<Arc<Journal>, Error> {
+        if let Some(journal) = &self.journal {
+            return Ok(journal.clone());
+        }
+        let path = self.dir.join(JOURNAL);
+        let failed = |why| Error::io(&path, "cannot write", why);
+        let file = self.storage.create(&path).map_err(failed)?;
+        let made = Journal::create(&self.held, file, about.to_owned());
+        if made.is_err() {
+            let _ = self.held.remove(OsStr::new(JOURNAL));
+        }
+        let journal = Arc::new(made.map_err(failed)?);
+        self.journal = Some(journal.clone());
+        Ok(journal)
+    }
+
+    /// Returns the error of a journal that cannot be written.
+    pub(crate) fn journal_failed(&self, why: io::Error) -> Error {
+        self.with_way_out(Error::io(&self.dir.join(JOURNAL), "cannot write", why))
+    }
+
+    /// Adds to an error what is kept, and how to go on.
+    pub(crate) fn with_way_out(&self, why: Error) -> Error {
+        let runs = self.journal.as_ref().map_or(0, |journal| journal.len());
+        match why {
+            Error::Io { path, action, source } if runs > 0 => {
+                let kept = format!(
+                    "{source}; {runs} finished runs are kept in {JOURNAL}: make room, then go on with --continue -o {}",
+                    self.dir.display()
+                );
+                Error::Io { path, action, source: io::Error::new(source.kind(), kept) }
+            }
+            other => other,
+        }
+    }
+
+    /// Forgets the runs of the journal: they are not worth to go on with.
+    pub(crate) fn forget_runs(&mut self) {
+        if self.journal.take_if(|journal| journal.earlier == 0).is_some() {
+            let _ = self.held.remove(OsStr::new(JOURNAL));
+        }
     }
 
     /// Appends the rows of one run.
@@ -196,6 +282,19 @@ impl Results {
         swept: &SweepResult,
         claims: &[manifest::Claim],
     ) -> Result<PathBuf, Error> {
+        let written = self.write_all(experiment, swept, claims);
+        written.map_err(|why| self.with_way_out(why))?;
+        self.finished = true;
+        self.remove_partial();
+        Ok(self.dir.clone())
+    }
+
+    fn write_all(
+        &mut self,
+        experiment: &Experiment,
+        swept: &SweepResult,
+        claims: &[manifest::Claim],
+    ) -> Result<(), Error> {
         let summary = report::summary_rows(experiment, swept);
         self.write(ResultFile::Summary.name(), &summary, || {
             header(ResultFile::Summary, experiment)
@@ -219,7 +318,12 @@ impl Results {
             let written = writer.flush().and_then(|()| sync(writer.get_ref()));
             written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
         }
-        // Another writer may have finished here in the meantime.
+        if let Some(journal) = &self.journal {
+            let path = self.dir.join(JOURNAL);
+            journal.sync().map_err(|why| Error::io(&path, "cannot write", why))?;
+        }
+        self.replace_earlier()?;
+        // A writer of an earlier version may have finished here in the meantime.
         check_free(&self.dir)?;
         let rows =
             self.open.keys().filter(|name| **name != MANIFEST).map(|name| (*name).to_owned());
@@ -231,9 +335,20 @@ impl Results {
                 .map_err(|why| Error::io(&path, "cannot write", why))?;
             self.named.push(name);
         }
-        self.finished = true;
-        self.remove_partial();
-        Ok(self.dir.clone())
+        Ok(())
+    }
+
+    /// Removes the results that an earlier part of the same sweep left, the manifest first: their runs are in the journal.
+    fn replace_earlier(&self) -> Result<(), Error> {
+        if self.journal.as_ref().is_none_or(|journal| journal.earlier == 0) {
+            return Ok(());
+        }
+        let names = [MANIFEST].into_iter().chain(ResultFile::ALL.iter().map(|file| file.name()));
+        for name in names.map(OsStr::new).filter(|name| self.held.is_file(name)) {
+            let path = self.dir.join(name);
+            self.held.remove(name).map_err(|why| Error::io(&path, "cannot replace", why))?;
+        }
+        Ok(())
     }
 
     fn write(
@@ -299,9 +414,15 @@ impl Results {
 
     /// Removes recordings and captures of abandoned runs: every file with this writer's partial name.
     fn remove_partial(&self) {
-        let end = format!(".{}{PARTIAL}", self.mark);
+        self.remove_partial_of(Some(&self.mark));
+    }
+
+    /// Removes partial files of the writer with this mark, or of all writers.
+    fn remove_partial_of(&self, mark: Option<&str>) {
+        let end = mark.map_or(PARTIAL.to_owned(), |mark| format!(".{mark}{PARTIAL}"));
         for name in self.held.names().unwrap_or_default() {
-            if !name.to_string_lossy().ends_with(&end) {
+            let shown = name.to_string_lossy();
+            if !(shown.starts_with('.') && shown.ends_with(&end)) {
                 continue;
             }
             if self.held.is_dir(&name) {
@@ -375,6 +496,9 @@ impl Drop for Results {
             let _ = self.held.remove(OsStr::new(name));
         }
         self.remove_partial();
+        if self.journal.take_if(|journal| journal.len() == 0).is_some() {
+            let _ = self.held.remove(OsStr::new(JOURNAL));
+        }
         if self.made_dir {
             let _ = knee_files::remove_dir(&self.dir);
         }

@@ -1,27 +1,44 @@
 //! Sweeps: all runs of an experiment, and their combined statistics.
 //!
-//! A run's rows are kept until they are written. Each metric of a run is added to its row of the summary.
+//! Each run goes into the journal of the results directory when it ends. Rows and summaries are made of that at the end, in the
+//! order of runs.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use knee_file::Origin;
+use knee_results::ResultFile;
 use knee_run::BackEnd;
 use knee_run::outcome::{Outcome, Validity, Work};
+use knee_run::spec::Run;
 use knee_scenario::cases::{Configuration, RunId};
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::{Kind, Measured, Metric};
 use knee_scenario::stats::OverRuns;
+use knee_scenario::stored::StoredMeasured;
 use serde_json::{Map, Value as Json};
 
 use crate::csv::{self, Rows};
+use crate::journal::{JOURNAL, Journal, StoredLimits, StoredRows, StoredRun};
 use crate::machine;
+use crate::plan;
 use crate::results::Results;
-use crate::runs::{Done, ExtraFiles, Options, begin};
+use crate::run_name::RunName;
+use crate::runs::{Done, ExtraFiles, Options, Plan, begin};
 use crate::sweep_result::{Effort, MOST_WARNINGS, Subject, Summaries, SweepResult, Verdict};
 
-/// A finished run, evaluated by the thread that ran it.
+/// What a thread leaves of a finished run. The rest is in the journal.
+struct Kept {
+    /// Name of its flight recording.
+    recording: Option<String>,
+    /// Whether it has captures.
+    is_captured: bool,
+}
+
+/// A finished run, as the journal has it.
 struct Record {
     id: RunId,
     measured: Vec<Measured>,
@@ -30,58 +47,80 @@ struct Record {
     work: Work,
     /// First fault of an algorithm from a file, and the number of connections with faults.
     warning: Option<String>,
-    /// Name of its flight recording.
-    recording: Option<String>,
-    /// Whether it has captures.
-    is_captured: bool,
+}
+
+/// Evaluates a run, for the journal.
+fn stored(experiment: &Experiment, name: RunName, run: &Done) -> StoredRun {
+    let measured = run.measure();
+    let done = csv::Done {
+        ran: &run.ran,
+        attempts: run.attempts,
+        measured: &measured,
+        budget: &run.budget,
+    };
+    let rows = csv::rows(experiment, &run.scenario, run.id, &run.run, &done).into_iter();
+    let rows = rows.filter(|(_, text)| !text.is_empty());
+    let work = run.ran.outcome.work;
+    StoredRun {
+        name: name.bytes().to_vec(),
+        label: csv::label(experiment, run.id),
+        index: run.id.index.to_string(),
+        measured: measured.iter().map(StoredMeasured::of).collect(),
+        limits: run.ran.validity.as_ref().map(|of| StoredLimits { limits: of.limits.clone() }),
+        rows: rows.map(|(file, text)| StoredRows { file: file.name().to_owned(), text }).collect(),
+        events: work.events,
+        data_pkts: work.data_pkts,
+        pkt_hops: work.pkt_hops,
+        warning: warning(&run.ran.outcome),
+    }
 }
 
 impl Record {
-    fn of(experiment: &Experiment, run: Done) -> Record {
-        let measured = run.measure();
-        let done = csv::Done {
-            ran: &run.ran,
-            attempts: run.attempts,
-            measured: &measured,
-            budget: &run.budget,
-        };
-        let rows = csv::rows(experiment, &run.scenario, run.id, &run.run, &done);
-        Record {
-            id: run.id,
-            measured,
-            validity: run.ran.validity,
-            rows,
-            work: run.ran.outcome.work,
-            warning: warning(experiment, run.id, &run.ran.outcome),
-            recording: run.recording,
-            is_captured: run.is_captured,
-        }
-    }
-
-    /// Returns its memory while it waits, in bytes.
-    fn bytes(&self) -> usize {
-        let rows: usize = self.rows.iter().map(|(_, rows)| rows.len()).sum();
-        rows + self.measured.iter().map(Measured::bytes).sum::<usize>()
+    /// Reads a run again as that with this number, which may be another one of the same name. `None` if it holds something that
+    /// is not known here.
+    fn of(experiment: &Experiment, id: RunId, stored: StoredRun) -> Option<Record> {
+        let (label, index) = (csv::label(experiment, id), id.index.to_string());
+        let rows = stored.rows.into_iter().map(|rows| {
+            let file = ResultFile::ALL.into_iter().find(|file| file.name() == rows.file)?;
+            let (from, to) = match file.has_case() {
+                true => (&stored.label, &label),
+                false => (&stored.index, &index),
+            };
+            Some((file, if from == to { rows.text } else { csv::relabelled(&rows.text, from, to) }))
+        });
+        Some(Record {
+            id,
+            rows: rows.collect::<Option<_>>()?,
+            measured: stored
+                .measured
+                .into_iter()
+                .map(StoredMeasured::measured)
+                .collect::<Option<_>>()?,
+            validity: stored.limits.map(|of| Validity { limits: of.limits, ..Validity::default() }),
+            work: Work {
+                events: stored.events,
+                data_pkts: stored.data_pkts,
+                pkt_hops: stored.pkt_hops,
+            },
+            warning: stored.warning.map(|warning| {
+                let row = experiment.describe(&experiment.configurations[id.configuration]);
+                format!("run {} ({row}): {warning}", id.index)
+            }),
+        })
     }
 }
 
 /// Returns a warning about faults of algorithms from files in a run.
-fn warning(experiment: &Experiment, id: RunId, outcome: &Outcome) -> Option<String> {
+fn warning(outcome: &Outcome) -> Option<String> {
     let flows = outcome.flows.iter().enumerate();
     let all = flows.flat_map(|(flow, got)| got.warnings.iter().map(move |found| (flow, found)));
     let all: Vec<_> = all.collect();
     let (flow, first) = *all.iter().min_by_key(|(_, found)| found.first_at_ns)?;
-    let row = experiment.describe(&experiment.configurations[id.configuration]);
     let more = match all.len() {
         1 => String::new(),
         several => format!("; {} more in this run", several - 1),
     };
-    Some(format!(
-        "run {} ({row}): {}: at {}, flow {flow}: {first}{more}",
-        id.index,
-        first.path,
-        first.at()
-    ))
+    Some(format!("{}: at {}, flow {flow}: {first}{more}", first.path, first.at()))
 }
 
 /// Runs everything and writes the rows of each run to `results`.
@@ -112,40 +151,48 @@ pub fn sweep(
     }
     let started = Instant::now();
     let cpu_before = machine::cpu_seconds();
-    let beside = ExtraFiles {
-        recording: options.trace.as_deref().map(|entry| results.recording(entry)),
-        captures: options.captures.then(|| results.capture_dir()),
-    };
-    let of = experiment.clone();
-    let make = move |run| Record::of(&of, run);
-    let mut runs = begin((experiment, options, beside), make, Record::bytes, progress)?;
-    let mut gathered = Gathered::new(experiment);
-    let mut failed = Failed::default();
-    for record in &mut runs {
-        let mut record = match record {
-            Err(why) if why.is_of_one_run() => {
-                failed.add(why);
-                continue;
+    let has_files = options.trace.is_some() || options.captures;
+    let about_runs = plan::about(experiment, &*options.back_end)?;
+    let journal = results.journal(&about_runs)?;
+    if let Some(changed) = plan::changed(&journal.about, &about_runs) {
+        let why = format!(
+            "cannot go on, because {changed}: run the experiment as it was, or choose another directory with -o"
+        );
+        return Err(Error::input(results.dir(), Origin::Nowhere, "", why));
+    }
+    if has_files && journal.earlier > 0 {
+        let why = "recordings and captures are of runs that go on: leave --continue out, and choose another directory with -o";
+        return Err(Error::input(results.dir(), Origin::Nowhere, "", why));
+    }
+    let names = Arc::new(Names::new(experiment, &options.back_end, journal.clone()));
+    let kept = carry_out((experiment, options), results, &names, has_files, progress);
+    let (failed, interrupted) = match kept {
+        Ok(kept) => kept,
+        // The runs are worth something where the disk was full, and nothing where the experiment cannot be carried out.
+        Err(why) => {
+            if !matches!(why, Error::Io { .. }) {
+                results.forget_runs();
             }
-            other => other?,
-        };
-        results.append(experiment, &record.rows)?;
-        if let Some(name) = record.recording.take() {
-            results.add_recording(name)?;
+            return Err(why);
         }
-        if record.is_captured {
-            results.add_captures(record.id.index)?;
-        }
+    };
+    let mut gathered = Gathered::new(experiment);
+    for index in 0..experiment.runs() {
+        let Some(record) = names.read(results.dir(), index)? else { continue };
+        let appended = results.append(experiment, &record.rows);
+        appended.map_err(|why| results.with_way_out(why))?;
         gathered.add(&record);
     }
-    let interrupted = runs.is_stopped();
     let Gathered { runs_done, runs_warned, .. } = gathered;
     let warnings = std::mem::take(&mut gathered.warnings);
     let (tables, work) = gathered.finish();
     let failed = match (failed.first, runs_done) {
         // No run finished, so there is nothing to keep.
-        (Some(why), 0) => return Err(why),
-        (_, _) => failed.sentences,
+        (Some(why), 0) => {
+            results.forget_runs();
+            return Err(why);
+        }
+        (_, _) => failed.sentences.into_iter().map(|(_, sentence)| sentence).collect(),
     };
     let cpu_s = machine::cpu_seconds() - cpu_before;
     let effort = Effort {
@@ -159,6 +206,8 @@ pub fn sweep(
     Ok(SweepResult {
         tables,
         runs_done,
+        runs_earlier: names.earlier(),
+        runs_same: names.same(),
         interrupted,
         failed,
         warnings,
@@ -170,16 +219,154 @@ pub fn sweep(
     })
 }
 
+/// Carries out what the journal lacks. Repeats come last, so that a sweep that is stopped has seen each row. Returns the runs that
+/// failed, and whether it was stopped.
+fn carry_out(
+    (experiment, options): (&Arc<Experiment>, &Options),
+    results: &mut Results,
+    names: &Arc<Names>,
+    has_files: bool,
+    progress: &mut dyn FnMut(usize),
+) -> Result<(Failed, bool), Error> {
+    let repeat = experiment.repeat as usize;
+    let rows = 0..experiment.configurations.len();
+    let of_repeat = |of: usize| rows.clone().map(move |row| row * repeat + of);
+    let beside = ExtraFiles {
+        recording: options.trace.as_deref().map(|entry| results.recording(entry)),
+        captures: options.captures.then(|| results.capture_dir()),
+    };
+    let plan = Plan { order: (0..repeat).flat_map(of_repeat).collect(), beside };
+    let nothing = || Ok(Kept { recording: None, is_captured: false });
+    let (begun, of) = (names.clone(), names.clone());
+    // A run whose files are wanted is carried out for them, whoever has its figures.
+    let known = move |id: RunId, run: &Run| (!begun.begins(id, run) && !has_files).then(nothing);
+    let make = move |run: Done| of.keep(run);
+    let mut runs = begin((experiment, options, plan), known, make, |_| 0, progress)?;
+    let mut failed = Failed::default();
+    while let Some(kept) = runs.next() {
+        match kept {
+            Err(why) if why.is_of_one_run() => failed.add(runs.number_of_last(), why),
+            other => {
+                let kept = other?.map_err(|why| results.journal_failed(why))?;
+                if let Some(name) = kept.recording {
+                    results.add_recording(name)?;
+                }
+                if kept.is_captured {
+                    results.add_captures(runs.number_of_last())?;
+                }
+            }
+        }
+    }
+    let interrupted = runs.is_stopped();
+    drop(runs);
+    if !interrupted && !failed.sentences.is_empty() {
+        names.add_same(&mut failed)?;
+    }
+    failed.sentences.sort();
+    Ok((failed, interrupted))
+}
+
+/// Names of the runs, and what the journal has of them.
+struct Names {
+    experiment: Arc<Experiment>,
+    back_end: Arc<dyn BackEnd>,
+    journal: Arc<Journal>,
+    of: Mutex<Vec<Option<RunName>>>,
+}
+
+impl Names {
+    fn new(
+        experiment: &Arc<Experiment>,
+        back_end: &Arc<dyn BackEnd>,
+        journal: Arc<Journal>,
+    ) -> Names {
+        let (experiment, back_end) = (experiment.clone(), back_end.clone());
+        let of = Mutex::new(vec![None; experiment.runs()]);
+        Names { experiment, back_end, journal, of }
+    }
+
+    /// Names a run, and returns whether it shall be carried out.
+    fn begins(&self, id: RunId, run: &Run) -> bool {
+        let name = RunName::of(run, &self.experiment.modules, &*self.back_end);
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)[id.index] = Some(name);
+        self.journal.begins(id.index, name)
+    }
+
+    fn name(&self, index: usize) -> Result<RunName, Error> {
+        let known = self.of.lock().unwrap_or_else(PoisonError::into_inner)[index];
+        match known {
+            Some(name) => Ok(name),
+            None => {
+                let run = self.experiment.run(self.experiment.run_id(index))?;
+                Ok(RunName::of(&run, &self.experiment.modules, &*self.back_end))
+            }
+        }
+    }
+
+    /// Number of the runs that an earlier process had left.
+    fn earlier(&self) -> usize {
+        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        of.iter().flatten().filter(|name| self.journal.is_earlier(**name)).count()
+    }
+
+    /// Number of runs that are the same as another one of a smaller number.
+    fn same(&self) -> usize {
+        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = of.iter().flatten();
+        all.clone().count() - all.collect::<HashSet<_>>().len()
+    }
+
+    /// Adds to those that failed the runs that are the same, and were not carried out therefore.
+    fn add_same(&self, failed: &mut Failed) -> Result<(), Error> {
+        let mut why = HashMap::new();
+        for (run, sentence) in &failed.sentences {
+            why.insert(self.name(*run)?, (*run, sentence.clone()));
+        }
+        for run in 0..self.experiment.runs() {
+            match why.get(&self.name(run)?) {
+                Some((of, sentence)) if *of != run => {
+                    failed.sentences.push((run, sentence.clone()))
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a finished run.
+    fn keep(&self, run: Done) -> std::io::Result<Kept> {
+        let name = RunName::of(&run.run, &self.experiment.modules, &*self.back_end);
+        self.journal.append(name, &stored(&self.experiment, name, &run))?;
+        Ok(Kept { recording: run.recording, is_captured: run.is_captured })
+    }
+
+    /// Returns the record of a run. `None` if it has not finished.
+    fn read(&self, dir: &Path, index: usize) -> Result<Option<Record>, Error> {
+        let failed = |why| Error::io(&dir.join(JOURNAL), "cannot read", why);
+        let Some(stored) = self.journal.read(self.name(index)?).map_err(failed)? else {
+            return Ok(None);
+        };
+        let unknown = || {
+            let why =
+                "another version of knee wrote it: remove it, or choose another directory with -o";
+            failed(std::io::Error::other(why))
+        };
+        let record = Record::of(&self.experiment, self.experiment.run_id(index), stored);
+        record.map(Some).ok_or_else(unknown)
+    }
+}
+
 /// Runs that code of a file ended.
 #[derive(Default)]
 struct Failed {
     first: Option<Error>,
-    sentences: Vec<String>,
+    /// Number of each run, and why it failed.
+    sentences: Vec<(usize, String)>,
 }
 
 impl Failed {
-    fn add(&mut self, why: Error) {
-        self.sentences.push(why.to_string());
+    fn add(&mut self, run: usize, why: Error) {
+        self.sentences.push((run, why.to_string()));
         self.first.get_or_insert(why);
     }
 }
@@ -348,37 +535,5 @@ impl SubjectOverRuns {
         let distributions = self.metrics.iter().filter(|(metric, _)| drawn(metric));
         let distributions = distributions.map(|(metric, all)| (*metric, all.by_bucket())).collect();
         Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches, distributions }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use knee_queue::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn what_was_measured_is_a_part_of_what_waits() {
-        let id = RunId { index: 0, configuration: 0, repeat: 0, seed: 1 };
-        let bytes = |values: u64| {
-            let mut measured = Measured::new("pings", Kind::Ping, Duration::from_ms(1));
-            (0..values).for_each(|value| measured.record(Metric::Rtt, value * value));
-            let record = Record {
-                id,
-                measured: vec![measured],
-                validity: None,
-                rows: Rows::default(),
-                work: Work::default(),
-                warning: None,
-                recording: None,
-                is_captured: false,
-            };
-            record.bytes()
-        };
-        let none = bytes(0);
-        assert!((100..2000).contains(&none), "{none}");
-        assert!(bytes(1000) >= none + 8 * 1000);
-        // The values are in a histogram, whose counts reach up to the largest value.
-        assert!((100_000..1_000_000).contains(&bytes(100_000)), "{}", bytes(100_000));
     }
 }

@@ -163,12 +163,23 @@ pub fn runs<T: Send + 'static>(
         let why = "recordings and captures want a directory: knee_sweep::runner::sweep has one; here leave trace and captures out";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
-    begin((experiment, options, ExtraFiles::default()), make, bytes, |_| {})
+    let order = (0..experiment.runs()).collect();
+    let plan = Plan { order, beside: ExtraFiles::default() };
+    begin((experiment, options, plan), |_, _| None, make, bytes, |_| {})
 }
 
-/// Starts all runs, with extra files. `progress` receives the number of finished runs several times a second.
+/// Which runs to carry out, in which order, with which files.
+pub(crate) struct Plan {
+    /// Numbers of the runs.
+    pub(crate) order: Vec<usize>,
+    pub(crate) beside: ExtraFiles,
+}
+
+/// Starts the runs of a plan. A run of which `known` knows the result is not carried out. `progress` receives the number of
+/// finished runs several times a second.
 pub(crate) fn begin<'a, T: Send + 'static>(
-    (experiment, options, beside): (&Arc<Experiment>, &Options, ExtraFiles),
+    (experiment, options, plan): (&Arc<Experiment>, &Options, Plan),
+    known: impl Fn(RunId, &Run) -> Option<T> + Send + Sync + 'static,
     make: impl Fn(Done) -> T + Send + Sync + 'static,
     bytes: fn(&T) -> usize,
     progress: impl FnMut(usize) + 'a,
@@ -182,7 +193,9 @@ pub(crate) fn begin<'a, T: Send + 'static>(
     let work = Arc::new(Work {
         experiment: experiment.clone(),
         options: options.clone(),
-        beside,
+        order: plan.order,
+        beside: plan.beside,
+        known: Box::new(known),
         make: Box::new(make),
         bytes,
         threads: cores,
@@ -202,7 +215,7 @@ pub(crate) fn begin<'a, T: Send + 'static>(
         std::thread::spawn(move || work.run_all(&sender));
     }
     let (early, progress) = (BTreeMap::new(), Box::new(progress));
-    Ok(Runs { work, records, early, finished: 0, state: State::Going, progress })
+    Ok(Runs { work, records, early, finished: 0, last: 0, state: State::Going, progress })
 }
 
 /// Iterates over finished runs in order: see [`runs()`]. When it is dropped, threads end after their current run.
@@ -216,6 +229,8 @@ pub struct Runs<'a, T> {
     /// Results that wait for an earlier run.
     early: BTreeMap<usize, Made<T>>,
     finished: usize,
+    /// Place of the result that was returned last.
+    last: usize,
     state: State,
     progress: Box<dyn FnMut(usize) + 'a>,
 }
@@ -247,12 +262,18 @@ impl<T> Runs<'_, T> {
         self.state == State::Stopped
     }
 
+    /// Returns the number of the run whose result was returned last.
+    pub(crate) fn number_of_last(&self) -> usize {
+        self.work.number(self.last)
+    }
+
     /// Takes the next result in order. If no more will finish, takes the first of the finished ones.
     fn take(&mut self) -> Option<Made<T>> {
         let next = self.work.next.load(Ordering::Relaxed);
-        let made = match self.state {
-            State::Going => self.early.remove(&next)?,
-            State::Stopped => self.early.pop_first()?.1,
+        let made;
+        (self.last, made) = match self.state {
+            State::Going => (next, self.early.remove(&next)?),
+            State::Stopped => self.early.pop_first()?,
             State::Failed => return None,
         };
         if let Ok(made) = &made {
@@ -277,14 +298,17 @@ impl<T> Runs<'_, T> {
                 let why = format!("{who} panicked: this is a bug");
                 return Err(Error::Simulation {
                     file: self.work.experiment.path.clone(),
-                    run: format!("run {}", self.work.next.load(Ordering::Relaxed)),
+                    run: format!(
+                        "run {}",
+                        self.work.number(self.work.next.load(Ordering::Relaxed))
+                    ),
                     source: knee_run::Error::Failed(why),
                 });
             }
         }
         self.work.room.note();
         (self.progress)(self.finished);
-        if self.work.is_stopped() && self.finished < self.work.experiment.runs() {
+        if self.work.is_stopped() && self.finished < self.work.order.len() {
             while let Ok(record) = self.records.try_recv() {
                 self.add(record?);
             }
@@ -307,7 +331,7 @@ impl<T> Iterator for Runs<'_, T> {
             if let Some(made) = self.take() {
                 return Some(made);
             }
-            if self.state != State::Going || self.finished == self.work.experiment.runs() {
+            if self.state != State::Going || self.finished == self.work.order.len() {
                 return None;
             }
             if let Err(why) = self.wait() {
@@ -330,7 +354,10 @@ impl<T> Drop for Runs<'_, T> {
 struct Work<T> {
     experiment: Arc<Experiment>,
     options: Options,
+    /// Numbers of the runs, in the order in which they begin. Their places in it are counted below.
+    order: Vec<usize>,
     beside: ExtraFiles,
+    known: Box<dyn Fn(RunId, &Run) -> Option<T> + Send + Sync>,
     make: Box<dyn Fn(Done) -> T + Send + Sync>,
     bytes: fn(&T) -> usize,
     /// Number of threads of all runs together.
@@ -349,6 +376,14 @@ struct Work<T> {
     waiting_bytes: AtomicUsize,
     /// The run for which all others wait.
     next: AtomicUsize,
+}
+
+/// What became of a run.
+enum Ran<T> {
+    /// It was carried out.
+    Now(Box<Done>),
+    /// Its result was known.
+    Before(T),
 }
 
 /// Runs that go on at once.
@@ -374,6 +409,11 @@ impl<T> Work<T> {
         self.options.stop.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of the run at this place of the order.
+    fn number(&self, place: usize) -> usize {
+        self.order.get(place).copied().unwrap_or(place)
+    }
+
     fn is_over(&self) -> bool {
         self.is_stopped() || self.quit.load(Ordering::Relaxed)
     }
@@ -392,16 +432,14 @@ impl<T> Work<T> {
         let _ends = OnPanic(self.quit.clone());
         while !self.is_over() {
             let index = self.handed_out.fetch_add(1, Ordering::Relaxed);
-            if index >= self.experiment.runs() {
-                return;
-            }
+            let Some(run) = self.order.get(index) else { return };
             while !self.lets_begin(index) && !self.is_over() {
                 std::thread::sleep(WallTime::from_millis(5));
             }
             if self.is_over() {
                 return;
             }
-            let Some(made) = self.make_in_memory(self.experiment.run_id(index)) else { return };
+            let Some(made) = self.make_in_memory(self.experiment.run_id(*run)) else { return };
             if let Ok(made) = &made {
                 self.waiting_bytes.fetch_add((self.bytes)(made), Ordering::Relaxed);
             }
@@ -423,9 +461,12 @@ impl<T> Work<T> {
             let at_once = self.begin()?;
             let most_bytes = usize::try_from(self.experiment.most_bytes()).unwrap_or(usize::MAX);
             let budget = Budget::new(most_bytes, &self.room);
-            let done = self.run_one(id, &budget, self.threads / at_once);
+            let ran = self.run_one(id, &budget, self.threads / at_once);
             let tells = OnPanic(self.make_panicked.clone());
-            let made = done.map(&self.make);
+            let made = ran.map(|ran| match ran {
+                Ran::Now(done) => (self.make)(*done),
+                Ran::Before(known) => known,
+            });
             drop(tells);
             let is_exceeded = budget.is_exceeded();
             let is_last_try = at_once == 1 || budget.is_own_exceeded();
@@ -484,11 +525,14 @@ impl<T> Work<T> {
         self.failed(&self.experiment.configurations[id.configuration], source)
     }
 
-    fn run_one(&self, id: RunId, budget: &Arc<Budget>, threads: usize) -> Result<Done, Error> {
+    fn run_one(&self, id: RunId, budget: &Arc<Budget>, threads: usize) -> Result<Ran<T>, Error> {
         let (experiment, options) = (&*self.experiment, &self.options);
         let configuration = &experiment.configurations[id.configuration];
         let scenario = experiment.scenario(configuration)?;
         let run = scenario.run(experiment.seed, id.repeat);
+        if let Some(known) = (self.known)(id, &run) {
+            return Ok(Ran::Before(known));
+        }
         if let Some(recording) = self.beside.recording.as_ref().filter(|to| to.has(id)) {
             let ask = RunOptions { budget: Some(budget), ..RunOptions::outcome(&options.stop) };
             let by = (&*options.back_end, &ask);
@@ -497,16 +541,9 @@ impl<T> Work<T> {
             let (run, ran) = self.in_window(configuration, &scenario, (run, ran), &ask)?;
             let budget = budget.clone();
             let is_captured = false;
-            return Ok(Done {
-                id,
-                run,
-                ran,
-                attempts: 1,
-                scenario,
-                recording,
-                is_captured,
-                budget,
-            });
+            let attempts = 1;
+            let done = Done { id, run, ran, attempts, scenario, recording, is_captured, budget };
+            return Ok(Ran::Now(Box::new(done)));
         }
         let captures = self.beside.captures.as_ref().filter(|_| is_captured(id));
         let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
@@ -520,7 +557,8 @@ impl<T> Work<T> {
             attempt(options, &run, &ask).map_err(|source| self.failed(configuration, source))?;
         let (run, ran) = self.in_window(configuration, &scenario, (run, ran), &ask)?;
         let (is_captured, budget) = (dir.is_some(), budget.clone());
-        Ok(Done { id, run, ran, attempts, scenario, recording: None, is_captured, budget })
+        let done = Done { id, run, ran, attempts, scenario, recording: None, is_captured, budget };
+        Ok(Ran::Now(Box::new(done)))
     }
 }
 

@@ -17,6 +17,10 @@ pub struct SweepResult {
     pub tables: Vec<Summaries>,
     /// Number of finished runs.
     pub runs_done: usize,
+    /// How many of them an earlier process had left in the directory.
+    pub runs_earlier: usize,
+    /// How many of them are the same as another one, and were not carried out again.
+    pub runs_same: usize,
     /// Whether it was stopped before all runs had finished.
     pub interrupted: bool,
     /// Runs that code of a file ended, one sentence each.
