@@ -2,6 +2,7 @@
 
 mod bad_files;
 mod cli;
+mod continued;
 mod documented;
 mod flight;
 mod hostile;

@@ -1,5 +1,6 @@
 //! The catalogue lists every file once, and a plan takes of it what is wanted.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_evidence::catalogue::Library;
@@ -169,4 +170,27 @@ fn every_claim_that_does_not_stand_in_the_quick_set_says_why() {
         }
     }
     assert!(silent.is_empty(), "give a because: {silent:#?}");
+}
+
+/// Versions of the simulator's behaviour, each with the hash of the quick set's figures. Results of another version are not gone on with.
+const BEHAVIOURS: &[(u32, &str)] =
+    &[(1, "ec4f00d890491e4be402a722be0fbf8d0547ad8becd1c756f11ea75d19238216")];
+
+#[test]
+fn figures_of_the_quick_set_change_with_the_version_of_behaviour_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let paths =
+        std::fs::read_dir(root).expect("the folder").map(|entry| entry.expect("an entry").path());
+    let all: BTreeMap<_, String> = paths
+        .map(|path| (path.clone(), std::fs::read_to_string(path).expect("it is read")))
+        .collect();
+    // What is before the first row is of statistics and claims.
+    let figures = all.values().filter_map(|text| Some(&text[text.find("\ncase ")?..]));
+    let hash = knee_algo::sha256::hex(figures.collect::<Vec<_>>().concat().as_bytes());
+    let last = BEHAVIOURS.last().copied().expect("there is one");
+    assert!(
+        (knee_sim::BEHAVIOUR, hash.as_str()) == last,
+        "if it is meant that results changed, raise knee_sim::BEHAVIOUR and add it here with {hash}"
+    );
+    assert!(BEHAVIOURS.windows(2).all(|pair| pair[0].0 < pair[1].0));
 }

@@ -103,6 +103,8 @@ fn swept(
     SweepResult {
         tables: tables.collect(),
         runs_done: 1,
+        runs_earlier: 0,
+        runs_same: 0,
         interrupted: false,
         failed: Vec::new(),
         warnings: Vec::new(),

@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use knee_evidence::table;
 use knee_queue::time::{Duration, Time};
+use knee_run::BackEnd;
 use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowSnapshots};
 use knee_run::spec::{Run, Traffic};
+use knee_scenario::error::Error;
 use knee_scenario::{Experiment, Overrides};
 use knee_sweep::report;
 use knee_sweep::results::{Results, Storage};
 use knee_sweep::runner::sweep;
 use knee_sweep::runs::{Done, Options, runs};
+use knee_sweep::sweep_result::SweepResult;
 
 use crate::common::*;
 
@@ -195,29 +198,157 @@ fn a_full_disk_is_an_error_and_leaves_no_file() {
 }
 
 #[test]
-fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
+fn of_two_writers_into_one_directory_the_second_is_refused() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
     let dir = scratch.path().join("both");
     let options = Options { back_end: Arc::new(Fake(fake)), ..simulated() };
     let mut first = Results::at(&dir).unwrap();
-    let first_swept = sweep(&experiment, &options, &mut first, &mut |_| {}).unwrap();
-    let mut second = Results::at(&dir).unwrap();
-    let second_swept = sweep(&experiment, &options, &mut second, &mut |_| {}).unwrap();
-    let mut third = Results::at(&dir).unwrap();
-    sweep(&experiment, &options, &mut third, &mut |_| {}).unwrap();
-    second.finish(&experiment, &second_swept, &[]).unwrap();
-    drop(third);
-    let whole = |files: &BTreeMap<String, String>| {
-        files.keys().filter(|name| !name.starts_with('.')).cloned().collect::<Vec<_>>()
-    };
-    let kept = scratch.files("both");
-    let error = first.finish(&experiment, &first_swept, &[]).unwrap_err().to_string();
+    let mut late = Results::at(&dir).unwrap();
+    let swept = sweep(&experiment, &options, &mut first, &mut |_| {}).unwrap();
+    let error = sweep(&experiment, &options, &mut late, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("runs.journal: cannot write: File exists"), "{error}");
+    drop(late);
+    let error = Results::at(&dir).unwrap_err().to_string();
+    assert!(error.contains("it holds runs of a sweep that did not end: --continue"), "{error}");
+    let error = Results::continued(&dir).unwrap_err().to_string();
+    assert!(error.contains("another knee run writes here"), "{error}");
+    first.finish(&experiment, &swept, &[]).unwrap();
+    let error = Results::at(&dir).unwrap_err().to_string();
     assert!(error.contains("already holds results"), "{error}");
     let files = scratch.files("both");
-    assert_eq!(files.keys().cloned().collect::<Vec<_>>(), whole(&kept));
-    assert!(files.iter().all(|(name, text)| kept[name] == *text));
     assert!(files.contains_key("manifest.json") && files.contains_key("runs.csv"));
+}
+
+/// Runs a sweep in a directory until some runs are finished, and goes on with it until it is done.
+fn in_parts(
+    experiment: &Arc<Experiment>,
+    back_end: &Arc<dyn BackEnd>,
+    dir: &Path,
+    every: usize,
+) -> SweepResult {
+    let mut before = 0;
+    loop {
+        let options = Options { back_end: back_end.clone(), ..simulated() };
+        let mut results = Results::continued(dir).unwrap();
+        let swept = sweep(experiment, &options, &mut results, &mut |done| {
+            if done >= before + every {
+                options.stop.store(true, Ordering::Relaxed);
+            }
+        })
+        .unwrap();
+        before = swept.runs_done;
+        if swept.interrupted && swept.runs_done < experiment.runs() {
+            // As after a crash: nothing but the journal is there.
+            match swept.runs_done % 2 {
+                0 => drop(results),
+                _ => drop(results.finish(experiment, &swept, &[]).unwrap()),
+            }
+            continue;
+        }
+        results.finish(experiment, &swept, &[]).unwrap();
+        return swept;
+    }
+}
+
+#[test]
+fn a_sweep_in_parts_has_the_bytes_of_one_without_a_break() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let options = simulated();
+    run_into(&scratch, &experiment, &options).unwrap();
+    let whole = scratch.files("mix");
+    for every in [1, 3, 7] {
+        let dir = scratch.path().join(format!("every-{every}"));
+        in_parts(&experiment, &options.back_end, &dir, every);
+        let parts = scratch.files(&format!("every-{every}"));
+        for (name, text) in whole.iter().filter(|(name, _)| *name != "manifest.json") {
+            assert_eq!(parts.get(name), Some(text), "{name}, every {every}");
+        }
+        assert_eq!(parts.len(), whole.len());
+    }
+}
+
+#[test]
+fn a_torn_or_damaged_end_of_a_journal_costs_that_run_alone() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let options = simulated();
+    run_into(&scratch, &experiment, &options).unwrap();
+    let whole = scratch.files("mix");
+    let journal = fs::read(scratch.path().join("mix/runs.journal")).unwrap();
+    let dir = scratch.path().join("torn");
+    for kept in [4, 9, journal.len() / 3, journal.len() / 2, journal.len() - 1] {
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        let mut bytes = journal[..kept].to_vec();
+        // Whatever a disk has left there.
+        bytes.extend_from_slice(&[0xff; 3]);
+        fs::write(dir.join("runs.journal"), bytes).unwrap();
+        fs::write(dir.join(".runs.csv.0123456789abcdef.partial"), "of a killed process").unwrap();
+        let mut results = Results::continued(&dir).unwrap();
+        let swept = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap();
+        assert!(swept.runs_earlier < experiment.runs(), "{kept}");
+        assert_eq!(swept.runs_earlier > 0, kept > 9, "{kept}");
+        results.finish(&experiment, &swept, &[]).unwrap();
+        let parts = scratch.files("torn");
+        assert_eq!(parts.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
+        for (name, text) in whole.iter().filter(|(name, _)| *name != "manifest.json") {
+            assert_eq!(parts.get(name), Some(text), "{name}, {kept} bytes");
+        }
+    }
+}
+
+#[test]
+fn more_repeats_are_added_and_another_experiment_is_refused() {
+    let scratch = Scratch::new();
+    let options = simulated();
+    let more = experiment(&MIX.replace("repeat = 4", "repeat = 6"));
+    run_into(&scratch, &more, &options).unwrap();
+    let whole = scratch.files("mix");
+    let dir = scratch.path().join("grown");
+    let go_on = |experiment: &Arc<Experiment>| {
+        let mut results = Results::continued(&dir).unwrap();
+        let swept = sweep(experiment, &options, &mut results, &mut |_| {})?;
+        results.finish(experiment, &swept, &[])?;
+        Ok::<_, Error>(swept)
+    };
+    go_on(&experiment(MIX)).unwrap();
+    let swept = go_on(&more).unwrap();
+    assert_eq!((swept.runs_done, swept.runs_earlier), (24, 16));
+    let grown = scratch.files("grown");
+    for (name, text) in whole.iter().filter(|(name, _)| *name != "manifest.json") {
+        assert_eq!(grown.get(name), Some(text), "{name}");
+    }
+    let other = MIX.replace("down = { rate = \"1 Gbps\"", "down = { rate = \"2 Gbps\"");
+    assert_ne!(other, MIX);
+    let error = go_on(&experiment(&other)).unwrap_err().to_string();
+    let said = "cannot go on, because cubic: network.down.rate was 1 Gbps and is 2 Gbps";
+    assert!(error.contains(said), "{error}");
+    assert_eq!(scratch.files("grown"), grown, "what is refused changes nothing");
+}
+
+#[test]
+fn runs_that_compute_the_same_are_carried_out_once() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let text = MIX.replace(
+        "[vary]",
+        "[vary]\n\"network.down.queue.k\" = [\"10 pkts\", \"20 pkts\", \"30 pkts\"]",
+    );
+    assert_ne!(text, MIX);
+    let experiment = experiment(&text);
+    let scratch = Scratch::new();
+    let back_end = Arc::new(Fake(|run| {
+        RUNS.fetch_add(1, Ordering::SeqCst);
+        fake(run)
+    }));
+    let swept = run_into(&scratch, &experiment, &Options { back_end, ..simulated() }).unwrap();
+    // 2 sizes, 4 repeats: 24 runs of DCTCP, and 8 of CUBIC, whose packets nothing marks.
+    assert_eq!((experiment.runs(), swept.runs_done, swept.runs_same), (48, 48, 16));
+    assert_eq!(RUNS.load(Ordering::SeqCst), 32);
+    let files = scratch.files("mix");
+    let flows = files["flows.csv"].lines().filter(|line| line.contains(",cubic,")).count();
+    assert_eq!(flows, files["flows.csv"].lines().filter(|line| line.contains(",dctcp,")).count());
 }
 
 #[test]
@@ -455,7 +586,7 @@ static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static BEGUN_MEANWHILE: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
-fn rows_that_wait_for_a_slow_run_are_bounded() {
+fn rows_that_wait_for_a_slow_run_wait_on_disk() {
     let experiment = repeated(40);
     let back_end = Arc::new(Fake(|run| {
         // Runs are handed out in their order.
@@ -468,8 +599,7 @@ fn rows_that_wait_for_a_slow_run_are_bounded() {
     let options = Options { threads: 2, back_end, ..simulated() };
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     assert_eq!(swept.runs_done, experiment.runs());
-    let begun = BEGUN_MEANWHILE.load(Ordering::SeqCst);
-    assert!((3..30).contains(&begun), "{begun}");
+    assert_eq!(BEGUN_MEANWHILE.load(Ordering::SeqCst), experiment.runs());
 }
 
 static BEGUN_BEFORE_A_PANIC: AtomicUsize = AtomicUsize::new(0);

@@ -104,6 +104,7 @@ struct State {
     len: u64,
     synced: Instant,
     runs: HashMap<RunName, Slot>,
+    is_closed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +119,8 @@ impl Journal {
     /// Starts a journal in a new file, and holds it.
     pub(crate) fn create(dir: &Dir, file: File, about: String) -> io::Result<Journal> {
         let reader = hold(dir)?;
-        let state = State { file, len: 0, synced: Instant::now(), runs: HashMap::new() };
+        let state =
+            State { file, len: 0, synced: Instant::now(), runs: HashMap::new(), is_closed: false };
         let journal =
             Journal { reader, state: Mutex::new(state), about, earlier: 0, earlier_bytes: 0 };
         let head = Head { format: FORMAT, about: journal.about.clone() };
@@ -165,7 +167,7 @@ impl Journal {
             file.set_len(len)?;
         }
         let earlier = runs.len();
-        let state = Mutex::new(State { file, len, synced: Instant::now(), runs });
+        let state = Mutex::new(State { file, len, synced: Instant::now(), runs, is_closed: false });
         Ok(Some(Journal { reader, state, about: head.about, earlier, earlier_bytes: len }))
     }
 
@@ -191,6 +193,9 @@ impl Journal {
     pub(crate) fn append(&self, name: RunName, run: &StoredRun) -> io::Result<()> {
         let frame = frame(run)?;
         let mut state = self.state();
+        if state.is_closed {
+            return Err(io::Error::other("the sweep has ended"));
+        }
         let offset = state.append(&frame)?;
         state.runs.insert(name, Slot::At { offset, len: (frame.len() - FRAME_BYTES) as u32 });
         if state.synced.elapsed() > BETWEEN_SYNCS {
@@ -208,6 +213,13 @@ impl Journal {
         let mut bytes = vec![0; len as usize];
         self.reader.read_exact_at(&mut bytes, offset)?;
         StoredRun::decode(&bytes[..]).map(Some).map_err(damaged)
+    }
+
+    /// Lets other processes have it. Runs that end later are not kept.
+    pub(crate) fn close(&self) {
+        self.state().is_closed = true;
+        // The system takes the lock away in any case, when the last thread that has the file ends.
+        let _ = flock(&self.reader, FlockOperation::Unlock);
     }
 
     /// Waits until all is on disk.

@@ -485,6 +485,9 @@ fn check_free(dir: &Path) -> Result<(), Error> {
 
 impl Drop for Results {
     fn drop(&mut self) {
+        if let Some(journal) = &self.journal {
+            journal.close();
+        }
         if self.finished {
             return;
         }

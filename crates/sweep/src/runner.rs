@@ -335,7 +335,8 @@ impl Names {
 
     /// Keeps a finished run.
     fn keep(&self, run: Done) -> std::io::Result<Kept> {
-        let name = RunName::of(&run.run, &self.experiment.modules, &*self.back_end);
+        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner)[run.id.index];
+        let name = of.ok_or_else(|| std::io::Error::other("a run without a name"))?;
         self.journal.append(name, &stored(&self.experiment, name, &run))?;
         Ok(Kept { recording: run.recording, is_captured: run.is_captured })
     }

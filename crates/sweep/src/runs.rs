@@ -447,8 +447,7 @@ impl<T> Work<T> {
                 Err(why) if !why.is_of_one_run() => Err(why),
                 of_this_run => Ok((index, of_this_run)),
             };
-            // If the stop flag was set in the meantime, the back end may have cut the run short.
-            if self.is_stopped() || sender.send(made).is_err() {
+            if sender.send(made).is_err() {
                 return;
             }
         }
@@ -462,6 +461,11 @@ impl<T> Work<T> {
             let most_bytes = usize::try_from(self.experiment.most_bytes()).unwrap_or(usize::MAX);
             let budget = Budget::new(most_bytes, &self.room);
             let ran = self.run_one(id, &budget, self.threads / at_once);
+            // The back end may have cut the run short.
+            if self.is_stopped() {
+                self.at_once().now -= 1;
+                return None;
+            }
             let tells = OnPanic(self.make_panicked.clone());
             let made = ran.map(|ran| match ran {
                 Ran::Now(done) => (self.make)(*done),

@@ -40,10 +40,12 @@ impl Scratch {
         self.0.path()
     }
 
+    /// The files there, without the journal: its runs are in the order in which they ended.
     pub(crate) fn files(&self, below: &str) -> BTreeMap<String, String> {
         let entries = fs::read_dir(self.0.path().join(below)).unwrap();
         entries
             .map(|entry| entry.unwrap())
+            .filter(|entry| entry.file_name() != "runs.journal")
             .map(|e| (e.file_name().into_string().unwrap(), fs::read_to_string(e.path()).unwrap()))
             .collect()
     }
