@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-const KILLS: u32 = 50;
+const KILLS: u32 = 15;
 
 fn sweep(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
@@ -36,7 +36,7 @@ fn ended(output: &Output) {
 }
 
 #[test]
-fn a_sweep_that_is_killed_at_fifty_moments_has_the_bytes_of_one_that_was_not() {
+fn a_sweep_that_is_killed_at_any_moment_has_the_bytes_of_one_that_was_not() {
     let scratch = tempfile::tempdir().unwrap();
     let (whole, dir) = (scratch.path().join("whole"), scratch.path().join("killed"));
     let started = Instant::now();
