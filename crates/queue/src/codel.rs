@@ -14,8 +14,9 @@ use std::collections::VecDeque;
 
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, QueueAction, Stats};
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, PS_PER_NS, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 
 /// Tick of CoDel's clock: 1024 ns (Linux `CODEL_SHIFT`).
 const TICK_PS: u64 = 1024 * PS_PER_NS;
@@ -67,22 +68,20 @@ impl Default for CodelParams {
 
 impl CodelParams {
     pub(crate) fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Target sojourn time.");
-        v.key("target", Setting::Time(&mut self.target));
-        v.says("Time above target before the first drop.");
-        v.key("interval", Setting::Time(&mut self.interval));
-        v.says("Mark ECN-capable packets.");
-        v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Also mark every packet above this sojourn time.");
-        v.key("ce_threshold", Setting::MaybeTime(&mut self.ce_threshold));
-        match self.ce_threshold {
-            Some(_) => {
-                let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
-                v.says("Packets that `ce_threshold` marks.");
-                v.word("ce_threshold_for", &mut self.ce_threshold_for, &packets);
-            }
-            None => v.without("ce_threshold_for", "has no meaning without ce_threshold"),
-        }
+        v.key(key("target", "Target sojourn time."), Setting::Time(&mut self.target));
+        v.key(
+            key("interval", "Time above target before the first drop."),
+            Setting::Time(&mut self.interval),
+        );
+        v.key(key("ecn", "Mark ECN-capable packets."), Setting::Flag(&mut self.ecn));
+        v.key(
+            key("ce_threshold", "Also mark every packet above this sojourn time.").usually("none"),
+            Setting::MaybeTime(&mut self.ce_threshold),
+        );
+        let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
+        let about = key("ce_threshold_for", "Packets that `ce_threshold` marks.")
+            .only_if(self.ce_threshold.is_some(), "has no meaning without ce_threshold");
+        v.word(about, &mut self.ce_threshold_for, &packets);
         if self.interval <= self.target || self.interval.ps() < TICK_PS {
             v.refuse(
                 "interval",
@@ -123,8 +122,7 @@ impl Settings for CodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
+        v.key(key("limit", "Limit in packets."), Setting::Pkts(&mut self.limit_pkts));
         self.codel.fields(v);
     }
 

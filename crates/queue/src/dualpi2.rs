@@ -14,21 +14,21 @@
 //! the packets' lengths is left out, as no packet here takes more than its length; GSO packets do not exist.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, QueueAction, Stats};
-use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Settings, drain};
 use crate::time::{Duration, PS_PER_S, Rate, Time};
 use knee_units::Random;
 use knee_units::Threshold;
+use knee_units::settings::{Setting, Visit, key};
 
 /// A probability of 1, in fractions of 2^32.
 const PROB_ONE: u64 = u32::MAX as u64;
 /// Gains are in millionths per second.
 const GAIN_UNIT: i128 = 1_000_000;
 /// Range of the gains, as in `tc`: up to 32 per second.
-const GAINS: RangeInclusive<u32> = 0..=32_000_000;
+const MOST_GAIN: u64 = 32_000_000;
 
 /// Step threshold of the L queue: above it, every packet is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,24 +108,33 @@ impl Settings for DualPi2Config {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets, both queues.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Target delay of queue C.");
-        v.key("target", Setting::Time(&mut self.target));
-        v.says("Update period of the probability.");
-        v.key("update_interval", Setting::Time(&mut self.update_interval));
-        v.says("Gain on the delay error, in 1e-6 per second.");
-        v.key("alpha", Setting::Gain(&mut self.alpha_ppm, GAINS));
-        v.says("Gain on the delay change, in 1e-6 per second.");
-        v.key("beta", Setting::Gain(&mut self.beta_ppm, GAINS));
-        v.says("Coupling factor k: L marks with k times C's probability.");
-        v.key("coupling", Setting::Number(&mut self.coupling_factor, 1..=255));
+        v.key(key("limit", "Limit in packets, both queues."), Setting::Pkts(&mut self.limit_pkts));
+        v.key(key("target", "Target delay of queue C."), Setting::Time(&mut self.target));
+        v.key(
+            key("update_interval", "Update period of the probability."),
+            Setting::Time(&mut self.update_interval),
+        );
+        v.key(
+            key("alpha", "Gain on the delay error, in 1e-6 per second.").within(0, MOST_GAIN),
+            Setting::Gain(&mut self.alpha_ppm),
+        );
+        v.key(
+            key("beta", "Gain on the delay change, in 1e-6 per second.").within(0, MOST_GAIN),
+            Setting::Gain(&mut self.beta_ppm),
+        );
+        v.key(
+            key("coupling", "Coupling factor k: L marks with k times C's probability.")
+                .within(1, 255),
+            Setting::Number(&mut self.coupling_factor),
+        );
         let mut step = match self.step {
             StepThreshold::Sojourn(sojourn) => Threshold::Sojourn(sojourn),
             StepThreshold::Pkts(pkts) => Threshold::Pkts(pkts),
         };
-        v.says("Marking threshold of L: sojourn time, or packets left in the queue.");
-        v.key("step", Setting::Threshold(&mut step));
+        v.key(
+            key("step", "Marking threshold of L: sojourn time, or packets left in the queue."),
+            Setting::Threshold(&mut step),
+        );
         match step {
             Threshold::Sojourn(sojourn) => self.step = StepThreshold::Sojourn(sojourn),
             Threshold::Pkts(pkts) => self.step = StepThreshold::Pkts(pkts),
@@ -134,20 +143,29 @@ impl Settings for DualPi2Config {
             }
         }
         let packets = [("ect1", LowLatency::Ect1), ("any-ect", LowLatency::EctAny)];
-        v.says("Packets for L: ECT(1) and CE, or ECT(0) too.");
-        v.word("low_latency", &mut self.low_latency, &packets);
+        v.word(
+            key("low_latency", "Packets for L: ECT(1) and CE, or ECT(0) too."),
+            &mut self.low_latency,
+            &packets,
+        );
         let mut c_weight = f64::from(self.c_weight_pct) / 100.0;
-        v.says("Share of C while both have packets.");
-        v.key("c_weight", Setting::Share(&mut c_weight));
+        v.key(
+            key("c_weight", "Share of C while both have packets."),
+            Setting::Share(&mut c_weight),
+        );
         let c_weight_pct = (c_weight * 100.0).round();
         if (c_weight * 100.0 - c_weight_pct).abs() > 1e-6 {
             v.refuse("c_weight", "must be a whole number of percent, as in \"10 %\"");
         }
         self.c_weight_pct = c_weight_pct as u32;
-        v.says("Drop from L on overload.");
-        v.key("drop_on_overload", Setting::Flag(&mut self.drop_on_overload));
-        v.says("Drop on enqueue instead of dequeue.");
-        v.key("drop_early", Setting::Flag(&mut self.drop_early));
+        v.key(
+            key("drop_on_overload", "Drop from L on overload."),
+            Setting::Flag(&mut self.drop_on_overload),
+        );
+        v.key(
+            key("drop_early", "Drop on enqueue instead of dequeue."),
+            Setting::Flag(&mut self.drop_early),
+        );
         v.seed(&mut self.seed);
         if self.update_interval < Duration::from_us(1) {
             v.refuse("update_interval", "the time between updates must be at least 1 us");

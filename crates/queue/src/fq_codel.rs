@@ -7,20 +7,20 @@
 //! packet here has no buffer of another size.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 use crate::codel::{Codel, CodelParams, Source, TickParams};
 use crate::packet::Packet;
 use crate::qdisc::{DropReason, Qdisc, QueueAction, Stats};
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, Rate, Time};
 use knee_units::Random;
+use knee_units::settings::{Setting, Visit, key};
 
 /// The most queues: numbers of 16 bits, as in Linux.
 const FLOWS_MAX: u32 = 65_536;
 
 /// Range of the quantum in bytes (Linux `fq_codel_change`).
-const QUANTUM_BYTES: RangeInclusive<u32> = 256..=1 << 20;
+const QUANTUM_MAX_BYTES: u64 = 1 << 20;
 
 /// Settings of an FQ-CoDel queue. [`Default`] is Linux's, with seed 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +67,23 @@ impl Settings for FqCodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets, all flows.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Limit in bytes, all flows.");
-        v.key("memory_limit", Setting::Room(&mut self.memory_limit_bytes));
-        v.says("Number of hash queues.");
-        v.key("flows", Setting::Number(&mut self.flows, 1..=FLOWS_MAX));
-        v.says("DRR quantum.");
-        v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, QUANTUM_BYTES));
-        v.says("Packets to drop at once at the limit.");
-        v.key("drop_batch", Setting::Pkts(&mut self.drop_batch_pkts));
+        v.key(key("limit", "Limit in packets, all flows."), Setting::Pkts(&mut self.limit_pkts));
+        v.key(
+            key("memory_limit", "Limit in bytes, all flows."),
+            Setting::Room(&mut self.memory_limit_bytes),
+        );
+        v.key(
+            key("flows", "Number of hash queues.").within(1, FLOWS_MAX as u64),
+            Setting::Number(&mut self.flows),
+        );
+        v.key(
+            key("quantum", "DRR quantum.").within(256, QUANTUM_MAX_BYTES),
+            Setting::Bytes(&mut self.quantum_bytes),
+        );
+        v.key(
+            key("drop_batch", "Packets to drop at once at the limit."),
+            Setting::Pkts(&mut self.drop_batch_pkts),
+        );
         self.codel.fields(v);
         v.seed(&mut self.seed);
         if !(1..=FLOWS_MAX).contains(&self.flows) {

@@ -12,8 +12,9 @@
 
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Departure, DropReason, Inside, QueueAction};
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, PS_PER_NS, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 use knee_units::{Backlog, Random};
 
 /// PIE's clock: all delays are whole ticks of this length.
@@ -111,30 +112,40 @@ impl Settings for PieConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Target sojourn time.");
-        v.key("target", Setting::Time(&mut self.target));
-        v.says("Update period of the probability.");
-        v.key("update_interval", Setting::Time(&mut self.update_interval));
-        v.says("Time of the first update.");
-        v.key("first_update", Setting::Time(&mut self.first_update));
-        v.says("Gain on the delay error, in Linux's units.");
-        v.key("alpha", Setting::Number(&mut self.alpha, 0..=32));
-        v.says("Gain on the delay change, in Linux's units.");
-        v.key("beta", Setting::Number(&mut self.beta, 0..=32));
-        v.says("Burst allowance.");
-        v.key("burst_allowance", Setting::Time(&mut self.burst_allowance));
-        v.says("Mark ECN-capable packets while the probability is low.");
-        v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Scale the probability by packet length.");
-        v.key("byte_mode", Setting::Flag(&mut self.byte_mode));
+        v.key(key("limit", "Limit in packets."), Setting::Pkts(&mut self.limit_pkts));
+        v.key(key("target", "Target sojourn time."), Setting::Time(&mut self.target));
+        v.key(
+            key("update_interval", "Update period of the probability."),
+            Setting::Time(&mut self.update_interval),
+        );
+        v.key(
+            key("first_update", "Time of the first update."),
+            Setting::Time(&mut self.first_update),
+        );
+        v.key(
+            key("alpha", "Gain on the delay error, in Linux's units.").within(0, 32),
+            Setting::Number(&mut self.alpha),
+        );
+        v.key(
+            key("beta", "Gain on the delay change, in Linux's units.").within(0, 32),
+            Setting::Number(&mut self.beta),
+        );
+        v.key(key("burst_allowance", "Burst allowance."), Setting::Time(&mut self.burst_allowance));
+        v.key(
+            key("ecn", "Mark ECN-capable packets while the probability is low."),
+            Setting::Flag(&mut self.ecn),
+        );
+        v.key(
+            key("byte_mode", "Scale the probability by packet length."),
+            Setting::Flag(&mut self.byte_mode),
+        );
         let delays =
             [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-        v.says("Delay estimate.");
-        v.word("delay", &mut self.delay, &delays);
-        v.says("De-randomise drops and marks.");
-        v.key("derandomise", Setting::Flag(&mut self.derandomise));
+        v.word(key("delay", "Delay estimate."), &mut self.delay, &delays);
+        v.key(
+            key("derandomise", "De-randomise drops and marks."),
+            Setting::Flag(&mut self.derandomise),
+        );
         v.seed(&mut self.seed);
         if self.update_interval.ps() < TICK_PS {
             v.refuse(

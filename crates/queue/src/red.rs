@@ -14,9 +14,10 @@
 
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Departure, DropReason, Inside, QueueAction};
-use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Settings, drain};
 use crate::step::NotEctAbove;
 use crate::time::{Duration, PS_PER_US, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 use knee_units::{Backlog, Limit, Random};
 
 /// The largest Wlog.
@@ -92,36 +93,36 @@ impl Settings for RedConfig {
 
     fn fields(&mut self, v: &mut dyn Visit) {
         v.limit(&mut self.limit);
-        v.need("min", "20 pkts");
-        v.says("Minimum threshold of the average, in full packets or bytes.");
-        v.key("min", Setting::Backlog(&mut self.min_bytes));
-        v.need("max", "60 pkts");
-        v.says("Maximum threshold.");
-        v.key("max", Setting::Backlog(&mut self.max_bytes));
-        v.says("Probability at `max`.");
-        v.key("max_p", Setting::Share(&mut self.max_p));
-        v.says("EWMA weight 2^-wlog.");
-        v.key("wlog", Setting::Number(&mut self.wlog, 0..=WLOG_MAX));
-        v.says("Packet time for the decay in idle periods; 0: no decay.");
-        v.key("packet_time", Setting::Time(&mut self.packet_time));
-        v.says("Mark ECN-capable packets.");
-        v.key("ecn", Setting::Flag(&mut self.ecn));
-        match self.ecn {
-            true => {
-                v.says("Action on Not-ECT packets.");
-                v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
-                v.says("Drop ECN-capable packets above `max`.");
-                v.key("harddrop", Setting::Flag(&mut self.harddrop));
-            }
-            false => ["not_ect", "harddrop"].into_iter().for_each(|key| {
-                v.without(key, "has no meaning without ecn: then all are dropped");
-            }),
-        }
-        v.says("Gentle mode: probability rises to 1 at twice `max`.");
-        v.key("gentle", Setting::Flag(&mut self.gentle));
+        v.key(
+            key("min", "Minimum threshold of the average, in full packets or bytes.")
+                .needed("20 pkts"),
+            Setting::Backlog(&mut self.min_bytes),
+        );
+        v.key(
+            key("max", "Maximum threshold.").needed("60 pkts"),
+            Setting::Backlog(&mut self.max_bytes),
+        );
+        v.key(key("max_p", "Probability at `max`."), Setting::Share(&mut self.max_p));
+        v.key(
+            key("wlog", "EWMA weight 2^-wlog.").within(0, WLOG_MAX as u64),
+            Setting::Number(&mut self.wlog),
+        );
+        v.key(
+            key("packet_time", "Packet time for the decay in idle periods; 0: no decay."),
+            Setting::Time(&mut self.packet_time),
+        );
+        v.key(key("ecn", "Mark ECN-capable packets."), Setting::Flag(&mut self.ecn));
+        let needs = "has no meaning without ecn: then all are dropped";
+        let not_ect = key("not_ect", "Action on Not-ECT packets.").only_if(self.ecn, needs);
+        v.word(not_ect, &mut self.not_ect, &NotEctAbove::WORDS);
+        let harddrop = key("harddrop", "Drop ECN-capable packets above `max`.");
+        v.key(harddrop.only_if(self.ecn, needs), Setting::Flag(&mut self.harddrop));
+        v.key(
+            key("gentle", "Gentle mode: probability rises to 1 at twice `max`."),
+            Setting::Flag(&mut self.gentle),
+        );
         let mut adaptive = self.adapt_interval.is_some();
-        v.says("Adaptive RED.");
-        v.key("adaptive", Setting::Flag(&mut adaptive));
+        v.key(key("adaptive", "Adaptive RED."), Setting::Flag(&mut adaptive));
         let mut interval = self.adapt_interval.unwrap_or(ADAPT_INTERVAL);
         v.time(&mut interval);
         self.adapt_interval = adaptive.then_some(interval);
