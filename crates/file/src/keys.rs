@@ -5,103 +5,10 @@ use std::marker::PhantomData;
 
 use serde_json::{Value as Json, json};
 
+use knee_units::settings::About;
+
 use crate::tree::{Node, Value as Tree};
 use crate::units::Quantity;
-
-/// Description of a key, apart from the type of its value.
-#[derive(Clone, Copy, Debug)]
-pub struct About {
-    name: &'static str,
-    /// Meaning of the key, in one line.
-    says: &'static str,
-    /// A value, for the message of who leaves it out.
-    pub(crate) example: &'static str,
-    /// Default in words, if it is not one value.
-    usually: &'static str,
-    /// Bounds of a quantity, as written; empty: none but the unit's own.
-    least: &'static str,
-    most: &'static str,
-    /// Whether the lower bound is too little itself.
-    is_above: bool,
-    /// Bounds of a whole number.
-    from: u64,
-    to: u64,
-    is_needed: bool,
-}
-
-impl About {
-    const fn new(name: &'static str, says: &'static str) -> About {
-        About {
-            name,
-            says,
-            example: "",
-            usually: "",
-            least: "",
-            most: "",
-            is_above: false,
-            from: 0,
-            to: i64::MAX as u64,
-            is_needed: false,
-        }
-    }
-
-    const fn needed(mut self, example: &'static str) -> About {
-        self.example = example;
-        self.is_needed = true;
-        self
-    }
-
-    /// Name of the key in files.
-    pub fn name(&self) -> &'static str {
-        // A key that is a word of Rust has this before it.
-        self.name.strip_prefix("r#").unwrap_or(self.name)
-    }
-
-    /// Example of a required key, as in a file.
-    pub(crate) fn written(&self) -> String {
-        match self.example.parse::<u64>() {
-            Ok(_) => self.example.to_owned(),
-            Err(_) if self.example.starts_with(['{', '[', '"']) => self.example.to_owned(),
-            Err(_) => format!("{:?}", self.example),
-        }
-    }
-
-    /// "from 1 us to 60000 ms", or less.
-    fn bounds(&self) -> String {
-        match (self.least, self.most) {
-            ("", "") => String::new(),
-            (least, "") if self.is_above => format!("above {least}"),
-            (least, "") => format!("at least {least}"),
-            ("", most) => format!("at most {most}"),
-            (least, most) => format!("from {least} to {most}"),
-        }
-    }
-
-    /// Limits the range to 32 bits.
-    fn of_u32(&self) -> About {
-        About { to: self.to.min(u64::from(u32::MAX)), ..*self }
-    }
-
-    pub(crate) fn whole_numbers(&self) -> String {
-        format!("whole number from {} to {}", self.from, self.to)
-    }
-
-    fn entry(&self, default: Option<String>, (value, schema): (String, Json)) -> Entry {
-        let default = match default {
-            Some(default) => Some(format!("`{default}`")),
-            None => Some(self.usually.to_owned()).filter(|words| !words.is_empty()),
-        };
-        Entry {
-            key: self.name().to_owned(),
-            says: self.says.trim().to_owned(),
-            value,
-            schema,
-            is_needed: self.is_needed,
-            default: default.unwrap_or_default(),
-            below: None,
-        }
-    }
-}
 
 /// A key as schema and page show it.
 #[derive(Clone, Debug)]
@@ -124,27 +31,34 @@ pub struct Entry {
 impl Entry {
     /// Entry of a key with these allowed values, in words and as JSON Schema.
     pub fn new(key: &'static str, says: &'static str, takes: (String, Json)) -> Entry {
-        About::new(key, says).entry(None, takes)
+        Entry::of(&About::new(key, says), None, takes)
     }
 
-    /// Sets the default.
-    #[must_use]
-    pub fn or(self, default: &str) -> Entry {
-        Entry { default: format!("`{default}`"), ..self }
+    /// As `new`, with all that is said of the key and its default.
+    pub(crate) fn of(
+        about: &About,
+        default: Option<String>,
+        (value, schema): (String, Json),
+    ) -> Entry {
+        let default = match default.filter(|_| about.default.is_empty() && !about.is_needed) {
+            Some(default) => format!("`{default}`"),
+            None => about.default.to_owned(),
+        };
+        Entry {
+            key: about.name().to_owned(),
+            says: about.says.trim().to_owned(),
+            value,
+            schema,
+            is_needed: about.is_needed,
+            default,
+            below: None,
+        }
     }
 
     /// Marks the key as required.
     #[must_use]
     pub fn needed(self) -> Entry {
         Entry { is_needed: true, default: String::new(), ..self }
-    }
-
-    /// Takes its default from what was noted of a table that does not say it.
-    pub(crate) fn note(&mut self, notes: &[(String, Json)]) {
-        let noted = notes.iter().find(|(key, _)| *key == self.key);
-        if let (Some((_, value)), true) = (noted, self.default.is_empty()) {
-            self.default = format!("`{}`", shown(value));
-        }
     }
 }
 
@@ -181,13 +95,15 @@ pub trait Describe: Sync {
 
 /// Keys that tables have together.
 pub trait Keys: Sync {
-    /// All keys in the order of messages.
-    fn all(&self) -> Vec<&dyn Describe>;
+    /// Names in the order of messages.
+    fn names(&self) -> Vec<&'static str>;
+    /// Entries for schema and page.
+    fn entries(&self) -> Vec<Entry>;
 }
 
 /// Entries of all keys of these groups, for schema and page.
 pub fn entries(groups: &[&dyn Keys]) -> Vec<Entry> {
-    groups.iter().flat_map(|keys| keys.all()).map(Describe::entry).collect()
+    groups.iter().flat_map(|keys| keys.entries()).collect()
 }
 
 /// A type that the value of a key has.
@@ -264,7 +180,7 @@ impl Single for u64 {
 
 impl Kind for u32 {
     fn takes(about: &About) -> (String, Json) {
-        u64::takes(&about.of_u32())
+        u64::takes(&about.up_to(u32::MAX.into()))
     }
 
     fn json(&self) -> Json {
@@ -274,7 +190,8 @@ impl Kind for u32 {
 
 impl Single for u32 {
     fn take(about: &About, node: &Node) -> Result<u32, String> {
-        u64::take(&about.of_u32(), node).map(|value| u32::try_from(value).unwrap_or(u32::MAX))
+        u64::take(&about.up_to(u32::MAX.into()), node)
+            .map(|value| u32::try_from(value).unwrap_or(u32::MAX))
     }
 }
 
@@ -357,19 +274,8 @@ pub fn list_of((words, one): (String, Json)) -> (String, Json) {
 macro_rules! descriptions {
     ($($of:ident $(<$value:ident>)?),*) => {$(
         impl $(<$value: Copy>)? $of $(<$value>)? {
-            /// Marks the key as required, with this example.
-            #[must_use]
-            pub const fn needed(mut self, example: &'static str) -> Self {
-                self.about = self.about.needed(example);
-                self
-            }
-
-            /// Sets the default in words, if it is not one value.
-            #[must_use]
-            pub const fn usually(mut self, words: &'static str) -> Self {
-                self.about.usually = words;
-                self
-            }        }
+            knee_units::about_builders!(about);
+        }
 
         impl $(<$value>)? AsRef<str> for $of $(<$value>)? {
             fn as_ref(&self) -> &str {
@@ -400,43 +306,6 @@ impl<T: Copy> Key<T> {
         self.default = Some(default);
         self
     }
-
-    /// An example, for messages.
-    #[must_use]
-    pub const fn like(mut self, example: &'static str) -> Key<T> {
-        self.about.example = example;
-        self
-    }
-
-    /// The whole numbers that are allowed.
-    #[must_use]
-    pub const fn within(mut self, from: u64, to: u64) -> Key<T> {
-        self.about.from = from;
-        self.about.to = to;
-        self
-    }
-
-    /// The least quantity that is allowed.
-    #[must_use]
-    pub const fn at_least(mut self, least: &'static str) -> Key<T> {
-        self.about.least = least;
-        self
-    }
-
-    /// The most that is allowed.
-    #[must_use]
-    pub const fn at_most(mut self, most: &'static str) -> Key<T> {
-        self.about.most = most;
-        self
-    }
-
-    /// Sets the exclusive lower bound.
-    #[must_use]
-    pub const fn above(mut self, least: &'static str) -> Key<T> {
-        self.about.least = least;
-        self.about.is_above = true;
-        self
-    }
 }
 
 impl<T: Kind> Describe for Key<T> {
@@ -446,7 +315,7 @@ impl<T: Kind> Describe for Key<T> {
 
     fn entry(&self) -> Entry {
         let default = self.default.map(|value| shown(&value.json()));
-        self.about.entry(default, T::takes(&self.about))
+        Entry::of(&self.about, default, T::takes(&self.about))
     }
 }
 
@@ -486,7 +355,7 @@ impl<T: Copy + Sync> Describe for Choice<T> {
 
     fn entry(&self) -> Entry {
         let default = Some(self.default.to_owned()).filter(|word| !word.is_empty());
-        self.about.entry(default, words(self.words.iter().map(|(word, _)| *word)))
+        Entry::of(&self.about, default, words(self.words.iter().map(|(word, _)| *word)))
     }
 }
 
@@ -510,6 +379,10 @@ impl Below {
         Below { about: About::new(name, says), table: None, is_list: false }
     }
 
+    pub(crate) fn of(about: About) -> Below {
+        Below { about, table: None, is_list: false }
+    }
+
     /// Sets the keys of the table.
     #[must_use]
     pub const fn table(mut self, table: &'static Table) -> Below {
@@ -528,7 +401,7 @@ impl Below {
     /// Sets the default in words.
     #[must_use]
     pub const fn usually(mut self, words: &'static str) -> Below {
-        self.about.usually = words;
+        self.about.default = words;
         self
     }
 
@@ -557,7 +430,7 @@ impl Describe for Below {
             true => (format!("list of {name}"), json!({ "type": "array", "items": one })),
             false => (name, one),
         };
-        Entry { below: self.table, ..self.about.entry(None, takes) }
+        Entry { below: self.table, ..Entry::of(&self.about, None, takes) }
     }
 }
 
@@ -594,7 +467,7 @@ impl Describe for Special {
     }
 
     fn entry(&self) -> Entry {
-        self.about.entry(None, (self.takes)())
+        Entry::of(&self.about, None, (self.takes)())
     }
 }
 
@@ -634,8 +507,12 @@ macro_rules! keys {
         };
 
         impl $crate::keys::Keys for $keys {
-            fn all(&self) -> Vec<&dyn $crate::keys::Describe> {
-                vec![$(&self.$key),*]
+            fn names(&self) -> Vec<&'static str> {
+                vec![$($crate::keys::Describe::name(&self.$key)),*]
+            }
+
+            fn entries(&self) -> Vec<$crate::keys::Entry> {
+                vec![$($crate::keys::Describe::entry(&self.$key)),*]
             }
         }
 

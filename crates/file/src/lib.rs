@@ -1,7 +1,7 @@
 //! TOML files that people write, as checked values.
 //!
 //! [`parse`] makes a tree of a text in which every value knows its line. A [`Reader`] takes typed values out of it, with their units
-//! ([`units`]); what each key is stands in one place ([`keys`](mod@keys)), of which the reader, a JSON Schema and a page ([`schema`]) are
+//! ([`units`]); what each key is stands in one place ([`keys`](mod@keys), or the settings that a part of a run shows: [`Fields`]), of which the reader, a JSON Schema and a page ([`schema`]) are
 //! made. Whatever is wrong is one [`Error`]: file, line, key, value and what was allowed there. Every value that was read is
 //! noted, defaults included, so that a run can record what it was of.
 //!
@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod fields;
 pub mod keys;
 mod reader;
 pub mod schema;
@@ -52,6 +53,7 @@ mod tree;
 pub mod units;
 
 pub use error::{Error, More, Origin};
+pub use fields::{Fields, entries_of};
 pub use reader::{Reader, Resolved, one_of, shown, unmarked};
 pub use tree::{
     Called, NO_WILDCARD, Names, Node, Table, Value, did_you_mean, parse, parse_override,

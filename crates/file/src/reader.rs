@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use crate::error::{Error, Origin};
-use crate::keys::{Choice, Describe, Key, Keys, Kind, List, Name, Single, Text};
+use crate::keys::{Choice, Key, Keys, Kind, List, Name, Single, Text};
 use crate::tree::{Node, Table, Value, did_you_mean, find};
 use crate::units::Quantity;
 
@@ -42,8 +42,7 @@ impl<'a> Reader<'a> {
 
     /// As `only`, for a table whose known keys depend on one of its values.
     pub fn check(&self, known: &[&dyn Keys]) -> Result<(), Error> {
-        let names = known.iter().flat_map(|keys| keys.all()).map(Describe::name);
-        self.check_names(&names.collect::<Vec<_>>())
+        self.check_names(&known.iter().flat_map(|keys| keys.names()).collect::<Vec<_>>())
     }
 
     /// As `check`, for keys that are described elsewhere.

@@ -1,15 +1,10 @@
 //! Descriptions of keys as a JSON Schema (draft 2020-12), and as a page.
 
-use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::error::Error;
 use crate::keys::{Entry, Name, Shape, Table};
-use crate::reader::Reader;
-use crate::tree::Node;
 
 /// A table of fewer keys is written out wherever its keys are.
 const FEWEST_LINKED: usize = 4;
@@ -67,19 +62,6 @@ impl File {
         let tables: Vec<&Table> = self.tables().into_iter().map(|(table, _)| table).collect();
         tables.iter().map(|table| part(self, table, &tables)).collect()
     }
-}
-
-/// Entries with the defaults that `read` notes of a table which says no more than the example.
-pub fn with_defaults<T>(
-    mut entries: Vec<Entry>,
-    example: &Node,
-    read: impl Fn(&Reader<'_>) -> Result<T, Error>,
-) -> Vec<Entry> {
-    let notes = RefCell::default();
-    // The example in a table's description is valid.
-    let _ = read(&Reader::root(Path::new(""), example, &notes));
-    entries.iter_mut().for_each(|entry| entry.note(&notes.borrow()));
-    entries
 }
 
 /// The keys of a table, whatever its variants.

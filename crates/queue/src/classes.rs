@@ -10,9 +10,10 @@ use crate::droptail::DropTailConfig;
 use crate::packet::Packet;
 use crate::qdisc::{Admission, DropReason, Part, Qdisc, QueueAction, Stats};
 use crate::round_robin::RoundRobin;
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, Rate, Time};
 use knee_units::Backlog;
+use knee_units::settings::{Setting, Visit, key};
 
 /// DSCPs are below this.
 const DSCPS: u8 = 64;
@@ -94,12 +95,19 @@ impl Settings for ClassesConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         // Each class has it already.
         let mut all_strict = false;
-        v.says("Scheduler: DRR by weight, or strict priority.");
-        v.word("service", &mut all_strict, &[("weighted", false), ("strict", true)]);
-        v.says("DRR quantum of weight 1.");
-        v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, 1..=u32::MAX));
-        v.says("Classes in order; the last has no condition.");
-        v.key("class", Setting::Parts);
+        v.word(
+            key("service", "Scheduler: DRR by weight, or strict priority."),
+            &mut all_strict,
+            &[("weighted", false), ("strict", true)],
+        );
+        v.key(
+            key("quantum", "DRR quantum of weight 1.").within(1, u32::MAX as u64),
+            Setting::Bytes(&mut self.quantum_bytes),
+        );
+        v.key(
+            key("class", "Classes in order; the last has no condition.").needed("{ ... }"),
+            Setting::Parts,
+        );
         let takes_all = |class: &ClassConfig| class.condition.takes_all();
         match self.classes.split_last() {
             Some((last, before)) if takes_all(last) => {

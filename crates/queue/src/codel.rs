@@ -14,8 +14,9 @@ use std::collections::VecDeque;
 
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, QueueAction, Stats};
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, PS_PER_NS, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 
 /// Tick of CoDel's clock: 1024 ns (Linux `CODEL_SHIFT`).
 const TICK_PS: u64 = 1024 * PS_PER_NS;
@@ -36,62 +37,40 @@ pub enum CeThresholdFor {
     Ect1,
 }
 
-/// Parameters of CoDel (RFC 8289). [`Default`] is Linux's `codel`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CodelParams {
-    /// Target sojourn time: CoDel acts when the minimum over an interval stays above it.
-    pub target: Duration,
-    /// How long the sojourn time stays above the target before the first drop: about the longest RTT.
-    pub interval: Duration,
-    /// Whether packets that are ECN-capable are marked instead of dropped.
-    pub ecn: bool,
-    /// Sojourn time above which every packet is marked, also outside the dropping state; `None`: no such mark.
-    pub ce_threshold: Option<Duration>,
-    pub ce_threshold_for: CeThresholdFor,
-    /// A backlog of at most this, in bytes, is no queue: the longest packet, Ethernet header included.
-    pub mtu_bytes: u32,
+knee_units::settings! {
+    /// Parameters of CoDel (RFC 8289). [`Default`] is Linux's `codel`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CodelParams as (config, v) check check {
+        // CoDel acts when the minimum over an interval stays above it.
+        /// Target sojourn time.
+        pub target: Duration = Duration::from_ms(5) => "target": Time;
+        // About the longest RTT.
+        /// Time above target before the first drop.
+        pub interval: Duration = Duration::from_ms(100) => "interval": Time;
+        /// Mark ECN-capable packets.
+        pub ecn: bool = false => "ecn": Flag;
+        // Also outside the dropping state.
+        /// Also mark every packet above this sojourn time.
+        pub ce_threshold: Option<Duration> = None => "ce_threshold": MaybeTime.usually("none");
+        /// Packets that `ce_threshold` marks.
+        pub ce_threshold_for: CeThresholdFor = CeThresholdFor::EctAny
+            => "ce_threshold_for": Word[("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)]
+                .only_if(config.ce_threshold.is_some(), "has no meaning without ce_threshold");
+        /// A backlog of at most this, in bytes, is no queue: the longest packet, Ethernet header included.
+        pub mtu_bytes: u32 = 1514;
+    }
 }
 
-impl Default for CodelParams {
-    fn default() -> CodelParams {
-        CodelParams {
-            target: Duration::from_ms(5),
-            interval: Duration::from_ms(100),
-            ecn: false,
-            ce_threshold: None,
-            ce_threshold_for: CeThresholdFor::EctAny,
-            mtu_bytes: 1514,
-        }
+/// Refuses settings that cannot work.
+fn check(config: &mut CodelParams, v: &mut dyn Visit) {
+    if config.interval <= config.target || config.interval.ps() < TICK_PS {
+        let why = "CoDel's interval must be longer than its target and at least 1024 ns, the tick of its clock: take the longest RTT, \
+                   and a tenth of it or less as the target";
+        v.refuse("interval", why);
     }
 }
 
 impl CodelParams {
-    pub(crate) fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Target sojourn time.");
-        v.key("target", Setting::Time(&mut self.target));
-        v.says("Time above target before the first drop.");
-        v.key("interval", Setting::Time(&mut self.interval));
-        v.says("Mark ECN-capable packets.");
-        v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Also mark every packet above this sojourn time.");
-        v.key("ce_threshold", Setting::MaybeTime(&mut self.ce_threshold));
-        match self.ce_threshold {
-            Some(_) => {
-                let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
-                v.says("Packets that `ce_threshold` marks.");
-                v.word("ce_threshold_for", &mut self.ce_threshold_for, &packets);
-            }
-            None => v.without("ce_threshold_for", "has no meaning without ce_threshold"),
-        }
-        if self.interval <= self.target || self.interval.ps() < TICK_PS {
-            v.refuse(
-                "interval",
-                "CoDel's interval must be longer than its target and at least 1024 ns, the tick of its clock: take the longest RTT, \
-                 and a tenth of it or less as the target",
-            );
-        }
-    }
-
     /// The shortest sojourn time that leads to a mark or drop.
     pub(crate) fn acts_at(&self) -> Duration {
         self.ce_threshold.map_or(self.target, |threshold| threshold.min(self.target))
@@ -123,8 +102,7 @@ impl Settings for CodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
+        v.key(key("limit", "Limit in packets."), Setting::Pkts(&mut self.limit_pkts));
         self.codel.fields(v);
     }
 

@@ -10,12 +10,13 @@ use crate::fq_codel::{FqCodel, FqCodelConfig};
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
 use crate::red::{Red, RedConfig};
-use crate::settings::{Check, ConfigError, FindLimit, Keys, PortProperties, Seeds, Settings};
+use crate::settings::{Check, ConfigError, FindLimit, PortProperties, Seeds, Settings};
 use crate::share::{Share, ShareConfig};
 use crate::step::{Step, StepConfig};
 use crate::trim::{Trim, TrimConfig};
 use crate::two_buffers::TwoBuffersConfig;
 use knee_units::Limit;
+use knee_units::settings::Names;
 
 /// The list of all disciplines.
 macro_rules! disciplines {
@@ -75,7 +76,7 @@ impl QueueConfig {
 
     /// The keys that a file may give it, beside its kind.
     pub fn keys(&self) -> Vec<&'static str> {
-        let mut keys = Keys(Vec::new());
+        let mut keys = Names::default();
         self.clone().settings_mut().fields(&mut keys);
         keys.0
     }

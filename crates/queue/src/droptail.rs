@@ -2,8 +2,9 @@
 
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, DropReason, QueueAction};
-use crate::settings::{PortProperties, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, Rate, Time};
+use knee_units::settings::Visit;
 use knee_units::{Backlog, Limit};
 
 /// Settings of a drop-tail queue.

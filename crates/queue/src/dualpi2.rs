@@ -14,21 +14,21 @@
 //! the packets' lengths is left out, as no packet here takes more than its length; GSO packets do not exist.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, QueueAction, Stats};
-use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Settings, drain};
 use crate::time::{Duration, PS_PER_S, Rate, Time};
 use knee_units::Random;
 use knee_units::Threshold;
+use knee_units::settings::{Setting, Visit, key};
 
 /// A probability of 1, in fractions of 2^32.
 const PROB_ONE: u64 = u32::MAX as u64;
 /// Gains are in millionths per second.
 const GAIN_UNIT: i128 = 1_000_000;
 /// Range of the gains, as in `tc`: up to 32 per second.
-const GAINS: RangeInclusive<u32> = 0..=32_000_000;
+const MOST_GAIN: u64 = 32_000_000;
 
 /// Step threshold of the L queue: above it, every packet is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,52 +49,79 @@ pub enum LowLatency {
     EctAny,
 }
 
-/// Settings of a DualPI2 queue. [`Default`] is Linux's, with seed 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DualPi2Config {
-    /// How many packets may wait, in both queues together.
-    pub limit_pkts: u32,
-    /// Target of the queueing delay.
-    pub target: Duration,
-    /// Time between updates of the probability.
-    pub update_interval: Duration,
-    /// Gain on the distance from the target, in millionths per second.
-    pub alpha_ppm: u32,
-    /// Gain on the change of the wait, in millionths per second.
-    pub beta_ppm: u32,
-    /// k: how much higher L's probability is than the root of C's.
-    pub coupling_factor: u32,
-    pub step: StepThreshold,
-    /// Band packets go to L.
-    pub low_latency: LowLatency,
-    /// C's share of the link while both wait, in percent, 1 to 99.
-    pub c_weight_pct: u32,
-    /// Whether L, too, has drops once its probability passes 1; otherwise p stops at 1 / k.
-    pub drop_on_overload: bool,
-    /// Whether the probability is applied as packets come, not as they leave.
-    pub drop_early: bool,
-    /// The longest packet in bytes, Ethernet header included.
-    pub mtu_bytes: u32,
-    pub seed: u64,
+knee_units::settings! {
+    /// Settings of a DualPI2 queue. [`Default`] is Linux's, with seed 0.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DualPi2Config as (config, v) check check {
+        /// Limit in packets, both queues.
+        pub limit_pkts: u32 = 10_000 => "limit": Pkts;
+        /// Target delay of queue C.
+        pub target: Duration = Duration::from_ms(15) => "target": Time;
+        /// Update period of the probability.
+        pub update_interval: Duration = Duration::from_ms(16) => "update_interval": Time;
+        /// Gain on the delay error, in 1e-6 per second.
+        pub alpha_ppm: u32 = 160_000 => "alpha": Gain.within(0, MOST_GAIN);
+        /// Gain on the delay change, in 1e-6 per second.
+        pub beta_ppm: u32 = 3_200_000 => "beta": Gain.within(0, MOST_GAIN);
+        /// Coupling factor k: L marks with k times C's probability.
+        pub coupling_factor: u32 = 2 => "coupling": Number.within(1, 255);
+        /// When L marks.
+        pub step: StepThreshold = StepThreshold::Sojourn(Duration::from_ms(1)) => { step(config, v) };
+        /// Packets for L: ECT(1) and CE, or ECT(0) too.
+        pub low_latency: LowLatency = LowLatency::Ect1
+            => "low_latency": Word[("ect1", LowLatency::Ect1), ("any-ect", LowLatency::EctAny)];
+        /// C's share of the link while both wait, in percent, 1 to 99.
+        pub c_weight_pct: u32 = 10 => { c_weight(config, v) };
+        // Otherwise p stops at 1 / k.
+        /// Drop from L on overload.
+        pub drop_on_overload: bool = true => "drop_on_overload": Flag;
+        /// Drop on enqueue instead of dequeue.
+        pub drop_early: bool = false => "drop_early": Flag;
+        /// The longest packet in bytes, Ethernet header included.
+        pub mtu_bytes: u32 = 1514;
+        /// Seed of the decisions.
+        pub seed: u64 = 0 => { v.seed(&mut config.seed) };
+    }
 }
 
-impl Default for DualPi2Config {
-    fn default() -> DualPi2Config {
-        DualPi2Config {
-            limit_pkts: 10_000,
-            target: Duration::from_ms(15),
-            update_interval: Duration::from_ms(16),
-            alpha_ppm: 160_000,
-            beta_ppm: 3_200_000,
-            coupling_factor: 2,
-            step: StepThreshold::Sojourn(Duration::from_ms(1)),
-            low_latency: LowLatency::Ect1,
-            c_weight_pct: 10,
-            drop_on_overload: true,
-            drop_early: false,
-            mtu_bytes: 1514,
-            seed: 0,
+/// Shows the step of L.
+fn step(config: &mut DualPi2Config, v: &mut dyn Visit) {
+    let mut step = match config.step {
+        StepThreshold::Sojourn(sojourn) => Threshold::Sojourn(sojourn),
+        StepThreshold::Pkts(pkts) => Threshold::Pkts(pkts),
+    };
+    let says = "Marking threshold of L: sojourn time, or packets left in the queue.";
+    v.key(key("step", says), Setting::Threshold(&mut step));
+    match step {
+        Threshold::Sojourn(sojourn) => config.step = StepThreshold::Sojourn(sojourn),
+        Threshold::Pkts(pkts) => config.step = StepThreshold::Pkts(pkts),
+        Threshold::Bytes(_) => {
+            v.refuse("step", "must be a waiting time or packets, as in \"1 ms\" or \"5 pkts\"");
         }
+    }
+}
+
+/// Shows the share of C.
+fn c_weight(config: &mut DualPi2Config, v: &mut dyn Visit) {
+    let mut share = f64::from(config.c_weight_pct) / 100.0;
+    v.key(key("c_weight", "Share of C while both have packets."), Setting::Share(&mut share));
+    let percent = (share * 100.0).round();
+    if (share * 100.0 - percent).abs() > 1e-6 {
+        v.refuse("c_weight", "must be a whole number of percent, as in \"10 %\"");
+    }
+    config.c_weight_pct = percent as u32;
+}
+
+/// Refuses settings that cannot work.
+fn check(config: &mut DualPi2Config, v: &mut dyn Visit) {
+    if config.update_interval < Duration::from_us(1) {
+        v.refuse("update_interval", "the time between updates must be at least 1 us");
+    }
+    if !(1..=99).contains(&config.c_weight_pct) {
+        v.refuse("c_weight", "the weight of DualPI2's classic queue must be from 1 to 99 %");
+    }
+    if config.coupling_factor == 0 {
+        v.refuse("coupling", "DualPI2's coupling factor must be at least 1 (usually 2)");
     }
 }
 
@@ -108,56 +135,7 @@ impl Settings for DualPi2Config {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets, both queues.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Target delay of queue C.");
-        v.key("target", Setting::Time(&mut self.target));
-        v.says("Update period of the probability.");
-        v.key("update_interval", Setting::Time(&mut self.update_interval));
-        v.says("Gain on the delay error, in 1e-6 per second.");
-        v.key("alpha", Setting::Gain(&mut self.alpha_ppm, GAINS));
-        v.says("Gain on the delay change, in 1e-6 per second.");
-        v.key("beta", Setting::Gain(&mut self.beta_ppm, GAINS));
-        v.says("Coupling factor k: L marks with k times C's probability.");
-        v.key("coupling", Setting::Number(&mut self.coupling_factor, 1..=255));
-        let mut step = match self.step {
-            StepThreshold::Sojourn(sojourn) => Threshold::Sojourn(sojourn),
-            StepThreshold::Pkts(pkts) => Threshold::Pkts(pkts),
-        };
-        v.says("Marking threshold of L: sojourn time, or packets left in the queue.");
-        v.key("step", Setting::Threshold(&mut step));
-        match step {
-            Threshold::Sojourn(sojourn) => self.step = StepThreshold::Sojourn(sojourn),
-            Threshold::Pkts(pkts) => self.step = StepThreshold::Pkts(pkts),
-            Threshold::Bytes(_) => {
-                v.refuse("step", "must be a waiting time or packets, as in \"1 ms\" or \"5 pkts\"");
-            }
-        }
-        let packets = [("ect1", LowLatency::Ect1), ("any-ect", LowLatency::EctAny)];
-        v.says("Packets for L: ECT(1) and CE, or ECT(0) too.");
-        v.word("low_latency", &mut self.low_latency, &packets);
-        let mut c_weight = f64::from(self.c_weight_pct) / 100.0;
-        v.says("Share of C while both have packets.");
-        v.key("c_weight", Setting::Share(&mut c_weight));
-        let c_weight_pct = (c_weight * 100.0).round();
-        if (c_weight * 100.0 - c_weight_pct).abs() > 1e-6 {
-            v.refuse("c_weight", "must be a whole number of percent, as in \"10 %\"");
-        }
-        self.c_weight_pct = c_weight_pct as u32;
-        v.says("Drop from L on overload.");
-        v.key("drop_on_overload", Setting::Flag(&mut self.drop_on_overload));
-        v.says("Drop on enqueue instead of dequeue.");
-        v.key("drop_early", Setting::Flag(&mut self.drop_early));
-        v.seed(&mut self.seed);
-        if self.update_interval < Duration::from_us(1) {
-            v.refuse("update_interval", "the time between updates must be at least 1 us");
-        }
-        if !(1..=99).contains(&self.c_weight_pct) {
-            v.refuse("c_weight", "the weight of DualPI2's classic queue must be from 1 to 99 %");
-        }
-        if self.coupling_factor == 0 {
-            v.refuse("coupling", "DualPI2's coupling factor must be at least 1 (usually 2)");
-        }
+        DualPi2Config::fields(self, v);
     }
 
     fn acts_at(&self, rate: Rate) -> Option<Duration> {

@@ -7,51 +7,50 @@
 //! packet here has no buffer of another size.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 use crate::codel::{Codel, CodelParams, Source, TickParams};
 use crate::packet::Packet;
 use crate::qdisc::{DropReason, Qdisc, QueueAction, Stats};
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, Rate, Time};
 use knee_units::Random;
+use knee_units::settings::Visit;
 
 /// The most queues: numbers of 16 bits, as in Linux.
 const FLOWS_MAX: u32 = 65_536;
 
 /// Range of the quantum in bytes (Linux `fq_codel_change`).
-const QUANTUM_BYTES: RangeInclusive<u32> = 256..=1 << 20;
+const QUANTUM_MAX_BYTES: u64 = 1 << 20;
 
-/// Settings of an FQ-CoDel queue. [`Default`] is Linux's, with seed 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FqCodelConfig {
-    /// How many packets may wait.
-    pub limit_pkts: u32,
-    /// How many bytes of packets may wait.
-    pub memory_limit_bytes: u64,
-    /// Queues that flows are spread over.
-    pub flows: u32,
-    /// Bytes that a flow may send in its turn.
-    pub quantum_bytes: u32,
-    /// Packets dropped at most when one does not fit.
-    pub drop_batch_pkts: u32,
-    /// Parameters of CoDel, for every queue.
-    pub codel: CodelParams,
-    /// Seed of the hash that maps flows to queues.
-    pub seed: u64,
+knee_units::settings! {
+    /// Settings of an FQ-CoDel queue. [`Default`] is Linux's, with seed 0.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FqCodelConfig as (config, v) check check {
+        /// Limit in packets, all flows.
+        pub limit_pkts: u32 = 10_240 => "limit": Pkts;
+        /// Limit in bytes, all flows.
+        pub memory_limit_bytes: u64 = 32 << 20 => "memory_limit": Room;
+        /// Number of hash queues.
+        pub flows: u32 = 1024 => "flows": Number.within(1, FLOWS_MAX as u64);
+        /// DRR quantum.
+        pub quantum_bytes: u32 = 1514 => "quantum": Bytes.within(256, QUANTUM_MAX_BYTES);
+        /// Packets to drop at once at the limit.
+        pub drop_batch_pkts: u32 = 64 => "drop_batch": Pkts;
+        /// Parameters of CoDel, for every queue.
+        pub codel: CodelParams = CodelParams { ecn: true, ..CodelParams::default() } => { config.codel.fields(v) };
+        /// Seed of the hash that maps flows to queues.
+        pub seed: u64 = 0 => { v.seed(&mut config.seed) };
+    }
 }
 
-impl Default for FqCodelConfig {
-    fn default() -> FqCodelConfig {
-        FqCodelConfig {
-            limit_pkts: 10_240,
-            memory_limit_bytes: 32 << 20,
-            flows: 1024,
-            quantum_bytes: 1514,
-            drop_batch_pkts: 64,
-            codel: CodelParams { ecn: true, ..CodelParams::default() },
-            seed: 0,
-        }
+/// Refuses settings that cannot work.
+fn check(config: &mut FqCodelConfig, v: &mut dyn Visit) {
+    if !(1..=FLOWS_MAX).contains(&config.flows) {
+        v.refuse("flows", "FQ-CoDel needs from 1 to 65536 queues for flows");
+    }
+    if config.quantum_bytes == 0 || config.drop_batch_pkts == 0 {
+        let why = "FQ-CoDel's quantum and drop batch must be above 0 (1514 bytes, 64 packets)";
+        v.refuse("quantum", why);
     }
 }
 
@@ -67,27 +66,7 @@ impl Settings for FqCodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets, all flows.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Limit in bytes, all flows.");
-        v.key("memory_limit", Setting::Room(&mut self.memory_limit_bytes));
-        v.says("Number of hash queues.");
-        v.key("flows", Setting::Number(&mut self.flows, 1..=FLOWS_MAX));
-        v.says("DRR quantum.");
-        v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, QUANTUM_BYTES));
-        v.says("Packets to drop at once at the limit.");
-        v.key("drop_batch", Setting::Pkts(&mut self.drop_batch_pkts));
-        self.codel.fields(v);
-        v.seed(&mut self.seed);
-        if !(1..=FLOWS_MAX).contains(&self.flows) {
-            v.refuse("flows", "FQ-CoDel needs from 1 to 65536 queues for flows");
-        }
-        if self.quantum_bytes == 0 || self.drop_batch_pkts == 0 {
-            v.refuse(
-                "quantum",
-                "FQ-CoDel's quantum and drop batch must be above 0 (1514 bytes, 64 packets)",
-            );
-        }
+        FqCodelConfig::fields(self, v);
     }
 
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {

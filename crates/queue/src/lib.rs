@@ -7,7 +7,7 @@
 //! | part | what it is |
 //! | --- | --- |
 //! | [`QueueConfig`] | the settings of one queue; builds an [`AnyQdisc`] or an [`AnyAdmission`] |
-//! | [`Settings`] | the settings of a discipline, described once; a [`Visit`] reads, scales or lists them |
+//! | [`Settings`] | the settings of a discipline, described once; a [`Visit`](knee_units::settings::Visit) reads, scales or lists them |
 //! | [`Qdisc`] | what a host calls: `enqueue`, `dequeue`, `next_event`, `tick`, lengths, counters |
 //! | [`Admission`] | the policy of a FIFO discipline: queue, mark or drop an arriving packet, by the backlog |
 //! | [`Fifo`] | a FIFO that asks an [`Admission`] |
@@ -109,7 +109,7 @@ pub use packet::{ETHERNET_BYTES, Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
 pub use qdisc::{Admission, Departure, DropReason, Inside, Part, Qdisc, QueueAction, Stats};
 pub use red::{Red, RedConfig};
-pub use settings::{ConfigError, PortProperties, Setting, Settings, Visit};
+pub use settings::{ConfigError, PortProperties, Settings};
 pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
 pub use shared::{DynamicThreshold, DynamicThresholdConfig};

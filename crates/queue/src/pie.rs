@@ -12,8 +12,9 @@
 
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Departure, DropReason, Inside, QueueAction};
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, PS_PER_NS, Rate, Time};
+use knee_units::settings::Visit;
 use knee_units::{Backlog, Random};
 
 /// PIE's clock: all delays are whole ticks of this length.
@@ -51,53 +52,56 @@ pub enum PieDelay {
     DepartureRate,
 }
 
-/// Settings of a PIE queue. [`Default`] is Linux's, with seed 0.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PieConfig {
-    /// How many packets may wait.
-    pub limit_pkts: u32,
-    /// Target of the queueing delay.
-    pub target: Duration,
-    /// Time between updates of the probability. Linux rounds it up to its timer tick (1 ms or 4 ms).
-    pub update_interval: Duration,
-    /// When the first update is due, from time zero.
-    pub first_update: Duration,
-    /// Gain on the distance from the target, in 1/16 per second.
-    pub alpha: u32,
-    /// Gain on the change of the delay, in 1/16 per second.
-    pub beta: u32,
-    /// How long a queue may be busy, from the start or from a quiet time, before anything is dropped.
-    pub burst_allowance: Duration,
-    /// Whether packets that are ECN-capable are marked instead of dropped, while the probability is at most 10 %.
-    pub ecn: bool,
-    /// Whether shorter packets are dropped less, in proportion to their length.
-    pub byte_mode: bool,
-    /// The longest packet in bytes, Ethernet header included.
-    pub mtu_bytes: u32,
-    pub delay: PieDelay,
-    /// Whether drops are kept from bunching and from staying away by chance; false for older Linux.
-    pub derandomise: bool,
-    /// Seed of the drop decisions.
-    pub seed: u64,
+knee_units::settings! {
+    /// Settings of a PIE queue. [`Default`] is Linux's, with seed 0.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct PieConfig as (config, v) check check {
+        /// Limit in packets.
+        pub limit_pkts: u32 = 1000 => "limit": Pkts;
+        /// Target sojourn time.
+        pub target: Duration = Duration::from_ms(15) => "target": Time;
+        // Linux rounds it up to its timer tick (1 ms or 4 ms).
+        /// Update period of the probability.
+        pub update_interval: Duration = Duration::from_ms(15) => "update_interval": Time;
+        // From time zero.
+        /// Time of the first update.
+        pub first_update: Duration = Duration::from_ms(500) => "first_update": Time;
+        // In 1/16 per second.
+        /// Gain on the delay error, in Linux's units.
+        pub alpha: u32 = 2 => "alpha": Number.within(0, 32);
+        /// Gain on the delay change, in Linux's units.
+        pub beta: u32 = 20 => "beta": Number.within(0, 32);
+        // How long a queue may be busy, from the start or from a quiet time, before anything is dropped.
+        /// Burst allowance.
+        pub burst_allowance: Duration = Duration::from_ms(150) => "burst_allowance": Time;
+        // At most 10 %.
+        /// Mark ECN-capable packets while the probability is low.
+        pub ecn: bool = false => "ecn": Flag;
+        // Shorter packets are dropped less, in proportion to their length.
+        /// Scale the probability by packet length.
+        pub byte_mode: bool = false => "byte_mode": Flag;
+        /// The longest packet in bytes, Ethernet header included.
+        pub mtu_bytes: u32 = 1514;
+        /// Delay estimate.
+        pub delay: PieDelay = PieDelay::Timestamps
+            => "delay": Word[("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
+        // Drops are kept from bunching and from staying away by chance; false for older Linux.
+        /// De-randomise drops and marks.
+        pub derandomise: bool = true => "derandomise": Flag;
+        /// Seed of the drop decisions.
+        pub seed: u64 = 0 => { v.seed(&mut config.seed) };
+    }
 }
 
-impl Default for PieConfig {
-    fn default() -> PieConfig {
-        PieConfig {
-            limit_pkts: 1000,
-            target: Duration::from_ms(15),
-            update_interval: Duration::from_ms(15),
-            first_update: Duration::from_ms(500),
-            alpha: 2,
-            beta: 20,
-            burst_allowance: Duration::from_ms(150),
-            ecn: false,
-            byte_mode: false,
-            mtu_bytes: 1514,
-            delay: PieDelay::Timestamps,
-            derandomise: true,
-            seed: 0,
-        }
+/// Refuses settings that cannot work.
+fn check(config: &mut PieConfig, v: &mut dyn Visit) {
+    if config.update_interval.ps() < TICK_PS {
+        let why = "PIE's update interval must be at least 64 ns, the tick of its clock";
+        v.refuse("update_interval", why);
+    }
+    if config.mtu_bytes == 0 {
+        let why = "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)";
+        v.refuse("kind", why);
     }
 }
 
@@ -111,43 +115,7 @@ impl Settings for PieConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.says("Limit in packets.");
-        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
-        v.says("Target sojourn time.");
-        v.key("target", Setting::Time(&mut self.target));
-        v.says("Update period of the probability.");
-        v.key("update_interval", Setting::Time(&mut self.update_interval));
-        v.says("Time of the first update.");
-        v.key("first_update", Setting::Time(&mut self.first_update));
-        v.says("Gain on the delay error, in Linux's units.");
-        v.key("alpha", Setting::Number(&mut self.alpha, 0..=32));
-        v.says("Gain on the delay change, in Linux's units.");
-        v.key("beta", Setting::Number(&mut self.beta, 0..=32));
-        v.says("Burst allowance.");
-        v.key("burst_allowance", Setting::Time(&mut self.burst_allowance));
-        v.says("Mark ECN-capable packets while the probability is low.");
-        v.key("ecn", Setting::Flag(&mut self.ecn));
-        v.says("Scale the probability by packet length.");
-        v.key("byte_mode", Setting::Flag(&mut self.byte_mode));
-        let delays =
-            [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-        v.says("Delay estimate.");
-        v.word("delay", &mut self.delay, &delays);
-        v.says("De-randomise drops and marks.");
-        v.key("derandomise", Setting::Flag(&mut self.derandomise));
-        v.seed(&mut self.seed);
-        if self.update_interval.ps() < TICK_PS {
-            v.refuse(
-                "update_interval",
-                "PIE's update interval must be at least 64 ns, the tick of its clock",
-            );
-        }
-        if self.mtu_bytes == 0 {
-            v.refuse(
-                "kind",
-                "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)",
-            );
-        }
+        PieConfig::fields(self, v);
     }
 
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {

@@ -14,9 +14,10 @@
 
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Departure, DropReason, Inside, QueueAction};
-use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Settings, drain};
 use crate::step::NotEctAbove;
 use crate::time::{Duration, PS_PER_US, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 use knee_units::{Backlog, Limit, Random};
 
 /// The largest Wlog.
@@ -34,34 +35,71 @@ const ADAPT_INTERVAL: Duration = Duration::from_ms(500);
 const IDLE_ENTRIES: usize = 256;
 const IDLE_SHIFT_MAX: u8 = 31;
 
-/// Settings of a RED queue.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RedConfig {
-    /// How much may wait.
-    pub limit: Limit,
-    /// Below this average, in bytes, nothing happens.
-    pub min_bytes: u64,
-    /// From this average on every packet is marked or dropped; at least `min_bytes`.
-    pub max_bytes: u64,
-    /// The probability at `max_bytes`, 0 to 1.
-    pub max_p: f64,
-    /// The weight of each arrival in the average is 2^-wlog; 0: the average is the backlog.
-    pub wlog: u32,
-    /// How long a packet of mean length takes on the link, by which the average decays in idle times. Zero: it does
-    /// not, as in Linux below a token bucket, whose RED never learns that it is idle.
-    pub packet_time: Duration,
-    /// Whether packets that are ECN-capable are marked instead of dropped.
-    pub ecn: bool,
-    /// With `ecn`: treatment of packets chosen for a mark that are not ECN-capable; Linux drops them by default.
-    pub not_ect: NotEctAbove,
-    /// Whether ECN-capable packets, too, are dropped from `max_bytes` on.
-    pub harddrop: bool,
-    /// Whether the probability goes from `max_p` at `max_bytes` to 1 at twice that, and only from there on all are marked or dropped.
-    pub gentle: bool,
-    /// How often `max_p` is moved so that the average stays between 40 and 60 % of the way from min to max; Linux's
-    /// interval is 500 ms. `None`: it stays as it is.
-    pub adapt_interval: Option<Duration>,
-    pub seed: u64,
+knee_units::settings! {
+    /// Settings of a RED queue.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct RedConfig(place: PortProperties) as (config, v) check check {
+        /// How much may wait.
+        pub limit: Limit = Limit::UNLIMITED => { v.limit(&mut config.limit) };
+        // Below this nothing happens.
+        /// Minimum threshold of the average, in full packets or bytes.
+        pub min_bytes: u64 = THRESHOLD_MAX_BYTES => "min": Backlog.needed("20 pkts");
+        // From this average on every packet is marked or dropped.
+        /// Maximum threshold.
+        pub max_bytes: u64 = THRESHOLD_MAX_BYTES => "max": Backlog.needed("60 pkts");
+        /// Probability at `max`.
+        pub max_p: f64 = 0.1 => "max_p": Share;
+        // 0: the average is the backlog.
+        /// EWMA weight 2^-wlog.
+        pub wlog: u32 = 9 => "wlog": Number.within(0, WLOG_MAX as u64);
+        // Below a token bucket Linux's RED never learns that it is idle.
+        /// Packet time for the decay in idle periods; 0: no decay.
+        pub packet_time: Duration =
+            if place.has_burst { Duration::ZERO } else { place.rate.time_of(place.frame_bytes) } => "packet_time": Time;
+        /// Mark ECN-capable packets.
+        pub ecn: bool = true => "ecn": Flag;
+        // Of those chosen for a mark; Linux drops them by default.
+        /// Action on Not-ECT packets.
+        pub not_ect: NotEctAbove = NotEctAbove::Drop
+            => "not_ect": Word[("queue", NotEctAbove::Queue), ("drop", NotEctAbove::Drop)].only_if(config.ecn, NEEDS_ECN);
+        /// Drop ECN-capable packets above `max`.
+        pub harddrop: bool = false => "harddrop": Flag.only_if(config.ecn, NEEDS_ECN);
+        // Only from twice `max` on all are marked or dropped.
+        /// Gentle mode: probability rises to 1 at twice `max`.
+        pub gentle: bool = false => "gentle": Flag;
+        /// How often `max_p` is moved so that the average stays between 40 and 60 % of the way from min to max; Linux's
+        /// interval is 500 ms. `None`: it stays as it is.
+        pub adapt_interval: Option<Duration> = None => { adaptive(config, v) };
+        /// Seed of the decisions.
+        pub seed: u64 = 0 => { v.seed(&mut config.seed) };
+    }
+}
+
+const NEEDS_ECN: &str = "has no meaning without ecn: then all are dropped";
+
+/// Shows the time between updates of `max_p`, as whether there are any.
+fn adaptive(config: &mut RedConfig, v: &mut dyn Visit) {
+    let mut adaptive = config.adapt_interval.is_some();
+    v.key(key("adaptive", "Adaptive RED."), Setting::Flag(&mut adaptive));
+    let mut interval = config.adapt_interval.unwrap_or(ADAPT_INTERVAL);
+    v.time(&mut interval);
+    config.adapt_interval = adaptive.then_some(interval);
+    if interval < Duration::from_us(1) {
+        v.refuse("adaptive", "the time between updates must be at least 1 us");
+    }
+}
+
+/// Refuses settings that cannot work.
+fn check(config: &mut RedConfig, v: &mut dyn Visit) {
+    if config.min_bytes > config.max_bytes || config.max_bytes > THRESHOLD_MAX_BYTES {
+        v.refuse("max", "RED's max must be at least its min, and both at most 1 GiB");
+    }
+    if !(0.0..=1.0).contains(&config.max_p) {
+        v.refuse("max_p", "RED's max_p must be a share from 0 to 1");
+    }
+    if config.wlog > WLOG_MAX {
+        v.refuse("wlog", "RED's wlog must be from 0 (no averaging) to 31");
+    }
 }
 
 impl Settings for RedConfig {
@@ -70,74 +108,11 @@ impl Settings for RedConfig {
     }
 
     fn at(place: PortProperties) -> RedConfig {
-        RedConfig {
-            limit: Limit::UNLIMITED,
-            min_bytes: THRESHOLD_MAX_BYTES,
-            max_bytes: THRESHOLD_MAX_BYTES,
-            max_p: 0.1,
-            wlog: 9,
-            // Below a token bucket Linux's RED never learns that it is idle.
-            packet_time: match place.has_burst {
-                true => Duration::ZERO,
-                false => place.rate.time_of(place.frame_bytes),
-            },
-            ecn: true,
-            not_ect: NotEctAbove::Drop,
-            harddrop: false,
-            gentle: false,
-            adapt_interval: None,
-            seed: 0,
-        }
+        RedConfig::new(place)
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.limit(&mut self.limit);
-        v.need("min", "20 pkts");
-        v.says("Minimum threshold of the average, in full packets or bytes.");
-        v.key("min", Setting::Backlog(&mut self.min_bytes));
-        v.need("max", "60 pkts");
-        v.says("Maximum threshold.");
-        v.key("max", Setting::Backlog(&mut self.max_bytes));
-        v.says("Probability at `max`.");
-        v.key("max_p", Setting::Share(&mut self.max_p));
-        v.says("EWMA weight 2^-wlog.");
-        v.key("wlog", Setting::Number(&mut self.wlog, 0..=WLOG_MAX));
-        v.says("Packet time for the decay in idle periods; 0: no decay.");
-        v.key("packet_time", Setting::Time(&mut self.packet_time));
-        v.says("Mark ECN-capable packets.");
-        v.key("ecn", Setting::Flag(&mut self.ecn));
-        match self.ecn {
-            true => {
-                v.says("Action on Not-ECT packets.");
-                v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
-                v.says("Drop ECN-capable packets above `max`.");
-                v.key("harddrop", Setting::Flag(&mut self.harddrop));
-            }
-            false => ["not_ect", "harddrop"].into_iter().for_each(|key| {
-                v.without(key, "has no meaning without ecn: then all are dropped");
-            }),
-        }
-        v.says("Gentle mode: probability rises to 1 at twice `max`.");
-        v.key("gentle", Setting::Flag(&mut self.gentle));
-        let mut adaptive = self.adapt_interval.is_some();
-        v.says("Adaptive RED.");
-        v.key("adaptive", Setting::Flag(&mut adaptive));
-        let mut interval = self.adapt_interval.unwrap_or(ADAPT_INTERVAL);
-        v.time(&mut interval);
-        self.adapt_interval = adaptive.then_some(interval);
-        v.seed(&mut self.seed);
-        if self.min_bytes > self.max_bytes || self.max_bytes > THRESHOLD_MAX_BYTES {
-            v.refuse("max", "RED's max must be at least its min, and both at most 1 GiB");
-        }
-        if !(0.0..=1.0).contains(&self.max_p) {
-            v.refuse("max_p", "RED's max_p must be a share from 0 to 1");
-        }
-        if self.wlog > WLOG_MAX {
-            v.refuse("wlog", "RED's wlog must be from 0 (no averaging) to 31");
-        }
-        if interval < Duration::from_us(1) {
-            v.refuse("adaptive", "the time between updates must be at least 1 us");
-        }
+        RedConfig::fields(self, v);
     }
 
     fn acts_at(&self, rate: Rate) -> Option<Duration> {

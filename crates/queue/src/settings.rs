@@ -2,13 +2,14 @@
 //!
 //! ```
 //! use knee_queue::time::{Duration, Rate};
-//! use knee_queue::{PortProperties, QueueConfig, Setting, Visit};
+//! use knee_queue::{PortProperties, QueueConfig};
+//! use knee_units::settings::{About, Setting, Visit};
 //!
 //! /// Makes every time of a queue ten times as long.
 //! struct Slower;
 //!
 //! impl Visit for Slower {
-//!     fn key(&mut self, _key: &'static str, setting: Setting<'_>) {
+//!     fn key(&mut self, _about: About, setting: Setting<'_>) {
 //!         if let Setting::Time(time) = setting {
 //!             *time = Duration::from_ps(time.ps() * 10);
 //!         }
@@ -23,12 +24,13 @@
 //! assert_eq!(pie.target, Duration::from_ms(150));
 //! ```
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use crate::time::{Duration, Rate};
-use knee_units::{Limit, Threshold};
+use knee_units::Limit;
+use knee_units::settings::{About, Setting, Visit};
 
 /// Port that a queue belongs to; defaults depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -65,99 +67,17 @@ pub trait Settings {
     }
 }
 
-/// How a file says a setting, and where its value is.
-#[derive(Debug)]
-pub enum Setting<'a> {
-    /// Packets or bytes, at least a full packet.
-    Limit(&'a mut Limit),
-    /// Bytes, at least a full packet.
-    Room(&'a mut u64),
-    Pkts(&'a mut u32),
-    Bytes(&'a mut u32, RangeInclusive<u32>),
-    /// Bytes, or full packets.
-    Backlog(&'a mut u64),
-    /// Packets, bytes, or time waited.
-    Threshold(&'a mut Threshold),
-    Time(&'a mut Duration),
-    /// A time, or none.
-    MaybeTime(&'a mut Option<Duration>),
-    /// 0 to 1.
-    Share(&'a mut f64),
-    /// 0 to 1, or none.
-    MaybeShare(&'a mut Option<f64>),
-    /// A whole number, from and to.
-    Number(&'a mut u32, RangeInclusive<u32>),
-    /// A whole number, from and to, or none.
-    MaybeNumber(&'a mut Option<u32>, RangeInclusive<u32>),
-    /// Millionths per second, as a whole number, from and to: Linux's 0.16 is 160000.
-    Gain(&'a mut u32, RangeInclusive<u32>),
-    /// Yes or no.
-    Flag(&'a mut bool),
-    /// The number of one of these words.
-    Word(&'a mut usize, &'a [&'static str]),
-    /// Names of hosts and switches, or ranges of them.
-    Names(&'a mut Vec<String>),
-    /// The queues that it consists of: tables of their own, which are no value of it.
-    Parts,
-}
-
-/// Visitor of settings.
-pub trait Visit {
-    /// A setting and its key.
-    fn key(&mut self, key: &'static str, setting: Setting<'_>);
-
-    /// Meaning of the next key, in one line.
-    fn says(&mut self, _words: &'static str) {}
-
-    /// The key that comes next has no default, and is written as in `example`.
-    fn need(&mut self, _key: &'static str, _example: &'static str) {}
-
-    /// A key that has no meaning beside the others, and why; it is not shown by `key` then.
-    fn without(&mut self, _key: &'static str, _why: &'static str) {}
-
-    /// Refuses the settings: the key, and why.
-    fn refuse(&mut self, _key: &'static str, _why: &'static str) {}
-
-    /// A time that has no key.
-    fn time(&mut self, _time: &mut Duration) {}
-
-    /// A seed, which has no key: each run has its own.
-    fn seed(&mut self, _seed: &mut u64) {}
-}
-
-impl dyn Visit + '_ {
-    /// How much may wait, where there is no default.
-    pub fn limit(&mut self, limit: &mut Limit) {
-        self.says("Limit in packets or bytes.");
-        self.need("limit", "500 pkts");
-        self.key("limit", Setting::Limit(limit));
-    }
-
-    /// Shows a setting that takes one of a few words.
-    pub fn word<T: Copy + PartialEq>(
-        &mut self,
-        key: &'static str,
-        value: &mut T,
-        words: &[(&'static str, T)],
-    ) {
-        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-        let mut at = words.iter().position(|(_, word)| word == value).unwrap_or(0);
-        self.key(key, Setting::Word(&mut at, &names));
-        *value = words.get(at).map_or(*value, |(_, word)| *word);
-    }
-}
-
 /// Settings that cannot work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The key that says so.
     pub key: &'static str,
-    why: &'static str,
+    why: Cow<'static, str>,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.why)
+        f.write_str(&self.why)
     }
 }
 
@@ -168,23 +88,10 @@ impl Error for ConfigError {}
 pub(crate) struct Check(pub(crate) Option<ConfigError>);
 
 impl Visit for Check {
-    fn key(&mut self, _key: &'static str, _setting: Setting<'_>) {}
+    fn key(&mut self, _about: About, _setting: Setting<'_>) {}
 
-    fn refuse(&mut self, key: &'static str, why: &'static str) {
+    fn refused(&mut self, key: &'static str, why: Cow<'static, str>) {
         self.0.get_or_insert(ConfigError { key, why });
-    }
-}
-
-/// Lists all keys.
-pub(crate) struct Keys(pub(crate) Vec<&'static str>);
-
-impl Visit for Keys {
-    fn key(&mut self, key: &'static str, _setting: Setting<'_>) {
-        self.0.push(key);
-    }
-
-    fn without(&mut self, key: &'static str, _why: &'static str) {
-        self.0.push(key);
     }
 }
 
@@ -193,10 +100,10 @@ impl Visit for Keys {
 pub(crate) struct FindLimit(pub(crate) Option<Limit>);
 
 impl Visit for FindLimit {
-    fn key(&mut self, key: &'static str, setting: Setting<'_>) {
+    fn key(&mut self, about: About, setting: Setting<'_>) {
         match setting {
             Setting::Limit(limit) => self.0 = Some(*limit),
-            Setting::Pkts(pkts) if key == "limit" => self.0 = Some(Limit::Pkts(*pkts)),
+            Setting::Pkts(pkts) if about.name() == "limit" => self.0 = Some(Limit::Pkts(*pkts)),
             _ => {}
         }
     }
@@ -206,7 +113,7 @@ impl Visit for FindLimit {
 pub(crate) struct Seeds<'a>(pub(crate) &'a mut dyn FnMut() -> u64);
 
 impl Visit for Seeds<'_> {
-    fn key(&mut self, _key: &'static str, _setting: Setting<'_>) {}
+    fn key(&mut self, _about: About, _setting: Setting<'_>) {}
 
     fn seed(&mut self, seed: &mut u64) {
         *seed = (self.0)();

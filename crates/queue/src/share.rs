@@ -5,8 +5,9 @@
 
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, DropReason, QueueAction};
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 use knee_units::{Backlog, Limit, Random};
 
 /// Selection of the ECN-capable packets to mark.
@@ -43,10 +44,16 @@ impl Settings for ShareConfig {
             MarkShare::Probability(share) => (Some(share), None),
             MarkShare::Every(every) => (None, Some(every)),
         };
-        v.says("Random share of packets to mark.");
-        v.key("mark", Setting::MaybeShare(&mut share));
-        v.says("Mark every n-th packet instead.");
-        v.key("every", Setting::MaybeNumber(&mut every, 1..=u32::MAX));
+        v.key(
+            key("mark", "Random share of packets to mark.").usually("none"),
+            Setting::MaybeShare(&mut share),
+        );
+        v.key(
+            key("every", "Mark every n-th packet instead.")
+                .within(1, u32::MAX as u64)
+                .usually("none"),
+            Setting::MaybeNumber(&mut every),
+        );
         match (share, every) {
             (Some(share), None) => self.mark = MarkShare::Probability(share),
             (None, Some(every)) => self.mark = MarkShare::Every(every),

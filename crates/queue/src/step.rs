@@ -5,8 +5,9 @@
 
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Departure, DropReason, QueueAction};
-use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Settings, drain};
 use crate::time::{Duration, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 use knee_units::{Backlog, Limit, Threshold};
 
 /// Whether a value equal to K is marked.
@@ -83,16 +84,29 @@ impl Settings for StepConfig {
 
     fn fields(&mut self, v: &mut dyn Visit) {
         v.limit(&mut self.limit);
-        v.need("k", "65 pkts");
-        v.says("Threshold: packets, bytes or sojourn time.");
-        v.key("k", Setting::Threshold(&mut self.threshold));
-        v.says("Mark at or above the threshold.");
-        v.word("mark_at", &mut self.mark_at, &[(">=", MarkAt::AtLeast), (">", MarkAt::Above)]);
+        v.key(
+            key("k", "Threshold: packets, bytes or sojourn time.").needed("65 pkts"),
+            Setting::Threshold(&mut self.threshold),
+        );
+        v.word(
+            key("mark_at", "Mark at or above the threshold."),
+            &mut self.mark_at,
+            &[(">=", MarkAt::AtLeast), (">", MarkAt::Above)],
+        );
         let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
-        v.says("Mark on enqueue by backlog, or on dequeue by backlog or sojourn time.");
-        v.word("mark_when", &mut self.when, &mark_when);
-        v.says("Action on Not-ECT packets above the threshold.");
-        v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
+        v.word(
+            key(
+                "mark_when",
+                "Mark on enqueue by backlog, or on dequeue by backlog or sojourn time.",
+            ),
+            &mut self.when,
+            &mark_when,
+        );
+        v.word(
+            key("not_ect", "Action on Not-ECT packets above the threshold."),
+            &mut self.not_ect,
+            &NotEctAbove::WORDS,
+        );
         if matches!((self.threshold, self.when), (Threshold::Sojourn(_), MarkWhen::Enqueue)) {
             v.refuse(
                 "k",

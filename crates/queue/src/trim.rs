@@ -8,9 +8,10 @@ use crate::droptail::{DropTail, DropTailConfig};
 use crate::fifo::Fifo;
 use crate::packet::Packet;
 use crate::qdisc::{DropReason, Qdisc, QueueAction, Stats};
-use crate::settings::{PortProperties, Setting, Settings, Visit, drain};
+use crate::settings::{PortProperties, Settings, drain};
 use crate::step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig};
 use crate::time::{Duration, Rate, Time};
+use knee_units::settings::{Setting, Visit, key};
 use knee_units::{Backlog, Limit, Threshold};
 
 /// Settings of a queue that trims.
@@ -39,11 +40,14 @@ impl Settings for TrimConfig {
 
     fn fields(&mut self, v: &mut dyn Visit) {
         v.limit(&mut self.limit);
-        v.need("k", "65 pkts");
-        v.says("Marking threshold of whole packets: packets or bytes.");
-        v.key("k", Setting::Threshold(&mut self.threshold));
-        v.says("Limit of the queue of headers.");
-        v.key("headers", Setting::Pkts(&mut self.headers_pkts));
+        v.key(
+            key("k", "Marking threshold of whole packets: packets or bytes.").needed("65 pkts"),
+            Setting::Threshold(&mut self.threshold),
+        );
+        v.key(
+            key("headers", "Limit of the queue of headers."),
+            Setting::Pkts(&mut self.headers_pkts),
+        );
         if matches!(self.threshold, Threshold::Sojourn(_)) {
             v.refuse("k", "a queue that trims marks at arrival, by packets or bytes");
         }

@@ -7,9 +7,10 @@ use crate::classes::{ClassService, Classes, Parts, Price, Selector};
 use crate::config::QueueConfig;
 use crate::droptail::DropTailConfig;
 use crate::packet::Packet;
-use crate::settings::{PortProperties, Setting, Settings, Visit};
+use crate::settings::{PortProperties, Settings};
 use crate::time::{Duration, Rate};
 use knee_units::Limit;
+use knee_units::settings::{Setting, Visit, key};
 
 /// Unit of the alternation between the two buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,17 +61,19 @@ impl Settings for TwoBuffersConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
-        v.need("second", "s3");
-        v.says("Inputs of the second buffer: hosts and switches.");
-        v.key("second", Setting::Names(&mut self.second_names));
+        v.key(
+            key("second", "Inputs of the second buffer: hosts and switches.").needed("s3"),
+            Setting::Names(&mut self.second_names),
+        );
         let alternate = [("packets", Alternate::Packets), ("bytes", Alternate::Bytes)];
-        v.says("Alternate by packets or bytes.");
-        v.word("alternate", &mut self.alternate, &alternate);
+        v.word(key("alternate", "Alternate by packets or bytes."), &mut self.alternate, &alternate);
         let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
-        v.says("Limit per buffer, or of both together.");
-        v.word("limit_per", &mut self.limit_per, &limit_per);
-        v.says("Queue of each buffer.");
-        v.key("queue", Setting::Parts);
+        v.word(
+            key("limit_per", "Limit per buffer, or of both together."),
+            &mut self.limit_per,
+            &limit_per,
+        );
+        v.key(key("queue", "Queue of each buffer.").needed("{ ... }"), Setting::Parts);
         if self.limit_per == LimitPer::Port && self.queue.admission().is_none() {
             v.refuse(
                 "limit_per",

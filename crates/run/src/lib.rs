@@ -101,12 +101,14 @@
 pub mod addresses;
 pub mod back_end;
 pub mod balance;
+mod cable;
 mod capacity;
 mod changes;
 pub mod ecn;
 pub mod error;
 pub mod flow_control;
 mod headroom;
+mod host;
 mod ideal;
 pub mod kernels_own;
 pub mod outcome;

@@ -1,7 +1,12 @@
 //! How a host receives: interrupts that wait for more packets (coalescing), and what its networking takes of a CPU.
 
 use knee_queue::time::{Duration, PS_PER_S};
+use knee_units::settings::{Setting, Visit, key};
 
+/// Largest number of frames in a NIC's ring.
+const MAX_FRAMES: u64 = 65_536;
+/// Largest packet rate, in packets per second.
+const MAX_RATE: u64 = 1_000_000_000;
 /// Packets no longer than this on average are not worth waiting for (mlx4's `AVG_PKT_SMALL`).
 const SMALL_PACKET_BYTES: u64 = 256;
 
@@ -29,6 +34,37 @@ pub struct Adaptive {
     pub interval: Duration,
 }
 
+impl Coalesce {
+    /// As `fields` of other settings.
+    pub fn fields(&mut self, v: &mut dyn Visit) {
+        let Coalesce { frames, time, adaptive } = self;
+        let about = key("frames", "Interrupt at this number of packets.").within(1, MAX_FRAMES);
+        v.key(about.usually("only `time` counts"), Setting::MaybeNumber(frames));
+        let about =
+            key("time", "Maximum delay after the first packet.").needed("50 us").usually("`50 us`");
+        v.key(about, Setting::Time(time));
+        let mut is_adaptive = adaptive.is_some();
+        v.key(key("adaptive", "Adapt `time` to the packet rate."), Setting::Flag(&mut is_adaptive));
+        let mut found = adaptive.unwrap_or_default();
+        let Adaptive { rate_low, rate_high, interval } = &mut found;
+        let adapting = |name, says| key(name, says).only_if(is_adaptive, "needs adaptive = true");
+        let about = adapting("rate_low", "No delay up to this rate, packets/s.");
+        v.key(about.within(1, MAX_RATE), Setting::Large(rate_low));
+        let about = adapting("rate_high", "Full `time` from this rate, packets/s.");
+        v.key(about.within(1, MAX_RATE), Setting::Large(rate_high));
+        let about = adapting("interval", "Period of the rate measurement.").at_least("1 us");
+        v.key(about.like("250 ms"), Setting::Time(interval));
+        if rate_low >= rate_high {
+            let why = format!(
+                "rate_low ({rate_low}) must be below rate_high ({rate_high}), both in packets per second"
+            );
+            v.refused_if_written("rate_low", &|| why.clone());
+            v.refuse("rate_high", why);
+        }
+        *adaptive = is_adaptive.then_some(found);
+    }
+}
+
 impl Default for Adaptive {
     /// mlx4's: 400,000 and 450,000 packets per second, looked at four times a second.
     fn default() -> Adaptive {
@@ -54,37 +90,25 @@ impl Adaptive {
     }
 }
 
-/// CPU time that a host's networking takes, by what it does; applications are not in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuCosts {
-    /// Each interrupt of a receive queue, with the poll that it begins.
-    pub per_interrupt: Duration,
-    /// Each packet taken from the wire.
-    pub per_packet: Duration,
-    /// Each packet that reaches IP and TCP: merged ones are one.
-    pub per_merged: Duration,
-    /// Each pure ACK received, with what TCP then sends.
-    pub per_ack: Duration,
-    /// Each pure ACK sent.
-    pub per_ack_sent: Duration,
-    /// Each burst handed to the device.
-    pub per_burst: Duration,
-    /// Each byte of payload received.
-    pub per_byte: Duration,
-}
-
-impl Default for CpuCosts {
-    /// Fitted to the measurements in notebook/ce-price.md, as docs/receiving.md says.
-    fn default() -> CpuCosts {
-        CpuCosts {
-            per_interrupt: Duration::from_ns(10_600),
-            per_packet: Duration::from_ns(760),
-            per_merged: Duration::ZERO,
-            per_ack: Duration::from_ns(2900),
-            per_ack_sent: Duration::from_ns(2100),
-            per_burst: Duration::ZERO,
-            per_byte: Duration::ZERO,
-        }
+knee_units::settings! {
+    /// CPU time that a host's networking takes, by what it does; applications are not in it. Defaults are fitted to the
+    /// measurements in notebook/ce-price.md, as docs/receiving.md says.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CpuCosts as (it, v) {
+        /// Interrupt and its poll.
+        pub per_interrupt: Duration = Duration::from_ns(10_600) => "per_interrupt": Time;
+        /// Received packet.
+        pub per_packet: Duration = Duration::from_ns(760) => "per_packet": Time;
+        /// Packet to IP, after GRO.
+        pub per_merged: Duration = Duration::ZERO => "per_merged": Time;
+        /// Received pure ACK, with the sends it allows.
+        pub per_ack: Duration = Duration::from_ns(2900) => "per_ack": Time;
+        /// Sent pure ACK.
+        pub per_ack_sent: Duration = Duration::from_ns(2100) => "per_ack_sent": Time;
+        /// Burst to the device.
+        pub per_burst: Duration = Duration::ZERO => "per_burst": Time;
+        /// Received byte of payload.
+        pub per_byte: Duration = Duration::ZERO => "per_byte": Time;
     }
 }
 

@@ -1,10 +1,12 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
+pub use crate::cable::{Cable, Serialisation};
+pub use crate::host::{Defects, HEADER_BYTES, HostConfig, PROFILES, sysctl_since};
 pub use crate::receiving::{Adaptive, Coalesce, CpuCosts};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{DynamicThresholdConfig, ETHERNET_BYTES, Ecn, QueueConfig};
+use knee_queue::{DynamicThresholdConfig, Ecn};
 pub use knee_traffic::{Schedule, Sequence, Series, Task, Traffic};
 pub use knee_units::LinuxVersion;
 use std::ops::{Deref, DerefMut};
@@ -245,230 +247,6 @@ impl DerefMut for Link {
     }
 }
 
-/// One direction of a cable with its queue, without its end points.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cable {
-    /// `None`: no queue and no serialisation, only the delay.
-    pub rate: Option<Rate>,
-    /// When a packet counts as sent.
-    pub serialisation: Serialisation,
-    /// Bytes beside each frame that take time on the wire and no room in a queue: on Ethernet preamble, FCS and gap, 24.
-    pub overhead_bytes: u32,
-    pub delay: Duration,
-    /// Uniform extra delay of 0 to this per packet; packets may overtake each other.
-    pub jitter: Duration,
-    /// Share of packets lost at random before the queue, 0 to 1.
-    pub loss: f64,
-    /// Whether what is lost is whole bursts, as sockets handed them to their device: netem beneath GSO.
-    pub loses_bursts: bool,
-    /// Share of packets of which a copy is sent too, before the queue, 0 to 1.
-    pub duplicate: f64,
-    /// Queue of the link; unused without a rate.
-    pub queue: QueueConfig,
-    /// Whether new links of it are [sampled](Link::sampled).
-    pub sampled: bool,
-}
-
-impl Cable {
-    /// A cable that stores and forwards, and does nothing else: no delay, no losses.
-    pub fn new(rate: Option<Rate>, queue: QueueConfig) -> Cable {
-        Cable {
-            rate,
-            serialisation: Serialisation::StoreAndForward,
-            overhead_bytes: 0,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-            loses_bursts: false,
-            duplicate: 0.0,
-            queue,
-            sampled: false,
-        }
-    }
-
-    /// Whether the way behind the queue does anything at random.
-    pub fn draws(&self) -> bool {
-        self.loss > 0.0 || self.duplicate > 0.0 || self.jitter != Duration::ZERO
-    }
-
-    /// How long a frame of this length takes the wire, with what goes around it; `None`: there is no rate.
-    pub fn time_of(&self, frame_bytes: u32) -> Option<Duration> {
-        Some(self.rate?.time_of(frame_bytes.saturating_add(self.overhead_bytes)))
-    }
-}
-
-/// How a link turns packets into time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Serialisation {
-    /// As a token bucket (Linux `tbf`): a packet leaves at once when there are tokens for all of it,
-    /// so packets are spaced but an idle link adds no delay.
-    TokenBucket {
-        /// Depth of the bucket; at least one full packet.
-        burst_bytes: u32,
-    },
-    /// As a switch port: a packet arrives when its last bit has.
-    StoreAndForward,
-}
-
-/// Versions of Linux that hosts can behave like, with their names in experiments, oldest first. Of a long-term version it is a
-/// late release, with what that has taken over from later versions: 6.1.192, the kernel of the reference data, and 6.12.117.
-pub const PROFILES: [(&str, LinuxVersion); 3] =
-    [("6.1", LinuxVersion(6, 1)), ("6.12", LinuxVersion(6, 12)), ("6.18", LinuxVersion(6, 18))];
-
-/// The first version that has a sysctl, if not all versions have it.
-pub fn sysctl_since(name: &str) -> Option<LinuxVersion> {
-    match name {
-        "tcp_syn_linear_timeouts" => Some(LinuxVersion(6, 5)),
-        "tcp_rto_min_us" => Some(LinuxVersion(6, 11)),
-        _ => None,
-    }
-}
-
-/// Sysctls and offloads of a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostConfig {
-    /// Kernel differences that change results.
-    pub linux: LinuxVersion,
-    /// Ticks of the coarse clock per second: 100, 250, 300 or 1000.
-    pub hz: u32,
-    /// Where the coarse clock stands at the start, in ticks; `None`: drawn per host from the seed.
-    pub jiffies_at_start: Option<u32>,
-    /// `net.ipv4.tcp_ecn`: 0 off, 1 ask and grant, 2 grant.
-    pub tcp_ecn: u8,
-    /// Whether SYNs and SYN-ACKs of algorithms that need ECN are sent with ECT, as Linux does since its DCTCP of 2014.
-    pub syn_ect: bool,
-    /// The feature `ecn_low` of the host's routes, of kernels with BBR version 3: marks mean a shallow threshold.
-    pub ecn_low: bool,
-    /// `net.ipv4.tcp_ecn_fallback`: a SYN sent again does not ask for ECN.
-    pub tcp_ecn_fallback: bool,
-    /// IPv6: 20 bytes more of headers, and a flow label by which switches choose among equal paths,
-    /// so that another transmit hash is another path.
-    pub ipv6: bool,
-    /// IP MTU in bytes; the MSS follows (52 bytes of headers with timestamps, 72 with IPv6).
-    pub mtu_bytes: u32,
-    /// Initial window, packets.
-    pub initial_cwnd_pkts: u32,
-    /// Least retransmission timeout (`tcp_rto_min_us`).
-    pub rto_min: Duration,
-    /// `net.ipv4.tcp_slow_start_after_idle`.
-    pub slow_start_after_idle: bool,
-    /// `net.ipv4.tcp_sack`.
-    pub sack: bool,
-    /// Segments per burst handed to the device: 1 switches TSO and GSO off.
-    pub gso_max_segs: u32,
-    /// Receive merging: packets of a flow that arrive within this time of the first become one; zero: off.
-    pub gro_window: Duration,
-    /// Interrupts of the NIC that wait for more packets; `None`: each packet is handed over at once.
-    pub coalesce: Option<Coalesce>,
-    /// Receive queues of the NIC, each with its own interrupt; a flow's hash picks one (RSS).
-    pub receive_queues: u32,
-    /// Receive merging of what one interrupt brings; nothing without `coalesce`.
-    pub gro: bool,
-    /// CPU time of what its networking does, which is accounted for and takes no time; `None`: nobody asked.
-    pub cpu: Option<CpuCosts>,
-    /// `net.ipv4.tcp_limit_output_bytes`.
-    pub limit_output_bytes: u32,
-    /// Bytes of bookkeeping that the kernel charges per packet beside its payload.
-    pub skb_overhead_bytes: u32,
-    /// Bytes that the kernel keeps for the headers of a packet when it plans a receive buffer (`MAX_TCP_HEADER`; until 6.5). By its
-    /// options, 320 with wireless networks (as distributions have them), 256 without; 192 without tunnels either, which plans the same as 320.
-    pub max_tcp_header_bytes: u32,
-    /// RTT without queues of its connections, as whoever runs it says; whole us reach the algorithm.
-    /// `None`: nobody has said it. A flow's own comes before it.
-    pub base_rtt: Option<Duration>,
-    /// Whether an fq qdisc paces (else TCP itself does, where an algorithm asks for it).
-    pub fq: bool,
-    /// Whether that fq counts headers, as before Linux 4.20, when it went by the socket's rate; since then TCP gives it departure
-    /// times, by payload.
-    pub fq_counts_headers: bool,
-    /// Receive buffer at the start, bytes (`tcp_rmem[1]`).
-    pub rcvbuf_initial_bytes: u32,
-    /// Largest receive buffer, bytes (`tcp_rmem[2]`).
-    pub rcvbuf_max_bytes: u32,
-    /// Send buffer at the start, bytes (`tcp_wmem[1]`); nothing without `sndbuf_max_bytes`.
-    pub sndbuf_initial_bytes: u32,
-    /// Largest send buffer, bytes (`tcp_wmem[2]`); `None`: the sender never waits for memory.
-    pub sndbuf_max_bytes: Option<u32>,
-    /// Defects of older versions.
-    pub defects: Defects,
-    /// Sysctls that experiments leave alone.
-    pub sysctls: Sysctls,
-}
-
-/// Defects of Linux from 2015 to 2018 in ACKs of DCTCP receivers, and features that older versions lack. "6.1" and later have
-/// none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Defects {
-    /// The algorithm takes a delayed ACK for owed although data sent since has carried it: its special
-    /// ACK repeats an old one.
-    pub stale_special_ack: bool,
-    /// The special ACK for the segments before a change of CE counts as the ACK of all that arrived.
-    pub special_ack_cancels_delack: bool,
-    /// The segment that brings the change is not acknowledged at once.
-    pub no_immediate_ack_on_ce_change: bool,
-    /// The immediate ACK at a change comes by quick-ACK mode, which sets the delayed-ACK time back.
-    pub ce_change_resets_ato: bool,
-    /// A segment with CWR is not acknowledged at once.
-    pub no_ack_on_cwr: bool,
-    /// The special ACK carries ECE as it is after the change.
-    pub ece_not_on_special_ack: bool,
-    /// A socket hands its host all that the window lets, as before TCP small queues (Linux 3.6, 2012).
-    pub no_small_queues: bool,
-}
-
-/// Bytes of a frame before the payload: Ethernet's header, IPv4 20, TCP 20, timestamps 12.
-pub const HEADER_BYTES: u32 = ETHERNET_BYTES + 52;
-
-impl HostConfig {
-    /// A stock host of this version at HZ 1000 with offloads off, large windows and ECN at its
-    /// default (granted if asked for).
-    pub fn new(linux: LinuxVersion) -> HostConfig {
-        HostConfig {
-            linux,
-            hz: 1000,
-            jiffies_at_start: None,
-            tcp_ecn: 2,
-            syn_ect: true,
-            tcp_ecn_fallback: true,
-            ecn_low: false,
-            ipv6: false,
-            mtu_bytes: 1500,
-            initial_cwnd_pkts: 10,
-            rto_min: Duration::from_ms(200),
-            slow_start_after_idle: true,
-            sack: true,
-            gso_max_segs: 1,
-            gro_window: Duration::ZERO,
-            coalesce: None,
-            receive_queues: 1,
-            gro: false,
-            cpu: None,
-            limit_output_bytes: if linux >= LinuxVersion(6, 18) { 4 << 20 } else { 1 << 20 },
-            skb_overhead_bytes: 1216,
-            max_tcp_header_bytes: 320,
-            base_rtt: None,
-            fq: false,
-            fq_counts_headers: false,
-            rcvbuf_initial_bytes: 131_072,
-            rcvbuf_max_bytes: if linux >= LinuxVersion(6, 16) { 32 << 20 } else { 6 << 20 },
-            sndbuf_initial_bytes: 16_384,
-            sndbuf_max_bytes: None,
-            defects: Defects::default(),
-            sysctls: Sysctls::default(),
-        }
-    }
-
-    /// Bytes by which headers are longer than IPv4's.
-    pub fn extra_header_bytes(&self) -> u32 {
-        if self.ipv6 { 20 } else { 0 }
-    }
-
-    /// Payload of a full segment.
-    pub fn mss_bytes(&self) -> u32 {
-        self.mtu_bytes - 52 - self.extra_header_bytes()
-    }
-}
-
 /// Begins the name of an algorithm where the running kernel's own is meant.
 pub const KERNELS_OWN: &str = "kernel:";
 
@@ -565,19 +343,22 @@ pub struct Ping {
     pub one_way_until: Option<Time>,
 }
 
-/// Sampling periods of a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sampling {
-    /// Period of `TCP_INFO` samples of flows with `sampled`.
-    pub flows: Option<Duration>,
-    /// Period of samples of links with `sampled`.
-    pub queues: Option<Duration>,
-    /// Period of the goodput of every flow.
-    pub goodput: Option<Duration>,
-    /// Period of the counts of every link with a rate.
-    pub links: Option<Duration>,
-    /// The part of the run that is counted by itself.
-    pub window: Option<MeasuredWindow>,
+knee_units::settings! {
+    /// Sampling periods of a run.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Sampling as (it, v) {
+        /// Connections.
+        pub flows: Option<Duration> = None => "flows": MaybeTime.at_least("1 us").like("1 ms").usually("none");
+        /// Recorded queues.
+        pub queues: Option<Duration> = None => "queues": MaybeTime.at_least("1 us").like("1 ms").usually("none");
+        /// Goodput.
+        pub goodput: Option<Duration> = None
+            => "goodput": MaybeTime.at_least("1 us").like("1 ms").usually("none; 10 ms for `converged`");
+        /// Bytes, marks and drops of every link, for the picture of the whole network in the report.
+        pub links: Option<Duration> = None => "links": MaybeTime.at_least("1 us").like("1 ms").usually("none");
+        /// The part of the run that is counted by itself.
+        pub window: Option<MeasuredWindow> = None;
+    }
 }
 
 impl Sampling {

@@ -1,17 +1,14 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
 use crate::error::refuse;
-use crate::spec::{
-    Cable, Coalesce, HostConfig, Link, Network, Run, Sampling, Serialisation, Traffic,
-};
+use crate::spec::{Cable, HostConfig, Link, Network, Run, Sampling, Traffic};
 use crate::{Error, balance, changes, headroom};
 use knee_queue::ETHERNET_BYTES;
-use knee_queue::time::Duration;
+use knee_units::settings::{About, Setting, Visit};
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A port must take a full frame; hosts here have at least this MTU.
-const MTU_MIN_BYTES: u32 = 576;
-const MTU_MAX_BYTES: u32 = 65_535;
 const DSCP_MAX: u8 = 63;
 
 /// Refuses a run that contradicts itself, as every back end does.
@@ -21,37 +18,18 @@ const DSCP_MAX: u8 = 63;
 pub fn run(run: &Run) -> Result<(), Error> {
     let nodes = run.network.nodes.len();
     let mut largest_frame = 0;
+    // A large network has few kinds of hosts.
+    let mut seen = HashSet::new();
     for node in &run.network.nodes {
         let Some(host) = &node.host else { continue };
-        let name = &node.name;
-        if !(MTU_MIN_BYTES..=MTU_MAX_BYTES).contains(&host.mtu_bytes) {
-            return refuse(format!(
-                "{name}: an MTU of {} bytes: must be {MTU_MIN_BYTES} to {MTU_MAX_BYTES}",
-                host.mtu_bytes
-            ));
+        if seen.insert(Arc::as_ptr(host)) {
+            let mut host = HostConfig::clone(host);
+            settings(&node.name, |v| host.fields(v))?;
+            if let Some(coalesce) = &mut host.coalesce {
+                settings(&node.name, |v| coalesce.fields(v))?;
+            }
+            largest_frame = largest_frame.max(host.mtu_bytes + ETHERNET_BYTES);
         }
-        if ![100, 250, 300, 1000].contains(&host.hz) {
-            return refuse(format!("{name}: hz = {}: must be 100, 250, 300 or 1000", host.hz));
-        }
-        if host.initial_cwnd_pkts == 0 {
-            return refuse(format!("{name}: an initial window of 0 packets: must be at least 1"));
-        }
-        if host.tcp_ecn > 2 {
-            return refuse(format!("{name}: tcp_ecn = {}: must be 0, 1 or 2", host.tcp_ecn));
-        }
-        if host.gso_max_segs == 0 {
-            return refuse(format!(
-                "{name}: bursts of 0 segments: must be at least 1 (offloads off)"
-            ));
-        }
-        if host.rcvbuf_initial_bytes < 4 * host.mtu_bytes || host.rcvbuf_initial_bytes > 1 << 30 {
-            return refuse(format!(
-                "{name}: a receive buffer of {} bytes: must hold 4 packets and not pass 1 GiB",
-                host.rcvbuf_initial_bytes
-            ));
-        }
-        receiving(name, host)?;
-        largest_frame = largest_frame.max(host.mtu_bytes + ETHERNET_BYTES);
     }
     let mut last: Option<&Link> = None;
     for link in &run.network.links {
@@ -68,9 +46,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
                 "link {name}: duplicate conflicts with flow_control: leave one out"
             ));
         }
-        if let Err(why) = cable(link, largest_frame) {
-            return refuse(format!("link {}: {why}", run.network.link_name(link)));
-        }
+        cable(&format!("link {}", run.network.link_name(link)), link, largest_frame)?;
         last = Some(link);
     }
     ports(&run.network)?;
@@ -121,36 +97,55 @@ pub fn run(run: &Run) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses contradictory settings of a cable.
-fn cable(cable: &Cable, largest_frame: u32) -> Result<(), String> {
-    if !(0.0..=1.0).contains(&cable.loss) {
-        return Err(format!("a loss of {}: must be 0 to 1", cable.loss));
-    }
-    if !(0.0..=1.0).contains(&cable.duplicate) {
-        return Err(format!("duplicate = {}: must be 0 to 1", cable.duplicate));
-    }
-    match cable.serialisation {
-        Serialisation::TokenBucket { burst_bytes }
-            if cable.rate.is_some() && burst_bytes < largest_frame =>
-        {
-            return Err(format!(
-                "a burst of {burst_bytes} bytes: must hold a frame of {largest_frame}"
-            ));
-        }
-        _ => {}
-    }
-    cable.queue.validate().map_err(|error| error.to_string())
+/// Refuses settings of a part that are out of their range or contradictory.
+fn settings(name: &str, show: impl FnOnce(&mut dyn Visit)) -> Result<(), Error> {
+    let mut check = Check(None);
+    show(&mut check);
+    check.0.map_or(Ok(()), |why| refuse(format!("{name}: {why}")))
 }
 
-/// Refuses contradictory receive settings of a host.
-fn receiving(name: &str, host: &HostConfig) -> Result<(), Error> {
-    if host.receive_queues == 0 {
-        return refuse(format!("{name}: 0 receive queues: must be at least 1"));
+/// Keeps the first refusal.
+struct Check(Option<String>);
+
+impl Visit for Check {
+    fn key(&mut self, about: About, setting: Setting<'_>) {
+        let is_number = |number: u64| (about.from..=about.to).contains(&number);
+        let (fits, value) = match setting {
+            Setting::Number(&mut number) => (is_number(number.into()), f64::from(number)),
+            Setting::Small(&mut number) => (is_number(number.into()), f64::from(number)),
+            Setting::MaybeNumber(&mut Some(number)) => {
+                (is_number(number.into()), f64::from(number))
+            }
+            Setting::Large(&mut number) => (is_number(number), number as f64),
+            Setting::Pkts(&mut number) => (number > 0, f64::from(number)),
+            Setting::Share(&mut share) => ((0.0..=1.0).contains(&share), share),
+            _ => return,
+        };
+        if !fits {
+            let allowed = match setting {
+                Setting::Share(_) => "0 to 1".to_owned(),
+                Setting::Pkts(_) => "at least 1".to_owned(),
+                _ => format!("a {}", about.whole_numbers()),
+            };
+            self.0.get_or_insert(format!("{} = {value}: must be {allowed}", about.name()));
+        }
     }
-    if host.gro && (host.coalesce.is_none() || host.gro_window > Duration::ZERO) {
-        return refuse(format!("{name}: gro needs coalesce, and conflicts with gro_window"));
+
+    fn refused(&mut self, key: &'static str, why: Cow<'static, str>) {
+        self.0.get_or_insert_with(|| format!("{key}: {why}"));
     }
-    host.coalesce.map_or(Ok(()), |coalesce| interrupts(name, coalesce))
+}
+
+/// Refuses contradictory settings of a cable.
+fn cable(name: &str, cable: &Cable, largest_frame: u32) -> Result<(), Error> {
+    settings(name, |v| cable.clone().fields(v))?;
+    let burst = cable.serialisation.burst_bytes().filter(|_| cable.rate.is_some());
+    match burst {
+        Some(burst) if burst < largest_frame => refuse(format!(
+            "{name}: a burst of {burst} bytes: must hold a frame of {largest_frame}"
+        )),
+        _ => cable.queue.validate().or_else(|why| refuse(format!("{name}: {why}"))),
+    }
 }
 
 /// Refuses contradictory settings of software routers' ports.
@@ -170,22 +165,10 @@ fn ports(network: &Network) -> Result<(), Error> {
                 "link {name}: its port has two coalesce settings: leave one out"
             ));
         }
-        interrupts(&name, port.coalesce)?;
+        let mut coalesce = port.coalesce;
+        settings(&name, |v| coalesce.fields(v))?;
     }
     Ok(())
-}
-
-/// Refuses contradictory settings of interrupt coalescing.
-fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), Error> {
-    if coalesce.frames == Some(0) {
-        return refuse(format!("{name}: an interrupt for 0 frames: must be at least 1"));
-    }
-    match coalesce.adaptive {
-        Some(adaptive) if adaptive.rate_low >= adaptive.rate_high => {
-            refuse(format!("{name}: the low packet rate must be below the high one"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Refuses shared memory that cannot work.

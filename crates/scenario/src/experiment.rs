@@ -37,7 +37,7 @@ use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::scenario::remarks::Remarks;
-use crate::scenario::{RUN, RunKeys, SampleKeys, Scenario};
+use crate::scenario::{RUN, RunKeys, SAMPLE_TABLE, Scenario};
 use crate::unused;
 
 /// Largest experiment file, in bytes.
@@ -88,7 +88,7 @@ keys! {
         /// Duration and repeats.
         run: Below = table(&RunKeys::TABLE).needed(),
         /// Sampling periods.
-        sample: Below = table(&SampleKeys::TABLE),
+        sample: Below = table(&SAMPLE_TABLE),
         /// Rows of results.
         output: Below = table(&OutputKeys::TABLE),
     }

@@ -10,13 +10,11 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use knee_file::keys::{Below, Choice, Key, Keys, Shape, Special, Table, Text, entries};
-use knee_file::schema::with_defaults;
-use knee_file::units::{Pkts, Size};
-use knee_file::{Error, Node, Reader, keys, one_of};
+use knee_file::keys::{Below, Choice, Key, Keys, Shape, Table, Text, entries};
+use knee_file::{Error, Fields, Reader, keys};
 use knee_queue::ETHERNET_BYTES;
-use knee_queue::time::{Duration, Rate};
-use knee_run::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, PROFILES, Sysctls};
+use knee_queue::time::Rate;
+use knee_run::spec::{HostConfig, Link, LinuxVersion, Network, NodeId, PROFILES};
 use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::balance;
@@ -26,14 +24,9 @@ use crate::names::{MAX_HOSTS, expand, expand_all};
 use crate::random::Random;
 use crate::receiving;
 use crate::switches;
-use cables::{CABLE, CableKeys, Cables, End, draws, nothing};
+use cables::{CABLE, Cables, End, TABLE as CABLE_TABLE, draws, nothing};
 use graph::Ways;
-use serde_json::Value as Json;
 
-/// Largest socket buffer, in bytes.
-const MAX_BUFFER_BYTES: u32 = 1 << 30;
-/// Largest overhead in bytes that a kernel charges for a packet besides its payload.
-const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
 /// Largest number of cables between leaves and spines.
 const MAX_FABRIC_CABLES: u64 = 250_000;
 /// Largest number of links of a graph, each direction by itself.
@@ -63,11 +56,11 @@ keys! {
         /// Senders `s1`, `s2`, ...
         senders: Key<u64> = or(1).within(1, MAX_HOSTS),
         /// Sender to switch.
-        access: Below = table(&CableKeys::TABLE).needed(),
+        access: Below = table(&CABLE_TABLE).needed(),
         /// Switch to `r`.
-        bottleneck: Below = table(&CableKeys::TABLE).needed(),
+        bottleneck: Below = table(&CABLE_TABLE).needed(),
         /// Switch to sender.
-        r#return: Below = table(&CableKeys::TABLE).usually("infinite rate, no delay"),
+        r#return: Below = table(&CABLE_TABLE).usually("infinite rate, no delay"),
     }
 }
 
@@ -77,9 +70,9 @@ keys! {
         /// Hosts `h1`, `h2`, ...
         hosts: Key<u64> = or(2).within(2, MAX_HOSTS),
         /// Host to switch.
-        up: Below = table(&CableKeys::TABLE).needed(),
+        up: Below = table(&CABLE_TABLE).needed(),
         /// Switch to host.
-        down: Below = table(&CableKeys::TABLE).needed(),
+        down: Below = table(&CABLE_TABLE).needed(),
     }
 }
 
@@ -91,13 +84,13 @@ keys! {
         /// Right hosts `r1`, `r2`, ...
         receivers: Key<u64> = usually("`senders`").within(1, MAX_HOSTS),
         /// Host and switch, both ways.
-        access: Below = table(&CableKeys::TABLE).needed(),
+        access: Below = table(&CABLE_TABLE).needed(),
         /// Between switches, left to right.
-        bottleneck: Below = table(&CableKeys::TABLE).needed(),
+        bottleneck: Below = table(&CABLE_TABLE).needed(),
         /// Between switches, right to left.
-        back: Below = table(&CableKeys::TABLE).usually("`bottleneck`, without its losses"),
+        back: Below = table(&CABLE_TABLE).usually("`bottleneck`, without its losses"),
         /// Right host and switch, both ways.
-        receiver_access: Below = table(&CableKeys::TABLE).usually("`access`"),
+        receiver_access: Below = table(&CABLE_TABLE).usually("`access`"),
     }
 }
 
@@ -111,11 +104,11 @@ keys! {
         /// Hosts per leaf.
         hosts_per_leaf: Key<u64> = or(2).within(1, 1000),
         /// Host to switch.
-        up: Below = table(&CableKeys::TABLE).needed(),
+        up: Below = table(&CABLE_TABLE).needed(),
         /// Switch to host.
-        down: Below = table(&CableKeys::TABLE).needed(),
+        down: Below = table(&CABLE_TABLE).needed(),
         /// Leaf and spine, both ways.
-        fabric: Below = table(&CableKeys::TABLE).needed(),
+        fabric: Below = table(&CABLE_TABLE).needed(),
     }
 }
 
@@ -129,11 +122,11 @@ keys! {
         /// Hosts per side of each hop: `x1.1`, ... and `y1.1`, ...
         cross: Key<u64> = or(1).within(0, MAX_HOSTS),
         /// Host and switch, both ways.
-        access: Below = table(&CableKeys::TABLE).needed(),
+        access: Below = table(&CABLE_TABLE).needed(),
         /// Each hop, forward.
-        bottleneck: Below = table(&CableKeys::TABLE).needed(),
+        bottleneck: Below = table(&CABLE_TABLE).needed(),
         /// Each hop, backward.
-        back: Below = table(&CableKeys::TABLE).usually("`bottleneck`, without its losses"),
+        back: Below = table(&CABLE_TABLE).usually("`bottleneck`, without its losses"),
     }
 }
 
@@ -375,64 +368,21 @@ impl NetworkSpec {
 // ---- hosts ----
 
 keys! {
-    /// TCP settings of a host.
-    static HOST: HostKeys = "host" {
+    /// What decides the defaults of other keys.
+    static VERSION: VersionKeys = "version" {
         /// Linux version of the TCP.
         linux: Choice<LinuxVersion> = of(&PROFILES).or("6.1"),
-        /// Ticks per second: 100, 250, 300 or 1000.
-        hz: Key<u32> = within(100, 1000),
-        /// Jiffies at the start of a run.
-        jiffies_at_start: Key<u64> = within(0, u32::MAX as u64),
-        /// Use IPv6, on all hosts or none.
-        ipv6: Key<bool>,
-        /// Sysctl. 0: no ECN; 1: request and accept; 2: accept.
-        tcp_ecn: Key<u32> = within(0, 2),
-        /// Route feature ecn_low of kernels with BBRv3, for modules of API v3.
-        ecn_low: Key<bool>,
-        /// Sysctl: retry a lost ECN SYN without ECN.
-        tcp_ecn_fallback: Key<bool>,
-        /// ECT on SYN and SYN-ACK if the algorithm needs ECN; `false` before Linux 3.18.
-        syn_ect: Key<bool>,
-        /// Largest IP packet; the same on all hosts.
-        mtu: Key<Size> = at_least("576 B").at_most("65535 B").like("1500 B"),
-        /// Initial window.
-        initial_cwnd: Key<Pkts>,
-        /// Minimum retransmission timeout.
-        rto_min: Key<Duration> = at_least("1 us").like("200 ms"),
-        /// Sysctl: reduce cwnd after idle time.
-        slow_start_after_idle: Key<bool>,
-        /// Sysctl: selective acknowledgements.
-        sack: Key<bool>,
-        /// Segments per TSO packet; 1: offloads off. On the lab it needs `--offloads on`.
-        gso_max_segs: Key<u32> = within(1, 65_535),
-        /// GRO merges packets of a flow within this time. On the lab it needs `--offloads on`.
-        gro_window: Key<Duration>,
-        /// Limit of TCP small queues: 4 MTU to 1 GiB.
-        limit_output: Key<Size>,
-        /// truesize of a packet minus payload, at most 64 KiB.
-        skb_overhead: Key<Size>,
-        /// The kernel's MAX_TCP_HEADER, for the receive buffer of Linux 6.1.
-        max_tcp_header: Key<Size> = at_least("128 B").at_most("512 B").like("320 B"),
-        /// RTT without queues, for algorithms that use it.
-        base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("none"),
-        /// Pace with fq instead of TCP's timer.
-        fq: Key<bool>,
-        /// fq counts headers, as before Linux 4.20.
-        fq_counts_headers: Key<bool>,
-        /// Sysctl: larger bursts below an RTT of 2^this us; 0: off.
-        tso_rtt_log: Key<u32> = within(0, 31),
-        /// Initial receive buffer. All four sizes: 4 MTU to 1 GiB.
-        rcvbuf_initial: Key<Size>,
-        /// Its maximum.
-        rcvbuf_max: Key<Size>,
-        /// Initial send buffer; needs `sndbuf_max`.
-        sndbuf_initial: Key<Size>,
-        /// Its maximum.
-        sndbuf_max: Key<Size> = usually("no limit"),
-        /// Defects of older kernels: docs/tcp.md.
-        defects: Special = takes(defects).usually("none"),
     }
 }
+
+/// TCP settings of a host, and how it receives: docs/receiving.md.
+static HOST: Fields = Fields {
+    show: |v| HostConfig::new(PROFILES[0].1).fields(v),
+    tables: |below| match below.as_ref() {
+        "coalesce" => below.table(&receiving::COALESCE_TABLE),
+        _ => below.table(&receiving::CPU_TABLE),
+    },
+};
 
 keys! {
     /// Hosts of a `[[host]]`; missing keys are as in `[hosts]`.
@@ -446,10 +396,7 @@ keys! {
 pub(crate) static HOSTS_TABLE: Table = Table {
     name: "hosts",
     says: "Settings of all hosts. Defaults are those of `linux = \"6.1\"`.",
-    shape: || {
-        let entries = entries(&[&HOST, &receiving::KEYS]);
-        Shape::Keys(with_defaults(entries, &Node::nothing(), Hosts::read_table))
-    },
+    shape: || Shape::Keys(entries(&[&VERSION, &HOST])),
 };
 
 /// Each table `[[host]]`.
@@ -457,7 +404,7 @@ pub(crate) static HOST_TABLE: Table = Table {
     name: "host",
     says: "Settings of some hosts that differ from `[hosts]`.",
     shape: || {
-        let mut entries = entries(&[&SOME, &HOST, &receiving::KEYS]);
+        let mut entries = entries(&[&SOME, &VERSION, &HOST]);
         entries.iter_mut().skip(1).for_each(|entry| entry.default = "as in `hosts`".to_owned());
         Shape::Keys(entries)
     },
@@ -469,33 +416,28 @@ struct Hosts {
 
 impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
-        Hosts::read_table(&root.child_or_empty("hosts")?)
-    }
-
-    fn read_table(reader: &Reader<'_>) -> Result<Hosts, Error> {
-        reader.check(&[&HOST, &receiving::KEYS])?;
-        let linux = reader.choose(&HOST.linux)?;
-        let base = read_host(reader, HostConfig::new(linux))?;
-        Ok(Hosts { base })
+        let reader = root.child_or_empty("hosts")?.only(&[&VERSION, &HOST])?;
+        let linux = reader.choose(&VERSION.linux)?;
+        Ok(Hosts { base: read_host(&reader, HostConfig::new(linux))? })
     }
 
     fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
         for reader in root.children("host")? {
-            reader.check(&[&SOME, &HOST, &receiving::KEYS])?;
+            reader.check(&[&SOME, &VERSION, &HOST])?;
             let names = [reader.need_text(&SOME.hosts)?];
             let mut base = self.base.clone();
-            if reader.has(&HOST.linux) {
-                base.linux = reader.choose(&HOST.linux)?;
+            if reader.has(&VERSION.linux) {
+                base.linux = reader.choose(&VERSION.linux)?;
             }
             let config = read_host(&reader, base)?;
             if config.mtu_bytes != self.base.mtu_bytes {
                 return Err(
-                    reader.error(&HOST.mtu, "must be the same on all hosts: give it in [hosts]")
+                    reader.error("mtu", "must be the same on all hosts: give it in [hosts]")
                 );
             }
             if config.ipv6 != self.base.ipv6 {
                 return Err(
-                    reader.error(&HOST.ipv6, "must be the same on all hosts: give it in [hosts]")
+                    reader.error("ipv6", "must be the same on all hosts: give it in [hosts]")
                 );
             }
             let config = Arc::new(config);
@@ -511,133 +453,17 @@ impl Hosts {
     }
 }
 
-fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error> {
-    let bytes = |key: &Key<Size>, default: u32| -> Result<u32, Error> {
-        let size = reader.get_or(key, Size(u64::from(default)))?;
-        u32::try_from(size.0)
-            .map_err(|_| reader.error(key, "must be at most 4 GB, as in \"6 MiB\""))
-    };
-    // Defaults are not checked, because some are below four packets with an MTU of 64 KB.
-    let buffer = |key: &Key<Size>, mtu: u32, default: u32| -> Result<u32, Error> {
-        let value = bytes(key, default)?;
-        let least = 4 * mtu;
-        if reader.has(key) && !(least..=MAX_BUFFER_BYTES).contains(&value) {
-            return Err(reader.error(
-                key,
-                format!("must be from {least} B (4 packets of the MTU) to 1 GiB, as in \"6 MiB\""),
-            ));
-        }
-        Ok(value)
-    };
-    let hz = reader.get_or(&HOST.hz, base.hz)?;
-    if ![100, 250, 300, 1000].contains(&hz) {
-        return Err(reader.error(&HOST.hz, "must be 100, 250, 300 or 1000"));
+/// Reads the settings of a host. Those that are missing are as in `host`.
+fn read_host(reader: &Reader<'_>, mut host: HostConfig) -> Result<HostConfig, Error> {
+    if let Some(coalesce) = reader.child("coalesce")? {
+        host.coalesce = Some(receiving::read_coalesce(&coalesce, None)?);
     }
-    let mtu_bytes = bytes(&HOST.mtu, base.mtu_bytes)?;
-    let max_tcp_header_bytes = bytes(&HOST.max_tcp_header, base.max_tcp_header_bytes)?;
-    if reader.has(&HOST.max_tcp_header) && base.linux >= LinuxVersion(6, 6) {
-        let why = "has no effect since Linux 6.6: leave it out, or set linux = \"6.1\"";
-        return Err(reader.error(&HOST.max_tcp_header, why));
+    if let Some(cpu) = reader.child("cpu")? {
+        let costs = host.cpu.get_or_insert_default();
+        cpu.only(&[&receiving::CPU])?.fill_rest(|v| costs.fields(v))?;
     }
-    if reader.has(&HOST.sndbuf_initial)
-        && !reader.has(&HOST.sndbuf_max)
-        && base.sndbuf_max_bytes.is_none()
-    {
-        let why = "needs sndbuf_max: without it the sender never waits for memory";
-        return Err(reader.error(&HOST.sndbuf_initial, why));
-    }
-    let jiffies = reader.get(&HOST.jiffies_at_start)?;
-    let mut config = HostConfig {
-        hz,
-        ipv6: reader.get_or(&HOST.ipv6, base.ipv6)?,
-        mtu_bytes,
-        jiffies_at_start: match jiffies {
-            Some(jiffies) => u32::try_from(jiffies).ok(),
-            None => base.jiffies_at_start,
-        },
-        tcp_ecn: reader.get_or(&HOST.tcp_ecn, u32::from(base.tcp_ecn))? as u8,
-        tcp_ecn_fallback: reader.get_or(&HOST.tcp_ecn_fallback, base.tcp_ecn_fallback)?,
-        ecn_low: reader.get_or(&HOST.ecn_low, base.ecn_low)?,
-        syn_ect: reader.get_or(&HOST.syn_ect, base.syn_ect)?,
-        initial_cwnd_pkts: reader.get_or(&HOST.initial_cwnd, Pkts(base.initial_cwnd_pkts))?.0,
-        rto_min: reader.get_or(&HOST.rto_min, base.rto_min)?,
-        slow_start_after_idle: reader
-            .get_or(&HOST.slow_start_after_idle, base.slow_start_after_idle)?,
-        sack: reader.get_or(&HOST.sack, base.sack)?,
-        gso_max_segs: reader.get_or(&HOST.gso_max_segs, base.gso_max_segs)?,
-        gro_window: reader.get_or(&HOST.gro_window, base.gro_window)?,
-        limit_output_bytes: buffer(&HOST.limit_output, mtu_bytes, base.limit_output_bytes)?,
-        skb_overhead_bytes: match bytes(&HOST.skb_overhead, base.skb_overhead_bytes)? {
-            overhead @ ..=MAX_OVERHEAD_BYTES => overhead,
-            _ => {
-                let why = "must be at most 64 KiB, as in \"1216 B\": payload does not count";
-                return Err(reader.error(&HOST.skb_overhead, why));
-            }
-        },
-        max_tcp_header_bytes,
-        base_rtt: reader.get(&HOST.base_rtt)?.or(base.base_rtt),
-        fq: reader.get_or(&HOST.fq, base.fq)?,
-        fq_counts_headers: fq_counts_headers(reader, &base)?,
-        sysctls: read_sysctls(reader, base.sysctls.clone())?,
-        rcvbuf_initial_bytes: buffer(&HOST.rcvbuf_initial, mtu_bytes, base.rcvbuf_initial_bytes)?,
-        rcvbuf_max_bytes: buffer(&HOST.rcvbuf_max, mtu_bytes, base.rcvbuf_max_bytes)?,
-        sndbuf_initial_bytes: buffer(&HOST.sndbuf_initial, mtu_bytes, base.sndbuf_initial_bytes)?,
-        sndbuf_max_bytes: match reader.has(&HOST.sndbuf_max) {
-            true => Some(buffer(&HOST.sndbuf_max, mtu_bytes, 0)?),
-            false => base.sndbuf_max_bytes,
-        },
-        defects: read_defects(reader, base.defects)?,
-        ..base
-    };
-    receiving::read(reader, &mut config)?;
-    Ok(config)
-}
-
-/// Reads `fq_counts_headers`, which requires fq.
-fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Error> {
-    if reader.has(&HOST.fq_counts_headers) && !reader.get_or(&HOST.fq, base.fq)? {
-        return Err(reader.error(&HOST.fq_counts_headers, "needs fq = true"));
-    }
-    reader.get_or(&HOST.fq_counts_headers, base.fq_counts_headers)
-}
-
-/// Reads the sysctls that experiments may set.
-fn read_sysctls(reader: &Reader<'_>, base: Sysctls) -> Result<Sysctls, Error> {
-    let tso_rtt_log = reader.get_or(&HOST.tso_rtt_log, base.tso_rtt_log.into())?;
-    Ok(Sysctls { tso_rtt_log: tso_rtt_log as u8, ..base })
-}
-
-type Defect = (&'static str, fn(&mut Defects) -> &mut bool);
-
-/// All defects that experiments may name.
-const DEFECTS: [Defect; 7] = [
-    ("stale_special_ack", |defects| &mut defects.stale_special_ack),
-    ("special_ack_cancels_delack", |defects| &mut defects.special_ack_cancels_delack),
-    ("no_immediate_ack_on_ce_change", |defects| &mut defects.no_immediate_ack_on_ce_change),
-    ("ce_change_resets_ato", |defects| &mut defects.ce_change_resets_ato),
-    ("no_ack_on_cwr", |defects| &mut defects.no_ack_on_cwr),
-    ("ece_not_on_special_ack", |defects| &mut defects.ece_not_on_special_ack),
-    ("no_small_queues", |defects| &mut defects.no_small_queues),
-];
-
-fn defects() -> (String, Json) {
-    keys::list_of(keys::words(DEFECTS.iter().map(|(name, _)| *name)))
-}
-
-/// Reads the named defects. The others are absent.
-fn read_defects(reader: &Reader<'_>, base: Defects) -> Result<Defects, Error> {
-    let Some(names) = reader.texts_of(&HOST.defects)? else { return Ok(base) };
-    let mut defects = Defects::default();
-    for name in names {
-        match DEFECTS.iter().find(|(known, _)| *known == name) {
-            Some((_, present)) => *present(&mut defects) = true,
-            None => {
-                let known = DEFECTS.iter().map(|(name, _)| *name);
-                return Err(reader.error(&HOST.defects, one_of(name, known)));
-            }
-        }
-    }
-    Ok(defects)
+    reader.fill_rest(|v| host.fields(v))?;
+    Ok(host)
 }
 
 // ---- topologies ----
@@ -782,7 +608,7 @@ fn port_to_host(
     key: &Below,
 ) -> Result<(Cable, bool), Error> {
     let down = cables.need(key, End::Switch, true)?;
-    let says = reader.child(key)?.is_some_and(|down| down.has(&CABLE.record));
+    let says = reader.child(key)?.is_some_and(|down| down.has("record"));
     Ok((down, !says))
 }
 

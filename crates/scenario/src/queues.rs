@@ -1,15 +1,10 @@
 //! Tables `queue` of cables: the discipline and its settings.
 
-use std::ops::RangeInclusive;
-
-use knee_file::keys::{Below, Describe as _, Entry, Key, List, Name, Shape, Table, Text};
-use knee_file::units::{Burst, Pkts, Quantity as _, Share, Size};
-use knee_file::{Error, Node, Reader, keys};
-use knee_queue::time::{Duration, Rate};
-use knee_queue::{
-    ClassConfig, ClassService, Condition, Limit, PortProperties, QueueConfig, Setting, Threshold,
-    Visit,
-};
+use knee_file::keys::{Below, Entry, Key, List, Name, Shape, Table};
+use knee_file::units::{Quantity as _, Size};
+use knee_file::{Error, Node, Reader, entries_of, keys};
+use knee_queue::time::Rate;
+use knee_queue::{ClassConfig, ClassService, Condition, PortProperties, QueueConfig};
 
 use crate::classes::MAX_DSCP;
 use crate::names::expand_all;
@@ -38,9 +33,10 @@ pub(crate) static TABLE: Table = Table {
         });
         let all = place.map(QueueConfig::each).unwrap_or_default();
         let kinds: Vec<&'static str> = all.iter().map(QueueConfig::kind).collect();
-        let variants = all.iter().map(|queue| {
+        let variants = all.into_iter().map(|mut queue| {
             let kind = Entry::new("kind", "Discipline.", keys::words(kinds.iter().copied()));
-            (queue.kind(), std::iter::once(kind.needed()).chain(described(queue)).collect())
+            let entries = entries_of(tables, |v| queue.settings_mut().fields(v));
+            (queue.kind(), std::iter::once(kind.needed()).chain(entries).collect())
         });
         Shape::By("kind", variants.collect())
     },
@@ -62,210 +58,19 @@ pub(crate) fn read_queue(reader: &Reader<'_>, place: PortProperties) -> Result<Q
         }
         _ => {}
     }
-    let mut read = Read { reader, place, example: "", failed: None };
-    queue.settings_mut().fields(&mut read);
-    match read.failed {
-        Some(error) => Err(error),
-        None => Ok(queue),
+    reader.fill(place.frame_bytes, |v| queue.settings_mut().fields(v))?;
+    if let QueueConfig::TwoBuffers(config) = &mut queue {
+        config.second_names = inputs(reader, "second", &config.second_names)?;
     }
+    Ok(queue)
 }
 
-/// Fills in the keys of a table in place of defaults, up to the first error.
-struct Read<'a, 'r> {
-    reader: &'a Reader<'r>,
-    place: PortProperties,
-    /// Example of the last required key.
-    example: &'static str,
-    failed: Option<Error>,
-}
-
-impl Visit for Read<'_, '_> {
-    fn key(&mut self, key: &'static str, setting: Setting<'_>) {
-        if self.failed.is_none() {
-            self.failed = self.read(key, setting).err();
-        }
+/// Says what the tables of a queue are.
+fn tables(below: Below) -> Below {
+    match below.as_ref() {
+        "class" => below.list(&ClassKeys::TABLE),
+        _ => below.table(&TABLE),
     }
-
-    fn need(&mut self, key: &'static str, example: &'static str) {
-        self.example = example;
-        if !self.reader.has(key) {
-            self.fail(self.reader.missing(key, &format!("{example:?}")));
-        }
-    }
-
-    fn without(&mut self, key: &'static str, why: &'static str) {
-        if self.reader.has(key) {
-            self.refuse(key, why);
-        }
-    }
-
-    fn refuse(&mut self, key: &'static str, why: &'static str) {
-        self.fail(self.reader.error(key, why));
-    }
-}
-
-impl Read<'_, '_> {
-    fn fail(&mut self, error: Error) {
-        self.failed.get_or_insert(error);
-    }
-
-    fn read(&self, key: &'static str, setting: Setting<'_>) -> Result<(), Error> {
-        let reader = self.reader;
-        match setting {
-            Setting::Limit(limit) => {
-                *limit = reader.get_or(&Key::new(key, ""), *limit)?;
-                if let Limit::Bytes(bytes) = *limit {
-                    self.holds_a_packet(key, bytes)?;
-                }
-            }
-            Setting::Room(bytes) => {
-                *bytes = reader.get_or(&Key::new(key, ""), Size(*bytes))?.0;
-                self.holds_a_packet(key, *bytes)?;
-            }
-            Setting::Pkts(pkts) => *pkts = reader.get_or(&Key::new(key, ""), Pkts(*pkts))?.0,
-            Setting::Bytes(bytes, allowed) => {
-                let size = reader.get_or(&Key::new(key, ""), Size(u64::from(*bytes)))?.0;
-                let fits = u32::try_from(size).ok().filter(|size| allowed.contains(size));
-                *bytes = fits.ok_or_else(|| reader.error(key, sizes(&allowed)))?;
-            }
-            Setting::Backlog(bytes) => {
-                *bytes = match reader.get_or(&Key::new(key, ""), Threshold::Bytes(*bytes))? {
-                    // Packets are assumed to be full.
-                    Threshold::Pkts(pkts) => u64::from(pkts) * u64::from(self.place.frame_bytes),
-                    Threshold::Bytes(bytes) => bytes,
-                    Threshold::Sojourn(_) => {
-                        let why = format!("must be packets or a size, as in {:?}", self.example);
-                        return Err(reader.error(key, why));
-                    }
-                }
-            }
-            Setting::Threshold(threshold) => {
-                *threshold = reader.get_or(&Key::new(key, ""), *threshold)?
-            }
-            Setting::Time(time) => *time = reader.get_or(&Key::new(key, ""), *time)?,
-            Setting::MaybeTime(time) => *time = reader.get(&Key::new(key, ""))?,
-            Setting::Share(share) => *share = reader.get_or(&Key::new(key, ""), Share(*share))?.0,
-            Setting::MaybeShare(share) => {
-                *share = reader.get(&Key::new(key, ""))?.map(|Share(share)| share)
-            }
-            Setting::Number(number, allowed) | Setting::Gain(number, allowed) => {
-                *number = reader.get_or(&number_key(key, "", allowed), *number)?;
-            }
-            Setting::MaybeNumber(number, allowed) => {
-                *number = reader.get(&number_key(key, "", allowed))?;
-            }
-            Setting::Flag(flag) => *flag = reader.get_or(&Key::new(key, ""), *flag)?,
-            Setting::Word(word, words) => {
-                let numbered: Vec<_> = words.iter().copied().zip(0..).collect();
-                *word = reader.choose_of(key, &numbered, words.get(*word).unwrap_or(&""))?;
-            }
-            Setting::Names(names) => *names = read_inputs(reader, key)?,
-            Setting::Parts => {}
-        }
-        Ok(())
-    }
-
-    fn holds_a_packet(&self, key: &str, bytes: u64) -> Result<(), Error> {
-        let full = self.place.frame_bytes;
-        if bytes < u64::from(full) {
-            let why = format!("must hold one full packet ({full} B)");
-            return Err(self.reader.error(key, why));
-        }
-        Ok(())
-    }
-}
-
-fn sizes(allowed: &RangeInclusive<u32>) -> String {
-    let size = |bytes: &u32| Size(u64::from(*bytes)).show();
-    let sizes = match allowed.end() {
-        &u32::MAX => "at most 4 GB".to_owned(),
-        most => format!("from {} to {}", size(allowed.start()), size(most)),
-    };
-    format!("must be {sizes}, as in \"1514 B\"")
-}
-
-/// Schema entries of a queue's keys.
-fn described(queue: &QueueConfig) -> Vec<Entry> {
-    let mut all = Describing::default();
-    queue.clone().settings_mut().fields(&mut all);
-    // Some keys exist only beside a flag or a word.
-    for turn in 0..4 {
-        all.turn = Some(turn);
-        queue.clone().settings_mut().fields(&mut all);
-    }
-    let order = queue.keys();
-    all.entries.sort_by_key(|entry| order.iter().position(|key| *key == entry.key));
-    all.entries
-}
-
-/// Records each key that it has not seen.
-#[derive(Default)]
-struct Describing {
-    entries: Vec<Entry>,
-    /// Description of the next key.
-    says: &'static str,
-    is_needed: bool,
-    /// Selects another value for flags and words, so that other keys appear.
-    turn: Option<usize>,
-}
-
-impl Visit for Describing {
-    fn key(&mut self, key: &'static str, mut setting: Setting<'_>) {
-        let is_needed = std::mem::take(&mut self.is_needed);
-        if !self.entries.iter().any(|entry| entry.key == key) {
-            let entry = described_as(key, self.says, &setting);
-            self.entries.push(if is_needed { entry.needed() } else { entry });
-        }
-        match (&mut setting, self.turn) {
-            (Setting::Flag(flag), Some(turn)) => **flag = turn % 2 == 0,
-            (Setting::Word(word, words), Some(turn)) => **word = turn % words.len(),
-            (Setting::MaybeTime(time), Some(_)) => **time = Some(Duration::from_ms(1)),
-            _ => {}
-        }
-    }
-
-    fn says(&mut self, words: &'static str) {
-        self.says = words;
-    }
-
-    fn need(&mut self, _key: &'static str, _example: &'static str) {
-        self.is_needed = true;
-    }
-}
-
-fn described_as(name: &'static str, says: &'static str, setting: &Setting<'_>) -> Entry {
-    match setting {
-        Setting::Limit(limit) => Key::new(name, says).or(**limit).entry(),
-        Setting::Room(bytes) => Key::new(name, says).or(Size(**bytes)).entry(),
-        Setting::Pkts(pkts) => Key::new(name, says).or(Pkts(**pkts)).entry(),
-        Setting::Bytes(bytes, _) => Key::new(name, says).or(Size(u64::from(**bytes))).entry(),
-        Setting::Backlog(_) => Key::<Burst>::new(name, says).entry(),
-        Setting::Threshold(threshold) => Key::new(name, says).or(**threshold).entry(),
-        Setting::Time(time) => Key::new(name, says).or(**time).entry(),
-        Setting::MaybeTime(_) => Key::<Duration>::new(name, says).usually("none").entry(),
-        Setting::Share(share) => Key::new(name, says).or(Share(**share)).entry(),
-        Setting::MaybeShare(_) => Key::<Share>::new(name, says).usually("none").entry(),
-        Setting::Number(number, allowed) | Setting::Gain(number, allowed) => {
-            number_key(name, says, allowed.clone()).or(**number).entry()
-        }
-        Setting::MaybeNumber(_, allowed) => {
-            number_key(name, says, allowed.clone()).usually("none").entry()
-        }
-        Setting::Flag(flag) => Key::new(name, says).or(**flag).entry(),
-        Setting::Word(word, words) => {
-            let entry = Entry::new(name, says, keys::words(words.iter().copied()));
-            entry.or(words.get(**word).unwrap_or(&""))
-        }
-        Setting::Names(_) => Key::<List<Text>>::new(name, says).entry(),
-        Setting::Parts if name == "class" => {
-            Below::new(name, says).list(&ClassKeys::TABLE).entry().needed()
-        }
-        Setting::Parts => Below::new(name, says).table(&TABLE).entry().needed(),
-    }
-}
-
-fn number_key(key: &'static str, says: &'static str, allowed: RangeInclusive<u32>) -> Key<u32> {
-    Key::new(key, says).within(u64::from(*allowed.start()), u64::from(*allowed.end()))
 }
 
 /// Reads the classes of a port, in order.
@@ -347,9 +152,9 @@ fn read_class(
     })
 }
 
-/// Reads the inputs of the second buffer as names. `find_inputs` resolves them to numbers.
-fn read_inputs(reader: &Reader<'_>, key: &str) -> Result<Vec<String>, Error> {
-    let texts = reader.texts_of(key)?.unwrap_or_default();
+/// Returns the names of the inputs of the second buffer. `find_inputs` resolves them to numbers.
+fn inputs(reader: &Reader<'_>, key: &str, texts: &[String]) -> Result<Vec<String>, Error> {
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut names = expand_all(&texts).map_err(|why| reader.error(key, why))?;
     names.sort_unstable();
     names.dedup();
@@ -367,9 +172,9 @@ mod tests {
     #[test]
     fn every_key_of_every_discipline_is_described_with_what_it_means() {
         let rate = Rate::parse(SHOWN_RATE).expect("a rate");
-        for queue in QueueConfig::each(PortProperties { frame_bytes: 1514, rate, has_burst: false })
-        {
-            let entries = described(&queue);
+        let place = PortProperties { frame_bytes: 1514, rate, has_burst: false };
+        for mut queue in QueueConfig::each(place) {
+            let entries = entries_of(tables, |v| queue.settings_mut().fields(v));
             let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
             assert_eq!(keys, queue.keys(), "{}", queue.kind());
             let mut says: Vec<&str> = entries.iter().map(|entry| entry.says.as_str()).collect();

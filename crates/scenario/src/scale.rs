@@ -4,11 +4,12 @@
 //! machine that is too slow for an experiment can thus run it. docs/compare.md lists what does not
 //! scale.
 
+use knee_queue::Threshold;
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{Setting, Threshold, Visit};
 use knee_run::spec::{
-    Balance, Cable, Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run, Sampling,
+    Balance, Cable, Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run,
 };
+use knee_units::settings::{About, Setting, Visit};
 
 /// The scale 1, in millionths.
 const UNIT: u32 = 1_000_000;
@@ -120,12 +121,8 @@ impl Scale {
             task.gap_ns = gap.ns();
         }
         run.pings.iter_mut().for_each(|ping| self.ping(ping));
-        let sampling = &mut run.sampling;
-        let Sampling { flows, queues, goodput, links, .. } = sampling;
-        for period in [flows, queues, goodput, links] {
-            self.set_maybe(period);
-        }
-        if let Some(window) = &mut sampling.window {
+        run.sampling.fields(&mut { self });
+        if let Some(window) = &mut run.sampling.window {
             self.set_moment(&mut window.from);
             self.set_moment(&mut window.until);
             self.set(&mut window.period);
@@ -133,10 +130,8 @@ impl Scale {
     }
 
     fn cable(self, cable: &mut Cable) {
-        cable.rate = cable.rate.map(|rate| self.rate(rate));
-        self.set(&mut cable.delay);
-        self.set(&mut cable.jitter);
         let mut slower = self;
+        cable.fields(&mut slower);
         cable.queue.each_mut(&mut |queue| queue.settings_mut().fields(&mut slower));
     }
 
@@ -153,12 +148,10 @@ impl Scale {
     }
 
     fn host(self, host: &mut HostConfig) {
-        self.set(&mut host.rto_min);
-        self.set(&mut host.gro_window);
+        host.fields(&mut { self });
         if let Some(coalesce) = &mut host.coalesce {
             self.coalesce(coalesce);
         }
-        self.set_maybe(&mut host.base_rtt);
     }
 
     fn coalesce(self, coalesce: &mut Coalesce) {
@@ -200,12 +193,13 @@ impl Scale {
 }
 
 impl Visit for Scale {
-    fn key(&mut self, _key: &'static str, setting: Setting<'_>) {
+    fn key(&mut self, _about: About, setting: Setting<'_>) {
         match setting {
             Setting::Time(time) | Setting::Threshold(Threshold::Sojourn(time)) => self.set(time),
             Setting::MaybeTime(time) => self.set_maybe(time),
+            Setting::MaybeRate(rate) => *rate = rate.map(|rate| self.rate(rate)),
             // The gain is per second of delay, and delays grow. A scale is at most 1, so the gain does not grow.
-            Setting::Gain(gain, _) => {
+            Setting::Gain(gain) => {
                 let scaled = u64::from(*gain) * u64::from(self.millionths) / u64::from(UNIT);
                 *gain = u32::try_from(scaled).unwrap_or(u32::MAX);
             }

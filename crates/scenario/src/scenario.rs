@@ -8,9 +8,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use knee_algo::Algorithm;
-use knee_file::keys::{Choice, Key, List, Text};
+use knee_file::keys::{Choice, Key, List, Shape, Table, Text, entries};
 use knee_file::units::Quantity as _;
-use knee_file::{Error, Node, Reader, Resolved, keys};
+use knee_file::{Error, Fields, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
 use knee_run::spec::{Flow, MeasuredWindow, NodeId, Run, Sampling, Schedule};
@@ -71,21 +71,23 @@ keys! {
     }
 }
 
+/// Sampling periods of time series.
+static SAMPLE: Fields = Fields { show: |v| Sampling::default().fields(v), tables: |below| below };
+
 keys! {
-    /// Sampling periods of time series.
-    pub(crate) static SAMPLE: SampleKeys = "sample" {
-        /// Connections.
-        flows: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
-        /// Recorded queues.
-        queues: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
-        /// Goodput.
-        goodput: Key<Duration> = at_least("1 us").like("1 ms").usually("none; 10 ms for `converged`"),
-        /// Bytes, marks and drops of every link, for the picture of the whole network in the report.
-        links: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
+    /// What is plotted of samples.
+    static PLOT: PlotKeys = "plot" {
         /// Plots besides cwnd and RTT: internal values (`knee algorithms NAME`), or columns of `series-flows.csv`.
         plot: Key<List<Text>> = like("velocity").usually("none"),
     }
 }
+
+/// The table `[sample]`.
+pub(crate) static SAMPLE_TABLE: Table = Table {
+    name: "sample",
+    says: "Sampling periods of time series.",
+    shape: || Shape::Keys(entries(&[&SAMPLE, &PLOT])),
+};
 
 /// The part of a run that is measured, as a file has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -399,14 +401,9 @@ fn read_sampling(
     until_done: bool,
     rules: &[Converged],
 ) -> Result<Sampling, Error> {
-    let sample = root.child_or_empty("sample")?.only(&[&SAMPLE])?;
-    let sampling = Sampling {
-        flows: sample.get(&SAMPLE.flows)?,
-        queues: sample.get(&SAMPLE.queues)?,
-        goodput: sample.get(&SAMPLE.goodput)?,
-        links: sample.get(&SAMPLE.links)?,
-        window: None,
-    };
+    let sample = root.child_or_empty("sample")?.only(&[&SAMPLE, &PLOT])?;
+    let mut sampling = Sampling::default();
+    sample.fill(0, |v| sampling.fields(v))?;
     let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);
     if let Some(rule) = rules.iter().find(|rule| !rule.fits(period)) {
         let message = format!(
@@ -415,7 +412,7 @@ fn read_sampling(
             knee_file::units::Quantity::show(&rule.hold),
             knee_file::units::Quantity::show(&period)
         );
-        return Err(sample.error(&SAMPLE.goodput, message));
+        return Err(sample.error("goodput", message));
     }
     let goodput = if rules.is_empty() { sampling.goodput } else { Some(period) };
     let Some(window) = measure else { return Ok(Sampling { goodput, ..sampling }) };
@@ -425,7 +422,7 @@ fn read_sampling(
             let run = root.need_child("run")?;
             let key = if run.has(key) { key } else { &RUN.duration };
             let period = knee_file::units::Quantity::show(&period);
-            let message = match sample.has(&SAMPLE.goodput) {
+            let message = match sample.has("goodput") {
                 true => format!(
                     "must be a multiple of sample.goodput = {period:?}, or leave sample.goodput \
                         out"
@@ -454,10 +451,10 @@ fn read_sampling(
 /// Reads `plot`, which requires samples of connections.
 fn read_plot(root: &Reader<'_>) -> Result<Vec<String>, Error> {
     let sample = root.child_or_empty("sample")?;
-    let plot = sample.texts(&SAMPLE.plot)?.unwrap_or_default();
-    if !plot.is_empty() && !sample.has(&SAMPLE.flows) {
+    let plot = sample.texts(&PLOT.plot)?.unwrap_or_default();
+    if !plot.is_empty() && !sample.has("flows") {
         let why = "needs sample.flows, as flows = \"1 ms\"";
-        return Err(sample.error(&SAMPLE.plot, why));
+        return Err(sample.error(&PLOT.plot, why));
     }
     Ok(plot.into_iter().map(str::to_owned).collect())
 }

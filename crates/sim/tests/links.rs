@@ -258,7 +258,7 @@ fn runs_that_make_no_sense_are_refused_in_a_sentence() {
     assert!(error(&|run| run.flows[0].to = 2).contains("must be hosts"));
     assert!(error(&|run| run.flows[0].to = 0).contains("itself"));
     assert!(error(&|run| run.network.links.truncate(1)).contains("no path from s0 to r"));
-    assert!(error(&|run| run.network.links[0].loss = 1.5).contains("loss of 1.5"));
+    assert!(error(&|run| run.network.links[0].loss = 1.5).contains("loss = 1.5"));
     assert!(error(&|run| run.network.links[0].duplicate = 1.5).contains("duplicate = 1.5"));
     let small = Serialisation::TokenBucket { burst_bytes: 1500 };
     assert!(error(&|run| run.network.links[0].serialisation = small).contains("burst of 1500"));

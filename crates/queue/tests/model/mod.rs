@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     AnyQdisc, Backlog, Ecn, Limit, LimitPer, Packet, Part, PortProperties, Qdisc, QueueAction,
-    QueueConfig, Setting, Shaped, Threshold, TokenBucket, Visit,
+    QueueConfig, Shaped, Threshold, TokenBucket,
 };
+use knee_units::settings::{About, Setting, Visit};
 
 /// A packet with a number, which says all that its length and ECN field do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,17 +117,17 @@ impl Draw<'_> {
 }
 
 impl Visit for Draw<'_> {
-    fn key(&mut self, key: &'static str, setting: Setting<'_>) {
+    fn key(&mut self, about: About, setting: Setting<'_>) {
         match setting {
             Setting::Limit(limit) if self.is_odd() => *limit = Limit::Pkts(self.0()),
             Setting::Limit(limit) => *limit = Limit::Bytes(self.bytes()),
             Setting::Room(bytes) | Setting::Backlog(bytes) => *bytes = self.bytes(),
-            Setting::Number(flows, _) if key == "flows" => *flows = self.0() % MOST_FLOWS,
+            Setting::Number(flows) if about.name() == "flows" => *flows = self.0() % MOST_FLOWS,
             Setting::Pkts(number)
-            | Setting::Bytes(number, _)
-            | Setting::Number(number, _)
-            | Setting::Gain(number, _) => *number = self.0(),
-            Setting::MaybeNumber(number, _) => *number = self.is_odd().then(|| self.0()),
+            | Setting::Bytes(number)
+            | Setting::Number(number)
+            | Setting::Gain(number) => *number = self.0(),
+            Setting::MaybeNumber(number) => *number = self.is_odd().then(|| self.0()),
             Setting::Threshold(threshold) => {
                 *threshold = match self.0() % 3 {
                     0 => Threshold::Pkts(self.0()),
@@ -134,14 +135,14 @@ impl Visit for Draw<'_> {
                     _ => Threshold::Sojourn(self.us()),
                 }
             }
-            Setting::Time(time) if key == "update_interval" => self.time(time),
+            Setting::Time(time) if about.name() == "update_interval" => self.time(time),
             Setting::Time(time) => *time = self.us(),
             Setting::MaybeTime(time) => *time = self.is_odd().then(|| self.us()),
             Setting::Share(share) => *share = self.share(),
             Setting::MaybeShare(share) => *share = self.is_odd().then(|| self.share()),
             Setting::Flag(flag) => *flag = self.is_odd(),
             Setting::Word(at, words) => *at = self.0() as usize % words.len(),
-            Setting::Names(_) | Setting::Parts => {}
+            _ => {}
         }
     }
 

@@ -72,7 +72,7 @@ struct Described {
 
 impl Described {
     fn takes(&self, key: &str) -> bool {
-        self.keys.iter().flat_map(|keys| keys.all()).any(|known| known.name() == key)
+        self.keys.iter().any(|keys| keys.names().contains(&key))
     }
 }
 

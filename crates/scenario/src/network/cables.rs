@@ -1,11 +1,8 @@
 //! Cables: links in one direction with the queue of their sending end.
 
-use knee_file::keys::{Below, Choice, Key};
-use knee_file::units::{Burst, Overhead, Share};
-use knee_file::{Error, Reader, keys};
-use knee_queue::time::{Duration, Rate};
+use knee_file::keys::{Below, Shape, Table, entries};
+use knee_file::{Error, Fields, Reader};
 use knee_queue::{DropTailConfig, Limit, PortProperties, QueueConfig};
-use knee_run::spec::Serialisation;
 use knee_run::topology::Cable;
 
 use crate::queues::read_queue;
@@ -24,31 +21,16 @@ pub(super) struct Cables<'r, 'a> {
     pub(super) frame_bytes: u32,
 }
 
-keys! {
-    /// A link in one direction, with the sender's queue.
-    pub(crate) static CABLE: CableKeys = "cable" {
-        /// Rate. Without it: only delay, no queue.
-        rate: Key<Rate>,
-        /// Depth of a token bucket, as tbf, in full packets.
-        burst: Key<Burst> = usually("none"),
-        /// Bytes per frame on the wire, not in the queue: `24 B` is Ethernet's preamble, FCS and gap.
-        overhead: Key<Overhead> = usually("none"),
-        /// Propagation delay.
-        delay: Key<Duration> = or(Duration::ZERO),
-        /// Random extra delay per packet, 0 to this; may reorder.
-        jitter: Key<Duration> = or(Duration::ZERO),
-        /// Random loss before the queue.
-        loss: Key<Share> = or(Share(0.0)),
-        /// Unit of loss: a packet, or a burst of one socket.
-        loss_per: Choice<bool> = of(&[("packet", false), ("burst", true)]).or("packet"),
-        /// Random duplication before the queue, as netem's.
-        duplicate: Key<Share> = or(Share(0.0)),
-        /// Queue of the sending end.
-        queue: Below = table(&crate::queues::TABLE).usually("unlimited at hosts; required at switches"),
-        /// Record the queue.
-        record: Key<bool> = usually("true for the bottleneck and ports to receivers"),
-    }
-}
+/// The keys of a cable.
+pub(crate) static CABLE: Fields =
+    Fields { show: |v| nothing().fields(v), tables: |queue| queue.table(&crate::queues::TABLE) };
+
+/// A link in one direction.
+pub(crate) static TABLE: Table = Table {
+    name: "cable",
+    says: "A link in one direction, with the sender's queue.",
+    shape: || Shape::Keys(entries(&[&CABLE])),
+};
 
 impl Cables<'_, '_> {
     /// Reads the cable of a required key.
@@ -82,69 +64,25 @@ impl Cables<'_, '_> {
         end: End,
         recorded: bool,
     ) -> Result<Cable, Error> {
-        let rate = reader.get(&CABLE.rate)?;
-        if rate.is_none() {
-            for key in [
-                CABLE.queue.as_ref(),
-                CABLE.burst.as_ref(),
-                CABLE.overhead.as_ref(),
-                CABLE.record.as_ref(),
-            ] {
-                if reader.has(key) {
-                    return Err(reader.error(key, "needs a rate"));
-                }
+        let mut cable = Cable { sampled: recorded, ..nothing() };
+        reader.fill(self.frame_bytes, |v| cable.fields(v))?;
+        cable.sampled &= cable.rate.is_some();
+        match (cable.rate, reader.child("queue")?) {
+            (Some(rate), Some(queue)) => {
+                let has_burst = reader.has("burst");
+                let place = PortProperties { frame_bytes: self.frame_bytes, rate, has_burst };
+                cable.queue = read_queue(&queue, place)?;
             }
-        }
-        let has_burst = reader.has(&CABLE.burst);
-        let queue = match (rate, reader.child(&CABLE.queue)?) {
-            (Some(rate), Some(queue)) => read_queue(
-                &queue,
-                PortProperties { frame_bytes: self.frame_bytes, rate, has_burst },
-            )?,
             (Some(_), None) if end == End::Switch => {
                 return Err(reader.error(
-                    &CABLE.queue,
+                    "queue",
                     "missing, as in queue = { kind = \"droptail\", limit = \"500 pkts\" }",
                 ));
             }
-            _ => unlimited(),
-        };
-        Ok(Cable {
-            rate,
-            serialisation: self.serialisation(reader)?,
-            delay: reader.read(&CABLE.delay)?,
-            jitter: reader.read(&CABLE.jitter)?,
-            loss: reader.read(&CABLE.loss)?.0,
-            overhead_bytes: reader.get(&CABLE.overhead)?.map_or(0, |overhead| overhead.0),
-            loses_bursts: loses_bursts(reader)?,
-            duplicate: reader.read(&CABLE.duplicate)?.0,
-            queue,
-            sampled: rate.is_some() && reader.get_or(&CABLE.record, recorded)?,
-        })
-    }
-
-    fn serialisation(&self, reader: &Reader<'_>) -> Result<Serialisation, Error> {
-        let burst_bytes = match reader.get(&CABLE.burst)? {
-            None => return Ok(Serialisation::StoreAndForward),
-            Some(Burst::Bytes(bytes)) => bytes,
-            Some(Burst::Pkts(pkts)) => pkts.saturating_mul(self.frame_bytes),
-        };
-        if burst_bytes < self.frame_bytes {
-            return Err(reader.error(
-                &CABLE.burst,
-                format!("must hold one full packet ({} B)", self.frame_bytes),
-            ));
+            _ => {}
         }
-        Ok(Serialisation::TokenBucket { burst_bytes })
+        Ok(cable)
     }
-}
-
-/// Reads whether losses drop whole bursts. The key requires a loss.
-fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
-    if reader.has(&CABLE.loss_per) && !reader.has(&CABLE.loss) {
-        return Err(reader.error(&CABLE.loss_per, "needs loss"));
-    }
-    reader.choose(&CABLE.loss_per)
 }
 
 /// Returns whether a queue draws anything.

@@ -5,7 +5,7 @@ use knee_file::{Error, Reader, keys};
 use knee_run::spec::Network;
 use knee_run::topology::FatTree;
 
-use super::{CableKeys, Cables, End, Hosts, MAX_HOSTS, port_to_host, ports_to_hosts};
+use super::{CABLE_TABLE, Cables, End, Hosts, MAX_HOSTS, port_to_host, ports_to_hosts};
 
 keys! {
     /// Hosts `h0.0.0`.. (pod, edge, host) below `edge0.0`.., `aggregation0.0`.. and `core0`...
@@ -13,13 +13,13 @@ keys! {
         /// Ports per switch, even: k^3 / 4 hosts.
         k: Key<u64> = or(4).within(2, LARGEST_K),
         /// Host to switch.
-        up: Below = table(&CableKeys::TABLE).needed(),
+        up: Below = table(&CABLE_TABLE).needed(),
         /// Switch to host.
-        down: Below = table(&CableKeys::TABLE).needed(),
+        down: Below = table(&CABLE_TABLE).needed(),
         /// Edge and aggregation, both ways.
-        edge: Below = table(&CableKeys::TABLE).needed(),
+        edge: Below = table(&CABLE_TABLE).needed(),
         /// Aggregation and core, both ways.
-        core: Below = table(&CableKeys::TABLE).needed(),
+        core: Below = table(&CABLE_TABLE).needed(),
     }
 }
 

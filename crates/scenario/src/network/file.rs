@@ -243,7 +243,7 @@ impl<'c> Links<'_, '_, 'c> {
             return Ok(known.clone());
         }
         let CableKind { reader, node, name } = &self.kinds[kind];
-        let says = reader.has(&CABLE.record);
+        let says = reader.has("record");
         let cable = if changes.iter().all(|change| change.is_empty()) {
             self.cables.read_checked(reader, end, false)?
         } else {

@@ -10,7 +10,7 @@ use knee_run::spec::{Network, NodeId};
 use knee_run::topology::Cable;
 
 use super::components::Components;
-use super::{CABLE, CableKeys, Cables, End, Hosts, MAX_HOSTS, MAX_LINKS};
+use super::{CABLE, CABLE_TABLE, Cables, End, Hosts, MAX_HOSTS, MAX_LINKS};
 use crate::names::expand_all;
 
 keys! {
@@ -47,7 +47,7 @@ keys! {
         /// No link back.
         oneway: Key<bool> = or(false),
         /// The link back.
-        back: Below = table(&CableKeys::TABLE).usually("as forward"),
+        back: Below = table(&CABLE_TABLE).usually("as forward"),
     }
 }
 
@@ -134,11 +134,11 @@ impl Graph {
         let both_alike = !is_oneway && back.is_none();
         let owners = if both_alike { [from.as_slice(), &to].concat() } else { from };
         let forth = Arc::new(cables.read_checked(reader, self.end_of(&owners), false)?);
-        let says = reader.has(&CABLE.record);
+        let says = reader.has("record");
         let back = match &back {
             Some(back) => {
                 let cable = Arc::new(cables.read(back, self.end_of(&to), false)?);
-                Some((cable, back.has(&CABLE.record)))
+                Some((cable, back.has("record")))
             }
             None => both_alike.then(|| (Arc::clone(&forth), says)),
         };
