@@ -365,9 +365,19 @@ fn every_key_that_a_message_names_exists() {
         .map(|entry| entry.key)
         .collect();
     let (mut named, mut unknown) = (0, Vec::new());
-    for folder in
-        ["exp", "run", "sim", "linux", "lab", "vkernel", "queue", "file", "bpf/src/policy"]
-    {
+    for folder in [
+        "scenario",
+        "sweep",
+        "evidence",
+        "run",
+        "sim",
+        "linux",
+        "lab",
+        "vkernel",
+        "queue",
+        "file",
+        "bpf/src/policy",
+    ] {
         let folder = if folder.contains('/') { folder.to_owned() } else { format!("{folder}/src") };
         for (path, text) in sources(&root().join("crates").join(folder)) {
             let text = text.split("#[cfg(test)]").next().unwrap_or_default();
