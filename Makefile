@@ -8,7 +8,7 @@ KNEE := $(TARGET_DIR)/release/knee
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 # What the kernel side is built with may come with set-up, so each recipe asks for it when it runs.
-FEATURES := $$(scripts/has-kernel-side || echo --no-default-features)
+FEATURES := $$(scripts/has-kernel-side || echo --no-default-features --features knee-cli/tools)
 WORKSPACE := $$(scripts/workspace)
 # Both commands are named wherever one is built, so that features of their crates are the same, and nothing is compiled again.
 RELEASE := $(CARGO) build -q --release -p knee-cli -p knee-fidelity
@@ -17,7 +17,7 @@ RELEASE := $(CARGO) build -q --release -p knee-cli -p knee-fidelity
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
 .PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel test-modules fidelity fidelity-live bench bench-scale doc clean \
-	dist dist-test needs-dist needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
+	dist dist-test needs-dist needs-simulator needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 14
@@ -25,11 +25,13 @@ help:  ## list the commands
 setup: needs-test  ## install all that is missing to build, run and test (quick if nothing is)
 	@scripts/setup remind test
 
-build: needs-build command  ## build the knee command: target/release/knee
-	@scripts/setup remind build
+build: needs-run  ## build the knee command, whole: target/release/knee
+	@$(call command,$(FEATURES),three to eight,$(IS_WHOLE))
+	@scripts/setup remind run
 
-run: needs-run command  ## build, then reproduce what others published: figures beside ours, a verdict on each claim (two minutes)
-	@code=0; $(KNEE) reproduce || code=$$?; scripts/setup remind run; exit $$code
+run: needs-simulator  ## build the simulator, then reproduce what others published: figures beside ours, a verdict on each claim (two minutes)
+	@$(call command,$(if $(IS_WHOLE),$(FEATURES),--no-default-features),two to five,$(wildcard $(KNEE)))
+	@$(KNEE) reproduce
 
 bless: build  ## keep what the quick set says now as what it shall say: tests/golden; and the page and schemas of keys
 	for kind in experiment hosts policy; do $(KNEE) schema $$kind > docs/schema/$$kind.json; done
@@ -95,6 +97,8 @@ clean:  ## remove what was built (results/ stays)
 
 # ---- parts of the above ----
 
+needs-simulator:
+	@scripts/setup simulator
 needs-build:
 	@scripts/setup build
 needs-dist:
@@ -104,10 +108,11 @@ needs-run:
 needs-test:
 	@scripts/setup test
 
-# Some 200 lines of what is compiled are nobody's answer.
-command:
-	@[ -e $(KNEE) ] || echo "building $(KNEE): five to fifteen minutes on two cores, once"
-	@$(RELEASE) --bin knee $(FEATURES)
+# Builds the command with these features, and says how many minutes that takes where it is not there yet. Some 200 lines of what is compiled
+# are nobody's answer.
+command = $(if $3,,echo "building $(KNEE): $2 minutes on two cores, once";) $(RELEASE) --bin knee $1
+# A knee that make build made stays whole; that of make run has no vkernel.
+IS_WHOLE = $(shell $(KNEE) vkernel list >/dev/null 2>&1 && echo yes)
 
 # Another Rust warns of other things: a warning is an error in continuous integration alone, whose Rust is known.
 DENY := $(if $(CI),-- -D warnings)
@@ -119,7 +124,8 @@ style: needs-test
 
 style-all: needs-test
 	@if $(HAVE_STYLE); then $(CARGO) fmt --all --check && $(CARGO) clippy $(WORKSPACE) --all-targets $(DENY) && \
-		$(CARGO) clippy -p knee-cli --no-default-features $(DENY); else $(NO_STYLE); fi
+		$(CARGO) clippy -p knee-cli --no-default-features $(DENY) && \
+		$(CARGO) clippy -p knee-cli --no-default-features --features tools $(DENY); else $(NO_STYLE); fi
 
 doc-all: needs-test
 	$(if $(CI),RUSTDOCFLAGS="-D warnings") $(CARGO) doc --no-deps $(WORKSPACE)

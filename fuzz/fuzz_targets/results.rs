@@ -55,7 +55,8 @@ knee_fuzz::target!(|text: &str| {
     match write(&a, &dir.join("report.html")) {
         // Painting takes ten times as long as all the rest.
         Ok(()) if text.len() % 8 == 0 => {
-            if let Err(error) = write_figures(&a, &out) {
+            let painter = knee_png::Painter::new();
+            if let Err(error) = write_figures(&a, &out, &|svg| painter.png(svg)) {
                 check_message(&error.to_string());
             }
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use knee_run::BackEnd;
 use knee_sim::Simulator;
-use knee_vkernel::Algorithms;
 
 use crate::Failure;
+#[cfg(feature = "tools")]
 use crate::profile::RUNNING;
 
 #[derive(clap::Args)]
@@ -52,10 +52,11 @@ pub(crate) enum AlgorithmSource {
 
 impl On {
     /// Returns whether names refer to knee's algorithms or to the kernel's own.
-    fn algorithms(&self) -> Algorithms {
+    #[cfg(feature = "tools")]
+    fn algorithms(&self) -> knee_vkernel::Algorithms {
         match self.algorithms {
-            Some(AlgorithmSource::Kernel) => Algorithms::Kernels,
-            _ => Algorithms::Ours,
+            Some(AlgorithmSource::Kernel) => knee_vkernel::Algorithms::Kernels,
+            _ => knee_vkernel::Algorithms::Ours,
         }
     }
 
@@ -145,6 +146,7 @@ fn simulator(on: &On, _: &str) -> Result<Made, Failure> {
     Ok(Arc::new(Simulator))
 }
 
+#[cfg(feature = "tools")]
 fn kernels(on: &On, version: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
         return says("--offloads is for --on lab: with --on vkernel, set hosts.gso_max_segs");
@@ -194,14 +196,19 @@ fn hosts(on: &On, file: &str) -> Result<Made, Failure> {
     Ok(Arc::new(knee_lab::hosts::OnMachines::new(machines)))
 }
 
+#[cfg(not(feature = "tools"))]
+fn kernels(_: &On, _: &str) -> Result<Made, Failure> {
+    says(&format!("--on vkernel: {}", crate::left_out::TOOLS))
+}
+
 #[cfg(not(feature = "kernel"))]
 fn lab(_: &On, _: &str) -> Result<Made, Failure> {
-    says(&format!("--on lab: {}", crate::without_kernel::WHY))
+    says(&format!("--on lab: {}", crate::left_out::KERNEL))
 }
 
 #[cfg(not(feature = "kernel"))]
 fn hosts(_: &On, _: &str) -> Result<Made, Failure> {
-    says(&format!("--on hosts=FILE: {}", crate::without_kernel::WHY))
+    says(&format!("--on hosts=FILE: {}", crate::left_out::KERNEL))
 }
 
 #[cfg(test)]

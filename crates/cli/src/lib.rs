@@ -15,14 +15,19 @@ mod host;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod kernel_commands;
+#[cfg(not(feature = "kernel"))]
+mod left_out;
 mod library;
 mod man;
 mod module_args;
 mod new;
+#[cfg(feature = "tools")]
 mod pcap;
 mod profile;
 mod progress;
+#[cfg(feature = "tools")]
 mod random;
+#[cfg(feature = "tools")]
 mod record;
 mod replay;
 mod report;
@@ -30,10 +35,10 @@ mod reproduce;
 mod run;
 mod scenarios;
 mod schema;
+#[cfg(feature = "tools")]
 mod script;
+#[cfg(feature = "tools")]
 mod vkernel;
-#[cfg(not(feature = "kernel"))]
-mod without_kernel;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -47,6 +52,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use knee_algo::module::Fault;
 use knee_sweep::machine::Build;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+#[cfg(not(feature = "tools"))]
+use left_out::{self as pcap, self as script, self as vkernel};
 
 /// Exit code of a command that succeeded.
 const DONE: u8 = 0;
@@ -174,7 +182,7 @@ enum Command {
     Kernel(kernel::Command),
     #[cfg(not(feature = "kernel"))]
     #[command(flatten)]
-    Kernel(without_kernel::Command),
+    Kernel(left_out::Command),
 }
 
 /// Reason why a command failed.
@@ -343,7 +351,7 @@ impl Words for Cli {
             Command::Replay(args) => replay::run(args),
             Command::Flight(args) => flight::run(args),
             Command::Script(args) => script::run(args),
-            Command::Vkernel(args) => vkernel::main(args).map(|()| DONE),
+            Command::Vkernel(args) => vkernel::run(args),
             Command::Pcap(args) => pcap::run(args),
             Command::Doctor(args) => doctor::run(args, doctor::Parts::All),
             #[cfg(feature = "kernel")]

@@ -1,17 +1,11 @@
 //! `knee report`.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-
-use knee_pcap::{AnalysisOptions, Input};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::library::results;
-use crate::pcap::{self, Files};
 use crate::{DONE, Failure, print, stop_on_signals};
-
-/// Bytes read to decide whether a file is a capture.
-const HEAD_BYTES: u64 = 1 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -28,18 +22,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let dir = results(&args.dir);
-    let said = |error: knee_report::Error| Failure::Says(error.to_string());
     if let Some(out) = &args.figures {
-        let count = knee_report::write_figures(&dir, out).map_err(said)?;
-        print(&format!("{count} figures in {}\n", out.display()))?;
-        return Ok(DONE);
+        return figures(&dir, out);
     }
     let html = args.output.clone().unwrap_or_else(|| dir.join("report.html"));
     // The signal handler comes first: captures take time to read, and Ctrl-C must leave nothing behind.
-    let opener = Files::new(stop_on_signals()?);
+    let stop = stop_on_signals()?;
     let mut analyse = |files: &[PathBuf], dir: &Path| {
-        let unread = analysed(files, dir, &opener);
-        match opener.stop.load(Ordering::Relaxed) {
+        let unread = analysed(files, dir, &stop);
+        match stop.load(Ordering::Relaxed) {
             true => Err("stopped: no report was written".to_owned()),
             false => unread.map_err(|why| why.to_string()),
         }
@@ -49,9 +40,40 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
+fn said(why: knee_report::Error) -> Failure {
+    Failure::Says(why.to_string())
+}
+
+#[cfg(feature = "tools")]
+fn figures(dir: &Path, out: &Path) -> Result<u8, Failure> {
+    let painter = knee_png::Painter::new();
+    let count = knee_report::write_figures(dir, out, &|svg| painter.png(svg)).map_err(said)?;
+    print(&format!("{count} figures in {}\n", out.display()))?;
+    Ok(DONE)
+}
+
+#[cfg(not(feature = "tools"))]
+fn figures(_: &Path, _: &Path) -> Result<u8, Failure> {
+    Err(Failure::Says(format!("--figures: {}", crate::left_out::TOOLS)))
+}
+
+#[cfg(not(feature = "tools"))]
+fn analysed(_: &[PathBuf], _: &Path, _: &Arc<AtomicBool>) -> Result<Vec<String>, Failure> {
+    Err(Failure::Says(format!("captures: {}", crate::left_out::TOOLS)))
+}
+
 /// Analyses the captures of a run into a directory, as `knee pcap --csv --report` does. Returns a sentence for each
 /// unreadable one.
-fn analysed(files: &[PathBuf], dir: &Path, opener: &Files) -> Result<Vec<String>, Failure> {
+#[cfg(feature = "tools")]
+fn analysed(files: &[PathBuf], dir: &Path, stop: &Arc<AtomicBool>) -> Result<Vec<String>, Failure> {
+    use std::io::Read as _;
+
+    use crate::pcap::{self, Files};
+    use knee_pcap::{AnalysisOptions, Input};
+
+    /// Bytes read to decide whether a file is a capture.
+    const HEAD_BYTES: u64 = 1 << 20;
+    let opener = Files::new(stop.clone());
     let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let head = |file: &Path| {
         let opened = knee_files::open_file(file, "capture");
@@ -69,7 +91,7 @@ fn analysed(files: &[PathBuf], dir: &Path, opener: &Files) -> Result<Vec<String>
     }
     if !whole.is_empty() {
         let inputs = || opener.open(&whole, name);
-        let (stop, options) = (&opener.stop, AnalysisOptions::default());
+        let options = AnalysisOptions::default();
         let analysis = pcap::written(inputs()?, &options, Some(dir), stop)?;
         pcap::report(inputs()?, &analysis, &dir.join("report.html"), &dir.join("packets"), stop)?;
     }

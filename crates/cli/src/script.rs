@@ -104,7 +104,7 @@ impl Against {
                 Ok(Box::new(knee_script::KernelStack::new(settings, whose)?))
             }
             #[cfg(not(feature = "kernel"))]
-            Against::Kernel(_) => Err(Refusal(crate::without_kernel::WHY.to_owned())),
+            Against::Kernel(_) => Err(Refusal(crate::left_out::KERNEL.to_owned())),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use knee_vkernel::kernel::{self, Built};
 
-use crate::{Failure, complain, print};
+use crate::{DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -41,11 +41,12 @@ fn of_kernel(why: knee_vkernel::Error) -> Failure {
     Failure::Says(format!("vkernel: {why}"))
 }
 
-pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     match &args.command {
         Command::Build(args) => build(args),
         Command::List => list(),
-    }
+    }?;
+    Ok(DONE)
 }
 
 fn build(args: &BuildArgs) -> Result<(), Failure> {

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use resvg::{tiny_skia, usvg};
-
 use crate::palette;
 use crate::text::escaped;
 
@@ -119,33 +117,3 @@ impl Figure {
 /// Buttons of every plot; what they do is in `report.js`.
 pub(crate) const BUTTONS: &str = "<span class=\"save\" role=\"group\" aria-label=\"Save\"><button type=\"button\" data-save=\"svg\">SVG</button>\
      <button type=\"button\" data-save=\"png\">PNG</button><button type=\"button\" data-save=\"csv\">CSV</button></span>";
-
-/// Draws SVG files as PNG.
-pub(crate) struct Painter {
-    options: usvg::Options<'static>,
-}
-
-/// Pixels of a PNG in one of the SVG.
-const ZOOM: f32 = 2.0;
-
-impl Painter {
-    /// With a font of our own, so that every machine draws the same.
-    pub(crate) fn new() -> Painter {
-        let mut options = usvg::Options::default();
-        let fonts = options.fontdb_mut();
-        fonts.load_font_data(include_bytes!("../assets/font/DejaVuSans.ttf").to_vec());
-        fonts.load_font_data(include_bytes!("../assets/font/DejaVuSans-Bold.ttf").to_vec());
-        options.font_family = "DejaVu Sans".into();
-        Painter { options }
-    }
-
-    /// A PNG, or why there is none.
-    pub(crate) fn png(&self, svg: &str) -> Result<Vec<u8>, String> {
-        let tree = usvg::Tree::from_str(svg, &self.options).map_err(|why| why.to_string())?;
-        let size = tree.size().to_int_size().scale_by(ZOOM).ok_or("has no size")?;
-        let mut pixels =
-            tiny_skia::Pixmap::new(size.width(), size.height()).ok_or("is too large")?;
-        resvg::render(&tree, tiny_skia::Transform::from_scale(ZOOM, ZOOM), &mut pixels.as_mut());
-        pixels.encode_png().map_err(|why| why.to_string())
-    }
-}

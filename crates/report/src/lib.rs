@@ -2,7 +2,7 @@
 //!
 //! [`write()`] reads a results directory of `knee run`, or a directory of `knee reproduce` with several, or of
 //! `knee pcap --csv`, and writes a file that needs nothing beside it and asks nobody for anything. [`write_figures`] writes every chart and series as SVG and
-//! PNG with its numbers as CSV. [`write_analysed`] has captures of runs analysed, too, by whoever calls it. What directories hold is in `docs/results.md`; nothing here knows how it was made.
+//! PNG with its numbers as CSV; whoever calls it draws the PNG. [`write_analysed`] has captures of runs analysed, too, by whoever calls it. What directories hold is in `docs/results.md`; nothing here knows how it was made.
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -32,4 +32,4 @@ mod text;
 
 pub use captured::Analyse;
 pub use error::Error;
-pub use page::{write, write_analysed, write_figures};
+pub use page::{Draw, write, write_analysed, write_figures};

@@ -13,7 +13,7 @@ use knee_results::{self as results, Manifest};
 use crate::capture::{Capture, FINDINGS};
 use crate::captured::{Analyse, Captured, Fresh};
 use crate::error::Error;
-use crate::figure::{Figure, Painter};
+use crate::figure::Figure;
 use crate::findings;
 use crate::overview::{dirs, overview};
 use crate::palette;
@@ -241,11 +241,14 @@ fn limits(directories: usize) -> Limits {
     }
 }
 
+/// Draws an SVG file as PNG, or says why it cannot be drawn.
+pub type Draw<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
+
 /// Writes each figure and each series as SVG and PNG, with its numbers as CSV. Gives how many there are.
 ///
 /// # Errors
 /// [`Error`] as of [`write()`].
-pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
+pub fn write_figures(dir: &Path, out: &Path, draw: Draw<'_>) -> Result<usize, Error> {
     if is_capture(dir) {
         let why =
             "holds captures: leave out --figures, and save plots with the buttons of the report";
@@ -253,7 +256,6 @@ pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
     }
     let (_, dirs) = find(dir)?;
     Dir::make_all(out).map_err(|why| results::Error::io(out, "cannot make", why))?;
-    let painter = Painter::new();
     let mut count = 0;
     for (name, dir) in &dirs {
         let section = Section::read(read(name, dir)?, limits(dirs.len()))?;
@@ -264,7 +266,7 @@ pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
                 knee_files::write(&path, bytes)
                     .map_err(|why| results::Error::io(&path, "cannot write", why))
             };
-            let png = painter.png(&svg).map_err(|why| {
+            let png = draw(&svg).map_err(|why| {
                 results::Error::input(
                     &out.join(&figure.id),
                     0,

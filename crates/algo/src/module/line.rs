@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use addr2line::gimli::{Dwarf, EndianSlice, Error, RunTimeEndian, SectionId};
+use addr2line::gimli::{Dwarf, EndianSlice, Error, LittleEndian, SectionId};
 use object::{Object as _, ObjectSection as _};
 
 use super::guard::Code;
@@ -47,14 +47,14 @@ pub(super) fn of(module: &Module, code: &Code, address: usize) -> Option<Line> {
 /// that holds them.
 fn lines_at(object: &[u8], address: u64) -> Option<Vec<Line>> {
     let object = object::File::parse(object).ok()?;
-    let endian = match object.is_little_endian() {
-        true => RunTimeEndian::Little,
-        false => RunTimeEndian::Big,
-    };
-    let section = |id: SectionId| -> Result<EndianSlice<'_, RunTimeEndian>, Error> {
+    // As in dwarf.rs, so that what reads it is compiled once.
+    if !object.is_little_endian() {
+        return None;
+    }
+    let section = |id: SectionId| -> Result<EndianSlice<'_, LittleEndian>, Error> {
         let section = object.section_by_name(id.name());
         let data = section.and_then(|section| section.data().ok()).unwrap_or_default();
-        Ok(EndianSlice::new(data, endian))
+        Ok(EndianSlice::new(data, LittleEndian))
     };
     let context = addr2line::Context::from_dwarf(Dwarf::load(section).ok()?).ok()?;
     let mut frames = context.find_frames(address).skip_all_loads().ok()?;
