@@ -746,7 +746,9 @@ mod tests {
             for run in 0..runs {
                 over_runs.add(&samples((0..100).map(|i| (run * 100 + i) % 1_000_000 * 1000)));
             }
-            over_runs.all.bytes() + over_runs.means.capacity() * size_of::<f64>()
+            let all = &over_runs.all;
+            let counts = all.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
+            (all.kept.capacity() + counts + over_runs.means.capacity()) * size_of::<u64>()
         };
         let (few, many) = (bytes_after(10_000), bytes_after(10_000));
         assert!(few < 500_000, "{few}");
