@@ -3,6 +3,8 @@
 //! The rule: the means agree if their difference is within a tolerance, a share of the first mean, or within its own
 //! 95 % interval. If half of that interval exceeds 15 % of the first mean, the runs cannot decide.
 
+pub use knee_inference::student_t_95;
+
 /// Two-sided 95 % point of the normal distribution.
 const Z_95: f64 = 1.959_964;
 
@@ -91,31 +93,6 @@ pub fn sd(values: &[f64]) -> Option<f64> {
     let m = mean(values)?;
     let squares: f64 = values.iter().map(|x| (x - m) * (x - m)).sum();
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
-}
-
-/// Returns the two-sided 95 % point of Student's t. Degrees of freedom need not be whole.
-pub fn student_t_95(degrees: f64) -> f64 {
-    const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042,
-    ];
-    let v = degrees.max(1.0);
-    let below = v.floor() as usize;
-    if v == below as f64 && below <= TABLE.len() {
-        return TABLE[below - 1];
-    }
-    if below >= TABLE.len() {
-        // First terms of its expansion in 1/v, correct to three decimals from v = 31.
-        let z = Z_95;
-        return z
-            + (z.powi(3) + z) / (4.0 * v)
-            + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v);
-    }
-    // Between whole degrees, t is nearly linear in 1/v.
-    let (low, high) = (TABLE[below - 1], TABLE[below]);
-    let (x, x_low, x_high) = (1.0 / v, 1.0 / below as f64, 1.0 / (below + 1) as f64);
-    high + (low - high) * (x - x_high) / (x_low - x_high)
 }
 
 /// Below this number of reference runs, their spread is too uncertain for Welch's interval.
@@ -223,16 +200,6 @@ mod tests {
 
     fn near(value: f64, expected: f64, within: f64) {
         assert!((value - expected).abs() < within, "{value}, not {expected}");
-    }
-
-    #[test]
-    fn students_t_between_whole_degrees() {
-        near(student_t_95(4.0), 2.776, 1e-9);
-        // From tables of fractional degrees: t(4.5) = 2.660, t(9.5) = 2.244.
-        near(student_t_95(4.5), 2.660, 0.005);
-        near(student_t_95(9.5), 2.244, 0.002);
-        near(student_t_95(60.0), 2.000, 1e-3);
-        near(student_t_95(30.5), 2.041, 2e-3);
     }
 
     #[test]
