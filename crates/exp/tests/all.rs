@@ -10,6 +10,7 @@ mod claims;
 mod classes;
 mod common;
 mod compare;
+mod compare_cases;
 mod counters;
 mod each;
 mod extremes;
