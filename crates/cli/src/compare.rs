@@ -1,8 +1,10 @@
 //! `knee compare`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use knee_evidence::compare::{Options, Side, compare, json, render};
+use knee_evidence::compare::{
+    Options, Picked, Side, answers, answers_json, compare, json, render, render_answers,
+};
 use knee_evidence::difference::{TOLERANCE, Verdict};
 
 use crate::library::results;
@@ -10,18 +12,73 @@ use crate::{CHECK_FAILED, DONE, Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Results directories, or their names below results. The first is the reference.
-    #[arg(required = true, num_args = 2.., value_name = "DIR")]
+    /// Results directories, or their names below results: two or more of one experiment, or one with --cases. Or DIR:CASE of each case.
+    #[arg(required = true, num_args = 1.., value_name = "DIR")]
     dirs: Vec<PathBuf>,
+    /// Compare these cases of the directory: which is better, by how much, and how sure that is.
+    #[arg(long, value_name = "CASE,CASE", value_delimiter = ',', conflicts_with = "force")]
+    cases: Vec<String>,
+    /// The case that the others are compared with [default: the first]
+    #[arg(long, value_name = "CASE", conflicts_with = "force")]
+    baseline: Option<String>,
+    /// Also show figures that are the same or zero on both sides, and of cases those that are no questions.
+    #[arg(long)]
+    all: bool,
     /// Differences below this agree, even if chance cannot explain them [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     within: Option<f64>,
     /// Also compare different experiments by equal names, and rows whose runs were all limited by a host.
     #[arg(long)]
     force: bool,
-    /// Print JSON, one line per pair.
+    /// Print JSON: a line per pair of directories, or an object for cases.
     #[arg(long)]
     json: bool,
+}
+
+/// Splits `DIR:CASE`. `None` if the word is a directory itself, or has no case.
+fn dir_and_case(word: &Path) -> Option<Picked> {
+    if results(word).is_dir() {
+        return None;
+    }
+    let (dir, case) = word.to_str()?.rsplit_once(':')?;
+    let is_whole = !dir.is_empty() && !case.is_empty();
+    is_whole.then(|| Picked { dir: results(Path::new(dir)), case: case.to_owned() })
+}
+
+/// Returns the cases to compare. Empty if directories are to be compared.
+fn picked(args: &Args) -> Result<Vec<Picked>, Failure> {
+    let says = |why: &str| Err(Failure::Says(why.to_owned()));
+    let named: Vec<Picked> = args.dirs.iter().filter_map(|word| dir_and_case(word)).collect();
+    let all: Vec<Picked> = match (args.dirs.as_slice(), args.cases.as_slice()) {
+        ([dir], [_, ..]) if named.is_empty() => {
+            let of = |case: &String| Picked { dir: results(dir), case: case.trim().to_owned() };
+            args.cases.iter().map(of).collect()
+        }
+        (_, [_, ..]) => {
+            return says("--cases takes one directory: give DIR:CASE for each case of several");
+        }
+        (dirs, []) if named.len() == dirs.len() => named,
+        _ if !named.is_empty() => {
+            return says("give DIR:CASE for each case, or directories without a case");
+        }
+        ([_], []) => {
+            return says(
+                "one directory needs --cases A,B; else give two directories, or DIR:CASE twice",
+            );
+        }
+        _ if args.baseline.is_some() => {
+            return says("--baseline names a case: give --cases A,B or DIR:CASE, too");
+        }
+        _ => Vec::new(),
+    };
+    let is_twice = |at: usize| all[..at].contains(&all[at]);
+    if let Some(at) = (0..all.len()).find(|at| is_twice(*at)) {
+        return Err(Failure::Says(format!("{}: is given twice: give two cases", all[at].case)));
+    }
+    if let [one] = all.as_slice() {
+        return Err(Failure::Says(format!("{}: is one case: give another one, too", one.case)));
+    }
+    Ok(all)
 }
 
 /// Parses a share such as `10%` or `0.1`.
@@ -37,7 +94,17 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let options = Options { within: args.within.unwrap_or(TOLERANCE), force: args.force };
+    let within = args.within.unwrap_or(TOLERANCE);
+    let cases = picked(args)?;
+    if !cases.is_empty() {
+        let of = answers(&cases, args.baseline.as_deref(), within)?;
+        match args.json {
+            true => print(&format!("{}\n", answers_json(&of)))?,
+            false => print(&render_answers(&of, args.all))?,
+        }
+        return Ok(DONE);
+    }
+    let options = Options { within, force: args.force, show_all: args.all };
     let sides =
         args.dirs.iter().map(|dir| Side::read(&results(dir))).collect::<Result<Vec<_>, _>>()?;
     // All pairs are checked before the first is printed.

@@ -85,6 +85,8 @@ Examples:
         writes its file, to be changed; knee scenarios lists all
   knee compare /tmp/sim /tmp/lab
         which figures differ, by how much, and whether chance explains it
+  knee compare results/incast --cases cubic,dctcp
+        is DCTCP better, by how much, and how sure is that
   knee report results/bulk-mix
         one HTML file: charts, plots over time, published figures
   knee algorithms dctcp
@@ -142,7 +144,7 @@ enum Command {
     Scenarios(scenarios::Args),
     /// Print the keys of a file as a JSON Schema for editors.
     Schema(schema::Args),
-    /// Compare results: each figure with its spread, and a verdict.
+    /// Compare cases: which is better, by how much, how sure. Or results: each figure with its spread, and a verdict.
     Compare(compare::Args),
     /// Write a report of results for a browser, or its figures one by one.
     Report(report::Args),

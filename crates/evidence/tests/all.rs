@@ -6,6 +6,7 @@ mod claims;
 #[path = "../../sweep/tests/common/mod.rs"]
 mod common;
 mod compare;
+mod compare_cases;
 mod jobs;
 mod link_changes;
 mod networks;

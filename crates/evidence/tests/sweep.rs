@@ -121,6 +121,7 @@ fn the_directory_holds_what_was_measured_and_nothing_else() {
             "pings.csv",
             "queues.csv",
             "rpcs.csv",
+            "run-percentiles.csv",
             "runs.csv",
             "series-flows.csv",
             "series-goodput.csv",

@@ -44,7 +44,7 @@ mod verdict;
 pub use error::Error;
 pub use knee_units::quoted;
 pub use manifest::{Manifest, read_json};
-pub use metric::{Kind, Metric};
+pub use metric::{Better, Kind, Metric};
 pub use sketch::{Bucket, Sketch, Sketched};
 pub use table::{Row, Table};
 pub use tables::{CASE, Cell, HOST_LIMITED, REPEAT, RUN, ResultFile, rows, write_row};

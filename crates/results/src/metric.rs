@@ -78,6 +78,17 @@ const LOAD: Unit = Unit { is_share: true, ..INDEX };
 /// CPU time as a share of one core's; several cores may make it more than 1.
 const CORES: Unit = Unit { most: f64::INFINITY, ..LOAD };
 
+/// Which of two values of a metric is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The lower one, as of a time or of a loss.
+    Lower,
+    /// The higher one, as of goodput.
+    Higher,
+    /// Neither: the metric says how something works, and not how well.
+    Neither,
+}
+
 /// Kinds that have connections with payload.
 const PAYLOAD: &[Kind] =
     &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, Trace, Collective, Chakra];
@@ -298,6 +309,81 @@ impl Metric {
     /// Whether it is a part of a whole, which people read in per cent.
     pub const fn is_share(self) -> bool {
         self.about().unit.is_share
+    }
+
+    /// Which of two values is the better one, for who uses the network. What hosts do for it (probes, marks, cwnd) is neither, and so is the
+    /// load of a link: with a given load it only repeats it.
+    pub const fn better(self) -> Better {
+        match self {
+            Metric::Completion
+            | Metric::Slowdown
+            | Metric::Job
+            | Metric::Iteration
+            | Metric::Communication
+            | Metric::Last
+            | Metric::Latency
+            | Metric::TimeoutShare
+            | Metric::Convergence
+            | Metric::Timeouts
+            | Metric::Retransmits
+            | Metric::DsackSegs
+            | Metric::ReceiveCpuPerMb
+            | Metric::AckCpuPerMb
+            | Metric::ReceiveCpuShare
+            | Metric::AckCpuShare
+            | Metric::Srtt
+            | Metric::RttShown
+            | Metric::WindowTimeouts
+            | Metric::WindowRetransmits
+            | Metric::Unfinished
+            | Metric::Rtt
+            | Metric::Unanswered
+            | Metric::Delay
+            | Metric::LossShare
+            | Metric::LostPkts
+            | Metric::Queue
+            | Metric::Occupancy
+            | Metric::Drops
+            | Metric::DropShare
+            | Metric::PausedShare
+            | Metric::WindowDrops => Better::Lower,
+            Metric::SuccessShare
+            | Metric::Exchanges
+            | Metric::Goodput
+            | Metric::GoodputSum
+            | Metric::Jain
+            | Metric::ReceivedPkts => Better::Higher,
+            Metric::TailLossProbes
+            | Metric::Recoveries
+            | Metric::Undos
+            | Metric::Reorderings
+            | Metric::EcnReductions
+            | Metric::PlbRehashes
+            | Metric::CeShare
+            | Metric::PktsPerMerge
+            | Metric::AcksPerMb
+            | Metric::Cwnd
+            | Metric::PacingTimers
+            | Metric::Bursts
+            | Metric::PktsPerBurst
+            | Metric::DataPktsRate
+            | Metric::AcksRate
+            | Metric::WindowRecoveries
+            | Metric::WindowCeShare
+            | Metric::SentPkts
+            | Metric::Utilisation
+            | Metric::Marks
+            | Metric::Trims
+            | Metric::DropProbability
+            | Metric::PauseFrames
+            | Metric::WindowUtilisation
+            | Metric::WindowMarks => Better::Neither,
+        }
+    }
+
+    /// Whether tables of any kind show it if the file does not say.
+    pub const fn is_shown(self) -> bool {
+        !self.about().shown.is_empty()
     }
 
     /// The amount from which on a difference of a few per cent says something: an event or packet per run, a tenth of the

@@ -202,6 +202,8 @@ tables! {
     LinkSample "series-links.csv" Run [at_s link sent_pkts sent_bytes marked_pkts dropped_pkts utilisation]
     /// A metric of a traffic entry or queue in a run.
     Measure "measures.csv" Run [subject metric unit values mean late late_mean cut_off mean_at_least]
+    /// A percentile of a metric in a run, or its bounds.
+    RunPercentile "run-percentiles.csv" Run [subject metric unit share value at_least at_most]
     /// A bucket of the values of a metric in a run.
     Sketch "sketches.csv" RunAndCase [subject metric unit bucket from below count cut_off]
     /// A percentile of a metric from sketches, over all repeats.

@@ -63,6 +63,10 @@ pub(crate) const STATS: &[(&str, Stat)] = &[
 ];
 
 impl Stat {
+    /// Percentiles with their shares.
+    pub const PERCENTILES: [(Stat, f64); 4] =
+        [(Stat::P50, 0.5), (Stat::P95, 0.95), (Stat::P99, 0.99), (Stat::P999, 0.999)];
+
     /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         STATS.iter().find(|(_, stat)| *stat == self).map_or("", |(name, _)| name)

@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 
 use hdrhistogram::Histogram;
+pub use knee_inference::student_t_95;
 use knee_results::{Bucket, Sketch, Sketched};
 
 use crate::stored::{StoredSamples, StoredSketch};
@@ -513,31 +514,6 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
 /// Rounds to seven significant digits. Further digits come from the conversion, not from the run.
 pub fn rounded(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
-}
-
-/// Returns the two-sided 95 % point of Student's t. Degrees of freedom need not be whole.
-pub fn student_t_95(degrees: f64) -> f64 {
-    const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042,
-    ];
-    let v = degrees.max(1.0);
-    let below = v.floor() as usize;
-    if v == below as f64 && below <= TABLE.len() {
-        return TABLE[below - 1];
-    }
-    if below >= TABLE.len() {
-        // First terms of its expansion in 1/v, correct to three decimals from v = 31.
-        let z = Z_95;
-        return z
-            + (z.powi(3) + z) / (4.0 * v)
-            + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v);
-    }
-    // Between whole degrees, t is nearly linear in 1/v.
-    let (low, high) = (TABLE[below - 1], TABLE[below]);
-    let (x, x_low, x_high) = (1.0 / v, 1.0 / below as f64, 1.0 / (below + 1) as f64);
-    high + (low - high) * (x - x_high) / (x_low - x_high)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use knee_scenario::experiment::Experiment;
 use knee_scenario::inside::{diagnostics, inside_columns, is_same};
 use knee_scenario::metric::{Kind, Measured, Metric};
 use knee_scenario::output::Chosen;
+use knee_scenario::published::Stat;
 use knee_scenario::scenario::Scenario;
 use knee_scenario::stats::{Samples, rounded};
 
@@ -149,6 +150,7 @@ pub(crate) fn rows(
         ResultFile::GoodputSample => writer.goodput_samples(),
         ResultFile::LinkSample => writer.link_samples(),
         ResultFile::Measure => writer.measures(),
+        ResultFile::RunPercentile => writer.percentiles(),
         ResultFile::Warning => writer.warnings(),
         ResultFile::Validity => writer.validity(),
         ResultFile::Sketch => writer.sketches(),
@@ -518,6 +520,33 @@ impl Writer<'_> {
                     mean_at_least: least_mean.into(),
                 };
                 write_row(&mut out, &self.index, row.cells());
+            }
+        }
+        out
+    }
+
+    /// Formats the percentiles of each metric that has many values. One that the values cannot support has no row.
+    fn percentiles(&self) -> String {
+        let mut out = String::new();
+        for measured in self.done.measured {
+            let many = measured.values.iter().filter(|(metric, _)| metric.is_distribution());
+            for (metric, samples) in many {
+                let known = Stat::PERCENTILES.map(|(_, share)| share);
+                for (share, bounds) in known.into_iter().zip(samples.percentiles(known)) {
+                    let Some((low, high)) = bounds else { continue };
+                    let in_units = |value: u64| precise(value as f64 / metric.scale());
+                    let is_exact = high == Some(low);
+                    let row = rows::RunPercentile {
+                        subject: measured.subject.as_str().into(),
+                        metric: metric.name().into(),
+                        unit: metric.unit().into(),
+                        share: share.into(),
+                        value: is_exact.then(|| in_units(low)).into(),
+                        at_least: (!is_exact).then(|| in_units(low)).into(),
+                        at_most: high.filter(|_| !is_exact).map(in_units).into(),
+                    };
+                    write_row(&mut out, &self.index, row.cells());
+                }
             }
         }
         out

@@ -1,10 +1,16 @@
-//! Compares two results directories: each figure with its spread in both, and a verdict.
+//! Compares two results directories: each figure with its spread in both, and a verdict. `cases` compares cases instead: which is better.
 
+mod cases;
+mod figures;
 mod read;
 mod show;
+mod words;
 
+pub use cases::{Answer, Answered, Answers, answers};
+pub use figures::Picked;
 pub use read::Side;
 pub use show::{json, render};
+pub use words::{answers_json, render_answers};
 
 use std::collections::HashMap;
 
@@ -29,11 +35,13 @@ pub struct Options {
     /// Also compare different experiments by equal names of cases and varied values, and rows whose runs were all
     /// limited by the host.
     pub force: bool,
+    /// Also show figures that are zero on both sides.
+    pub show_all: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { within: TOLERANCE, force: false }
+        Options { within: TOLERANCE, force: false, show_all: false }
     }
 }
 
@@ -98,6 +106,12 @@ impl Line {
     /// Returns whether values that were cut off leave the difference open.
     pub fn is_open(&self) -> bool {
         self.verdict == Verdict::Undecided && self.note == CUT_OFF
+    }
+
+    /// Returns whether both sides are zero, so that the line says nothing.
+    fn is_of_nothing(&self) -> bool {
+        let is_zero = |mean: &Mean| mean.mean == 0.0 && !mean.is_bound;
+        self.verdict == Verdict::Ok && is_zero(&self.a) && is_zero(&self.b)
     }
 
     /// Returns a difference as a share of the base. `None` if the first mean is zero: from zero nothing is a percentage.

@@ -162,7 +162,7 @@ impl Side {
 }
 
 /// Returns keys that differ, with both values as text.
-fn differing<'a>(
+pub(super) fn differing<'a>(
     ours: &'a BTreeMap<String, String>,
     theirs: &'a BTreeMap<String, String>,
 ) -> impl Iterator<Item = (&'a str, String)> + 'a {
@@ -197,7 +197,7 @@ fn is_of_the_kernel(
         && (KERNEL_KEYS.contains(&last) || (is_default(ours) && is_default(theirs)))
 }
 
-fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, String> {
+pub(super) fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, String> {
     keys.iter().map(|(key, value)| (format!("{prefix}{key}"), text(value))).collect()
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use knee_scenario::stats::{Possible, rounded};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Comparison, Line, Mean, Side};
+use super::{Comparison, Line, Mean, Options, Side};
 use crate::difference::Verdict;
 use crate::table::{Align, Grid, Scale};
 
@@ -73,6 +73,11 @@ pub fn render(comparisons: &[Comparison]) -> String {
             rounded(100.0 * comparison.options.within)
         );
     }
+    let hidden = |one: &&Line| !is_shown(one, first.options);
+    let hidden = first.lines.iter().filter(hidden).count();
+    if hidden > 0 {
+        let _ = writeln!(out, "{hidden} figures are zero on both sides: --all shows them");
+    }
     out
 }
 
@@ -96,10 +101,14 @@ fn grid(comparison: &Comparison) -> Grid {
     let heads = ["A", "± 95 %", "B", "± 95 %", "diff", "± 95 %", "runs"];
     grid.head(heads.map(str::to_owned), Align::Right);
     grid.head(["", ""].map(str::to_owned), Align::Left);
-    for line in &comparison.lines {
+    for line in comparison.lines.iter().filter(|line| is_shown(line, comparison.options)) {
         grid.row(cells(line));
     }
     grid
+}
+
+fn is_shown(line: &Line, options: Options) -> bool {
+    options.show_all || !line.is_of_nothing()
 }
 
 fn shown(verdict: Verdict) -> String {
@@ -187,7 +196,10 @@ fn grid_of_several(comparisons: &[Comparison]) -> Grid {
         let (x, y) = (badness(x), badness(y));
         y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
     });
-    rows.iter().for_each(|row| grid.row(cells_of_several(row)));
+    let options = comparisons.first().map(|first| first.options).unwrap_or_default();
+    let of_something =
+        |row: &&Vec<Option<&Line>>| row.iter().flatten().any(|line| is_shown(line, options));
+    rows.iter().filter(of_something).for_each(|row| grid.row(cells_of_several(row)));
     grid
 }
 
