@@ -8,9 +8,9 @@ use knee_results::Better;
 use serde_json::{Map, Value as Json, json};
 
 use super::cases::{Answer, Answered, Answers, is_of_queue};
+use crate::table::{Align, Grid, Scale, wrapped};
 use knee_scenario::published::Stat;
 use knee_scenario::stats::{Possible, rounded};
-use crate::table::{Align, Grid, Scale, wrapped};
 
 /// Number of keys that a line names.
 const NAMED: usize = 8;
