@@ -45,6 +45,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Returns whether it concerns one run alone, so that others continue.
+    pub fn is_of_one_run(&self) -> bool {
+        matches!(self, Error::Algorithm(_) | Error::Memory { .. })
+    }
+}
+
 /// Equal are those of one kind that say the same: what a system answered cannot be compared.
 impl PartialEq for Error {
     fn eq(&self, other: &Error) -> bool {

@@ -38,8 +38,7 @@ pub enum Error {
 impl Error {
     /// Returns whether the error concerns one run alone, so that the others continue.
     pub fn is_of_one_run(&self) -> bool {
-        use knee_run::Error::{Algorithm, Memory};
-        matches!(self, Error::Simulation { source: Algorithm(_) | Memory { .. }, .. })
+        matches!(self, Error::Simulation { source, .. } if source.is_of_one_run())
     }
 
     /// Makes the error of a key of a file, or of an option in its place.

@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use knee_files::Dir;
+use knee_run::Budget;
 use prost::Message;
 use rustix::fs::{FlockOperation, flock};
 
@@ -189,9 +190,12 @@ impl Journal {
         }
     }
 
-    /// Appends a finished run.
-    pub(crate) fn append(&self, name: RunName, run: &StoredRun) -> io::Result<()> {
+    /// Appends a finished run, unless it has taken more memory than its budget: its rows may be cut short then.
+    pub(crate) fn append(&self, name: RunName, run: &StoredRun, budget: &Budget) -> io::Result<()> {
         let frame = frame(run)?;
+        if budget.is_exceeded() {
+            return Ok(());
+        }
         let mut state = self.state();
         if state.is_closed {
             return Err(io::Error::other("the sweep has ended"));

@@ -186,14 +186,13 @@ pub fn sweep(
     let Gathered { runs_done, runs_warned, .. } = gathered;
     let warnings = std::mem::take(&mut gathered.warnings);
     let (tables, work) = gathered.finish();
-    let failed = match (failed.first, runs_done) {
-        // No run finished, so there is nothing to keep.
-        (Some(why), 0) => {
-            results.forget_runs();
-            return Err(why);
-        }
-        (_, _) => failed.sentences.into_iter().map(|(_, sentence)| sentence).collect(),
-    };
+    let mut failed = failed.errors(experiment);
+    // No run finished, so there is nothing to keep.
+    if runs_done == 0 && !failed.is_empty() {
+        results.forget_runs();
+        return Err(failed.swap_remove(0));
+    }
+    let failed = failed.iter().map(Error::to_string).collect();
     let cpu_s = machine::cpu_seconds() - cpu_before;
     let effort = Effort {
         work,
@@ -245,7 +244,9 @@ fn carry_out(
     let mut failed = Failed::default();
     while let Some(kept) = runs.next() {
         match kept {
-            Err(why) if why.is_of_one_run() => failed.add(runs.number_of_last(), why),
+            Err(Error::Simulation { source, .. }) if source.is_of_one_run() => {
+                failed.0.push((runs.number_of_last(), source));
+            }
             other => {
                 let kept = other?.map_err(|why| results.journal_failed(why))?;
                 if let Some(name) = kept.recording {
@@ -259,10 +260,10 @@ fn carry_out(
     }
     let interrupted = runs.is_stopped();
     drop(runs);
-    if !interrupted && !failed.sentences.is_empty() {
+    if !interrupted && !failed.0.is_empty() {
         names.add_same(&mut failed)?;
     }
-    failed.sentences.sort();
+    failed.0.sort_by_key(|(run, _)| *run);
     Ok((failed, interrupted))
 }
 
@@ -319,16 +320,11 @@ impl Names {
     /// Adds to those that failed the runs that are the same, and were not carried out therefore.
     fn add_same(&self, failed: &mut Failed) -> Result<(), Error> {
         let mut why = HashMap::new();
-        for (run, sentence) in &failed.sentences {
-            why.insert(self.name(*run)?, (*run, sentence.clone()));
+        for (run, source) in failed.0.drain(..) {
+            why.insert(self.name(run)?, source);
         }
         for run in 0..self.experiment.runs() {
-            match why.get(&self.name(run)?) {
-                Some((of, sentence)) if *of != run => {
-                    failed.sentences.push((run, sentence.clone()))
-                }
-                _ => {}
-            }
+            failed.0.extend(why.get(&self.name(run)?).map(|source| (run, source.clone())));
         }
         Ok(())
     }
@@ -337,7 +333,7 @@ impl Names {
     fn keep(&self, run: Done) -> std::io::Result<Kept> {
         let of = self.of.lock().unwrap_or_else(PoisonError::into_inner)[run.id.index];
         let name = of.ok_or_else(|| std::io::Error::other("a run without a name"))?;
-        self.journal.append(name, &stored(&self.experiment, name, &run))?;
+        self.journal.append(name, &stored(&self.experiment, name, &run), &run.budget)?;
         Ok(Kept { recording: run.recording, is_captured: run.is_captured })
     }
 
@@ -357,18 +353,21 @@ impl Names {
     }
 }
 
-/// Runs that code of a file ended.
+/// Runs that were left out: their numbers, and why.
 #[derive(Default)]
-struct Failed {
-    first: Option<Error>,
-    /// Number of each run, and why it failed.
-    sentences: Vec<(usize, String)>,
-}
+struct Failed(Vec<(usize, knee_run::Error)>);
 
 impl Failed {
-    fn add(&mut self, run: usize, why: Error) {
-        self.sentences.push((run, why.to_string()));
-        self.first.get_or_insert(why);
+    fn errors(self, experiment: &Experiment) -> Vec<Error> {
+        let error = |(run, source)| {
+            let configuration = &experiment.configurations[experiment.run_id(run).configuration];
+            Error::Simulation {
+                file: experiment.path.clone(),
+                run: experiment.describe(configuration),
+                source,
+            }
+        };
+        self.0.into_iter().map(error).collect()
     }
 }
 
