@@ -519,6 +519,10 @@ fn of_queue(queue: &QueueConfig) -> Vec<Row> {
                     .when("= \"trim\"")
                     .on(&[Vkernel], Refused(why))
                     .on(&[Lab], Refused("the lab's switch does not trim packets")),
+        QueueConfig::Policer(_) => kind(
+            "= \"policer\"",
+            Refused("Linux polices by an action of filters, and no discipline does"),
+        ),
             ]
         }
     }
@@ -589,7 +593,7 @@ mod tests {
         }
         assert_eq!(
             refused,
-            ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers", "trim"]
+            ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers", "trim", "policer"]
         );
     }
 }
