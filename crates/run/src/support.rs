@@ -213,7 +213,7 @@ fn rows(run: &Run, facts: Facts, with: &mut dyn FnMut(&Row, Place<'_>)) {
 fn of_run(run: &Run) -> Vec<Row> {
     let Run { seed: _, end: _, until_done: _, network, flows, pings, sampling, schedule } = run;
     let Sampling { flows: _, queues, goodput: _, links, window } = sampling;
-    let Schedule { series, together, tasks } = schedule;
+    let Schedule { series, together, tasks, pools } = schedule;
     let is_cbr = |ping: &Ping| {
         let Ping {
             from: _,
@@ -253,6 +253,8 @@ fn of_run(run: &Run) -> Vec<Row> {
         row("traffic", !series.is_empty() || !together.is_empty())
             .when("of transfers that wait for others (shuffle, query, incast without every)")
             .on(&[Hosts], Refused("machines do not signal each other")),
+        row("traffic", !pools.is_empty())
+            .when("of requests at times of their own (rpc with load, rate or arrivals_per_sec)"),
         row("traffic", pings.iter().any(is_cbr))
             .when("of kind cbr")
             .on(KERNELS, Refused("applications of a kernel send no datagrams but pings")),

@@ -267,9 +267,36 @@ fn check_tasks(run: &Run, is_in_schedule: &[bool]) -> Result<(), Error> {
         let Some(sum) = of_flows.get_mut(carrier as usize) else {
             return refuse(format!("task {index} is of flow {carrier}, which does not exist"));
         };
+    check_pools(run, &mut is_there)?;
         if task.bytes == 0 {
             return refuse(format!("task {index}: a message of 0 bytes: must be at least 1"));
         }
+/// Requests at times of their own need connections from one host to another that do nothing else.
+fn check_pools(run: &Run, is_in_schedule: &mut [bool]) -> Result<(), Error> {
+    for (index, pool) in run.schedule.pools.iter().enumerate() {
+        if !pool.arrivals_ns.is_sorted() || pool.response_bytes.contains(&0) {
+            return refuse(format!("pool {index}: requests must be in order, and answers above 0"));
+        }
+        let flows: Option<Vec<_>> =
+            pool.flows.iter().map(|flow| run.flows.get(*flow as usize)).collect();
+        let Some(first) = flows.as_ref().and_then(|flows| flows.first().copied()) else {
+            return refuse(format!("pool {index}: has no flows, or flows that do not exist"));
+        };
+        for (number, flow) in pool.flows.iter().zip(flows.iter().flatten()) {
+            let exchanges = matches!(flow.traffic, Traffic::Rpc { count: None, .. });
+            if !exchanges || flow.stop.is_some() || (flow.from, flow.to) != (first.from, first.to) {
+                return refuse(format!(
+                    "flow {number} of pool {index}: must exchange requests without count or stop, between the pool's hosts"
+                ));
+            }
+            if std::mem::replace(&mut is_in_schedule[*number as usize], true) {
+                return refuse(format!("flow {number} is in two schedules"));
+            }
+        }
+    }
+    Ok(())
+}
+
         *sum = Some(sum.unwrap_or(0).saturating_add(task.bytes));
     }
     for (index, sum) in of_flows.iter().enumerate() {
