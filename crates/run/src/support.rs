@@ -360,7 +360,8 @@ fn of_link(link: &Link, host: Option<&HostConfig>) -> Vec<Row> {
     let Link { from: _, to: _, parallel: _, sampled, cable } = link;
     #[rustfmt::skip]
     let Cable {
-        rate, serialisation, overhead_bytes, delay, jitter, loss, loses_bursts, duplicate, queue, sampled: _,
+        rate, serialisation, overhead_bytes, delay, jitter, loss, loses_bursts, duplicate, thins_acks, queue,
+        sampled: _,
     } = &**cable;
     let tail_limit = match queue {
         QueueConfig::DropTail(tail) => Some(tail.limit),
@@ -389,6 +390,10 @@ fn of_link(link: &Link, host: Option<&HostConfig>) -> Vec<Row> {
         own("cable.duplicate", *duplicate > 0.0)
             .on(&[Vkernel], Refused("devices of a guest duplicate nothing"))
             .on(&[Lab], Refused("the lab's switch sends each frame once")),
+        own("cable.thin_acks", *thins_acks).on(
+            &[Vkernel, Lab],
+            Refused("queues of the kernel and of the lab's switch keep each ACK"),
+        ),
         own("cable.queue", has_queue),
         own("cable.queue", is_host && has_queue && tail_limit.is_none())
             .when("of a host other than droptail")
@@ -514,6 +519,10 @@ fn of_queue(queue: &QueueConfig) -> Vec<Row> {
             "= \"two-buffers\"",
             Refused("no discipline of Linux has two buffers by where a packet came from"),
         ),
+        QueueConfig::Policer(_) => kind(
+            "= \"policer\"",
+            Refused("Linux polices by an action of filters, and no discipline does"),
+        ),
         QueueConfig::Trim(_) => {
             let why = "no discipline of Linux trims packets";
             vec![
@@ -521,10 +530,6 @@ fn of_queue(queue: &QueueConfig) -> Vec<Row> {
                     .when("= \"trim\"")
                     .on(&[Vkernel], Refused(why))
                     .on(&[Lab], Refused("the lab's switch does not trim packets")),
-        QueueConfig::Policer(_) => kind(
-            "= \"policer\"",
-            Refused("Linux polices by an action of filters, and no discipline does"),
-        ),
             ]
         }
     }

@@ -49,6 +49,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
         cable(&format!("link {}", run.network.link_name(link)), link, largest_frame)?;
         last = Some(link);
     }
+    check_thinning(&run.network)?;
     ports(&run.network)?;
     changes::check(&run.network)?;
     balance::check(&run.network)?;
@@ -146,6 +147,24 @@ fn cable(name: &str, cable: &Cable, largest_frame: u32) -> Result<(), Error> {
         )),
         _ => cable.queue.validate().or_else(|why| refuse(format!("{name}: {why}"))),
     }
+}
+
+/// Refuses to thin out ACKs where a queue decides at departure.
+fn check_thinning(network: &Network) -> Result<(), Error> {
+    let thins = (0..).zip(&network.links).filter(|(_, link)| link.thins_acks);
+    for (index, link) in thins {
+        let is_shared = network.buffers.iter().any(|buffer| buffer.links.contains(&index));
+        let changes = network.changes.links.iter().any(|change| change.link == index);
+        let is_simple = link.queue.admission().is_some() && network.flow_control.is_none();
+        if link.rate.is_some() && (!is_simple || is_shared || changes) {
+            return refuse(format!(
+                "link {}: thin_acks needs a queue that decides at arrival (droptail, share, or step at enqueue), without shared \
+                 memory, flow control and changes",
+                network.link_name(link)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses contradictory settings of software routers' ports.
@@ -248,29 +267,10 @@ fn check_order(run: &Run) -> Result<(), Error> {
             return refuse(format!("flow {index} never ends, but others wait for it"));
         }
     }
+    check_pools(run, &mut is_there)?;
     check_tasks(run, &is_there)
 }
 
-/// Messages must add up to their transfers, and wait only for tasks before them.
-fn check_tasks(run: &Run, is_in_schedule: &[bool]) -> Result<(), Error> {
-    let mut of_flows: Vec<Option<u64>> = vec![None; run.flows.len()];
-    for (index, task) in run.schedule.tasks.iter().enumerate() {
-        if task.after.iter().any(|before| *before as usize >= index) {
-            return refuse(format!("task {index} waits for one that is not before it"));
-        }
-        let Some(carrier) = task.flow else {
-            if task.bytes > 0 || task.connects {
-                return refuse(format!("task {index} sends, but names no flow"));
-            }
-            continue;
-        };
-        let Some(sum) = of_flows.get_mut(carrier as usize) else {
-            return refuse(format!("task {index} is of flow {carrier}, which does not exist"));
-        };
-    check_pools(run, &mut is_there)?;
-        if task.bytes == 0 {
-            return refuse(format!("task {index}: a message of 0 bytes: must be at least 1"));
-        }
 /// Requests at times of their own need connections from one host to another that do nothing else.
 fn check_pools(run: &Run, is_in_schedule: &mut [bool]) -> Result<(), Error> {
     for (index, pool) in run.schedule.pools.iter().enumerate() {
@@ -297,6 +297,25 @@ fn check_pools(run: &Run, is_in_schedule: &mut [bool]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Messages must add up to their transfers, and wait only for tasks before them.
+fn check_tasks(run: &Run, is_in_schedule: &[bool]) -> Result<(), Error> {
+    let mut of_flows: Vec<Option<u64>> = vec![None; run.flows.len()];
+    for (index, task) in run.schedule.tasks.iter().enumerate() {
+        if task.after.iter().any(|before| *before as usize >= index) {
+            return refuse(format!("task {index} waits for one that is not before it"));
+        }
+        let Some(carrier) = task.flow else {
+            if task.bytes > 0 || task.connects {
+                return refuse(format!("task {index} sends, but names no flow"));
+            }
+            continue;
+        };
+        let Some(sum) = of_flows.get_mut(carrier as usize) else {
+            return refuse(format!("task {index} is of flow {carrier}, which does not exist"));
+        };
+        if task.bytes == 0 {
+            return refuse(format!("task {index}: a message of 0 bytes: must be at least 1"));
+        }
         *sum = Some(sum.unwrap_or(0).saturating_add(task.bytes));
     }
     for (index, sum) in of_flows.iter().enumerate() {
