@@ -135,12 +135,14 @@ const OTHERS: &str = r#"
 "#;
 
 /// Keys that no file can set alone: they must be as in `[hosts]`, or they take the place of a key that must be there.
-const NOT_ALONE: [&str; 12] = [
+const NOT_ALONE: [&str; 14] = [
     "host.ipv6",
     "host.mtu",
     "traffic.matrix=poisson",
     "traffic.load=poisson",
     "traffic.of=poisson",
+    "traffic.rate=poisson",
+    "traffic.sizes=rpc",
     "traffic.total=query",
     "traffic.from=bulk",
     "queue.mark=share",

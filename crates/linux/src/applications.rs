@@ -9,7 +9,7 @@ use knee_run::addresses::listening_port;
 use knee_run::outcome::{
     GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, WindowSnapshots,
 };
-use knee_run::spec::{Flow, NodeId, Ping};
+use knee_run::spec::{Flow, NodeId, Ping, Pool, Schedule};
 use knee_traffic::{FlowPlan, PingPlan, TrafficPlan, TrafficReport};
 
 use crate::side::{counters_then, flow_outcome};
@@ -50,6 +50,10 @@ pub fn plan(
         let (from, to) = (host(ping.from)?, host(ping.to)?);
         pings.extend(from.number.map(|from| ping_plan(index, ping, from, to.address)));
     }
+    let schedule = Schedule {
+        pools: run.schedule.pools.iter().filter_map(|pool| of_program(pool, &flows)).collect(),
+        ..run.schedule.clone()
+    };
     Ok(TrafficPlan {
         end_ns: run.end.ns(),
         until_done: run.until_done,
@@ -59,8 +63,18 @@ pub fn plan(
         sample_goodput_ns: run.sampling.goodput_or_window().map(Duration::ns),
         sample_queues_ns: None,
         window_ns: run.sampling.window.map(|window| [window.from.ns(), window.until.ns()]),
-        schedule: run.schedule.clone(),
+        schedule,
     })
+}
+
+/// A pool as a program knows it that has a side of its flows; `flows` are in the order of the run. The connecting host is one, so the
+/// program has all flows of the pool, or none.
+fn of_program(pool: &Pool, flows: &[FlowPlan]) -> Option<Pool> {
+    let place = |flow: &u32| flows.binary_search_by_key(flow, |plan| plan.flow).ok();
+    let places: Vec<u32> = pool.flows.iter().filter_map(place).map(|place| place as u32).collect();
+    let connects = flows.get(*places.first()? as usize)?.from.is_some();
+    let arrivals_ns = if connects { pool.arrivals_ns.clone() } else { Vec::new() };
+    Some(Pool { flows: places, arrivals_ns, response_bytes: pool.response_bytes.clone() })
 }
 
 fn flow_plan(

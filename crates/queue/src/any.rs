@@ -8,6 +8,7 @@ use crate::fifo::Fifo;
 use crate::fq_codel::FqCodel;
 use crate::packet::{Ecn, Packet};
 use crate::pie::Pie;
+use crate::policer::Policer;
 use crate::qdisc::{Admission, Departure, Inside, Part, Qdisc, QueueAction, Stats};
 use crate::red::Red;
 use crate::share::Share;
@@ -24,6 +25,8 @@ pub enum AnyQdisc<P> {
     Pie(Fifo<Pie, P>),
     /// Marking of a share.
     Share(Fifo<Share, P>),
+    /// Drop of what exceeds a token bucket.
+    Policer(Fifo<Policer, P>),
     Red(Box<Fifo<Red, P>>),
     Codel(CodelQueue<P>),
     FqCodel(FqCodel<P>),
@@ -42,6 +45,7 @@ macro_rules! each_qdisc {
             AnyQdisc::Step($qdisc) => $call,
             AnyQdisc::Pie($qdisc) => $call,
             AnyQdisc::Share($qdisc) => $call,
+            AnyQdisc::Policer($qdisc) => $call,
             AnyQdisc::Red($qdisc) => $call,
             AnyQdisc::Codel($qdisc) => $call,
             AnyQdisc::FqCodel($qdisc) => $call,

@@ -9,6 +9,7 @@ use crate::fifo::Fifo;
 use crate::fq_codel::{FqCodel, FqCodelConfig};
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
+use crate::policer::{Policer, PolicerConfig};
 use crate::red::{Red, RedConfig};
 use crate::settings::{Check, ConfigError, FindLimit, PortProperties, Seeds, Settings};
 use crate::share::{Share, ShareConfig};
@@ -66,6 +67,8 @@ disciplines! {
     TwoBuffers(TwoBuffersConfig),
     /// Headers of what finds no room.
     Trim(TrimConfig),
+    /// Drop of what exceeds a token bucket.
+    Policer(PolicerConfig),
 }
 
 impl QueueConfig {
@@ -157,6 +160,7 @@ impl QueueConfig {
             QueueConfig::Classes(config) => AnyQdisc::Classes(Box::new(Classes::new(config))),
             QueueConfig::TwoBuffers(config) => AnyQdisc::Classes(Box::new(config.build())),
             QueueConfig::Trim(config) => AnyQdisc::Trim(Box::new(Trim::new(*config))),
+            QueueConfig::Policer(config) => AnyQdisc::Policer(Fifo::new(Policer::new(*config))),
         }
     }
 
@@ -176,7 +180,8 @@ impl QueueConfig {
             | QueueConfig::DualPi2(_)
             | QueueConfig::Classes(_)
             | QueueConfig::TwoBuffers(_)
-            | QueueConfig::Trim(_) => None,
+            | QueueConfig::Trim(_)
+            | QueueConfig::Policer(_) => None,
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | [`Qdisc`] | what a host calls: `enqueue`, `dequeue`, `next_event`, `tick`, lengths, counters |
 //! | [`Admission`] | the policy of a FIFO discipline: queue, mark or drop an arriving packet, by the backlog |
 //! | [`Fifo`] | a FIFO that asks an [`Admission`] |
-//! | [`DropTail`], [`Step`], [`Red`], [`Pie`], [`Share`] | tail drop and AQMs for a FIFO |
+//! | [`DropTail`], [`Step`], [`Red`], [`Pie`], [`Share`], [`Policer`] | tail drop, AQMs and a policer for a FIFO |
 //! | [`CodelQueue`], [`FqCodel`], [`DualPi2`] | AQMs with queues of their own |
 //! | [`Classes`] | several queues in one port: by DSCP, pure ACKs or length, or by input; strict priority or weighted round robin |
 //! | [`DynamicThreshold`] | memory that the queues of several ports share |
@@ -83,6 +83,7 @@ mod fifo;
 mod fq_codel;
 mod packet;
 mod pie;
+mod policer;
 mod qdisc;
 mod red;
 mod round_robin;
@@ -107,6 +108,7 @@ pub use fq_codel::{FqCodel, FqCodelConfig};
 pub use knee_units::{Backlog, Limit, Threshold, time};
 pub use packet::{ETHERNET_BYTES, Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
+pub use policer::{Policer, PolicerConfig};
 pub use qdisc::{Admission, Departure, DropReason, Inside, Part, Qdisc, QueueAction, Stats};
 pub use red::{Red, RedConfig};
 pub use settings::{ConfigError, PortProperties, Settings};

@@ -11,7 +11,7 @@ pub enum DropReason {
     Full,
     /// Above the marking threshold, and not ECN-capable.
     NotEct,
-    /// Chosen by the probability of an AQM, before the queue was full.
+    /// Chosen by the probability of an AQM, or above the rate of a policer, before the queue was full.
     Early,
 }
 

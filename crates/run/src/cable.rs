@@ -31,6 +31,9 @@ knee_units::settings! {
         pub loses_bursts: bool = false => "loss_per": Word[("packet", false), ("burst", true)].with("loss");
         /// Random duplication before the queue, as netem's.
         pub duplicate: f64 = 0.0 => "duplicate": Share;
+        // An older one that still waits is gone. In the simulator alone.
+        /// Thin out ACKs: a pure ACK takes the place of an older one of its flow that still waits.
+        pub thins_acks: bool = false => "thin_acks": Flag.only_if(cable.rate.is_some(), NEEDS_RATE);
         // Unused without a rate.
         /// Queue of the sending end.
         pub queue: QueueConfig = queue

@@ -427,7 +427,7 @@ pub struct QueueOutcome {
     pub dropped_not_ect_pkts: u64,
     /// Packets dropped early by an AQM.
     pub dropped_early_pkts: u64,
-    /// Packets lost at random before the queue, or by a link that was down.
+    /// Packets lost at random before the queue, or by a link that was down, and ACKs that newer ones replaced.
     pub lost_pkts: u64,
     /// Packets that were queued without their payload, for lack of room.
     pub trimmed_pkts: u64,

@@ -7,7 +7,7 @@ pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DynamicThresholdConfig, Ecn};
-pub use knee_traffic::{Schedule, Sequence, Series, Task, Traffic};
+pub use knee_traffic::{Pool, Schedule, Sequence, Series, Task, Traffic};
 pub use knee_units::LinuxVersion;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

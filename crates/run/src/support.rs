@@ -213,7 +213,7 @@ fn rows(run: &Run, facts: Facts, with: &mut dyn FnMut(&Row, Place<'_>)) {
 fn of_run(run: &Run) -> Vec<Row> {
     let Run { seed: _, end: _, until_done: _, network, flows, pings, sampling, schedule } = run;
     let Sampling { flows: _, queues, goodput: _, links, window } = sampling;
-    let Schedule { series, together, tasks } = schedule;
+    let Schedule { series, together, tasks, pools } = schedule;
     let is_cbr = |ping: &Ping| {
         let Ping {
             from: _,
@@ -253,6 +253,8 @@ fn of_run(run: &Run) -> Vec<Row> {
         row("traffic", !series.is_empty() || !together.is_empty())
             .when("of transfers that wait for others (shuffle, query, incast without every)")
             .on(&[Hosts], Refused("machines do not signal each other")),
+        row("traffic", !pools.is_empty())
+            .when("of requests at times of their own (rpc with load, rate or arrivals_per_sec)"),
         row("traffic", pings.iter().any(is_cbr))
             .when("of kind cbr")
             .on(KERNELS, Refused("applications of a kernel send no datagrams but pings")),
@@ -358,7 +360,8 @@ fn of_link(link: &Link, host: Option<&HostConfig>) -> Vec<Row> {
     let Link { from: _, to: _, parallel: _, sampled, cable } = link;
     #[rustfmt::skip]
     let Cable {
-        rate, serialisation, overhead_bytes, delay, jitter, loss, loses_bursts, duplicate, queue, sampled: _,
+        rate, serialisation, overhead_bytes, delay, jitter, loss, loses_bursts, duplicate, thins_acks, queue,
+        sampled: _,
     } = &**cable;
     let tail_limit = match queue {
         QueueConfig::DropTail(tail) => Some(tail.limit),
@@ -387,6 +390,10 @@ fn of_link(link: &Link, host: Option<&HostConfig>) -> Vec<Row> {
         own("cable.duplicate", *duplicate > 0.0)
             .on(&[Vkernel], Refused("devices of a guest duplicate nothing"))
             .on(&[Lab], Refused("the lab's switch sends each frame once")),
+        own("cable.thin_acks", *thins_acks).on(
+            &[Vkernel, Lab],
+            Refused("queues of the kernel and of the lab's switch keep each ACK"),
+        ),
         own("cable.queue", has_queue),
         own("cable.queue", is_host && has_queue && tail_limit.is_none())
             .when("of a host other than droptail")
@@ -512,6 +519,10 @@ fn of_queue(queue: &QueueConfig) -> Vec<Row> {
             "= \"two-buffers\"",
             Refused("no discipline of Linux has two buffers by where a packet came from"),
         ),
+        QueueConfig::Policer(_) => kind(
+            "= \"policer\"",
+            Refused("Linux polices by an action of filters, and no discipline does"),
+        ),
         QueueConfig::Trim(_) => {
             let why = "no discipline of Linux trims packets";
             vec![
@@ -589,7 +600,7 @@ mod tests {
         }
         assert_eq!(
             refused,
-            ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers", "trim"]
+            ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers", "trim", "policer"]
         );
     }
 }

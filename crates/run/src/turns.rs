@@ -1,6 +1,6 @@
 //! Flows that wait for others: when each begins, in a simulation.
 
-pub use knee_traffic::{Due, Ready};
+pub use knee_traffic::{Due, Next, PoolState, Ready};
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

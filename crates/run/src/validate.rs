@@ -49,6 +49,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
         cable(&format!("link {}", run.network.link_name(link)), link, largest_frame)?;
         last = Some(link);
     }
+    check_thinning(&run.network)?;
     ports(&run.network)?;
     changes::check(&run.network)?;
     balance::check(&run.network)?;
@@ -146,6 +147,24 @@ fn cable(name: &str, cable: &Cable, largest_frame: u32) -> Result<(), Error> {
         )),
         _ => cable.queue.validate().or_else(|why| refuse(format!("{name}: {why}"))),
     }
+}
+
+/// Refuses to thin out ACKs where a queue decides at departure.
+fn check_thinning(network: &Network) -> Result<(), Error> {
+    let thins = (0..).zip(&network.links).filter(|(_, link)| link.thins_acks);
+    for (index, link) in thins {
+        let is_shared = network.buffers.iter().any(|buffer| buffer.links.contains(&index));
+        let changes = network.changes.links.iter().any(|change| change.link == index);
+        let is_simple = link.queue.admission().is_some() && network.flow_control.is_none();
+        if link.rate.is_some() && (!is_simple || is_shared || changes) {
+            return refuse(format!(
+                "link {}: thin_acks needs a queue that decides at arrival (droptail, share, or step at enqueue), without shared \
+                 memory, flow control and changes",
+                network.link_name(link)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses contradictory settings of software routers' ports.
@@ -248,7 +267,34 @@ fn check_order(run: &Run) -> Result<(), Error> {
             return refuse(format!("flow {index} never ends, but others wait for it"));
         }
     }
+    check_pools(run, &mut is_there)?;
     check_tasks(run, &is_there)
+}
+
+/// Requests at times of their own need connections from one host to another that do nothing else.
+fn check_pools(run: &Run, is_in_schedule: &mut [bool]) -> Result<(), Error> {
+    for (index, pool) in run.schedule.pools.iter().enumerate() {
+        if !pool.arrivals_ns.is_sorted() || pool.response_bytes.contains(&0) {
+            return refuse(format!("pool {index}: requests must be in order, and answers above 0"));
+        }
+        let flows: Option<Vec<_>> =
+            pool.flows.iter().map(|flow| run.flows.get(*flow as usize)).collect();
+        let Some(first) = flows.as_ref().and_then(|flows| flows.first().copied()) else {
+            return refuse(format!("pool {index}: has no flows, or flows that do not exist"));
+        };
+        for (number, flow) in pool.flows.iter().zip(flows.iter().flatten()) {
+            let exchanges = matches!(flow.traffic, Traffic::Rpc { count: None, .. });
+            if !exchanges || flow.stop.is_some() || (flow.from, flow.to) != (first.from, first.to) {
+                return refuse(format!(
+                    "flow {number} of pool {index}: must exchange requests without count or stop, between the pool's hosts"
+                ));
+            }
+            if std::mem::replace(&mut is_in_schedule[*number as usize], true) {
+                return refuse(format!("flow {number} is in two schedules"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Messages must add up to their transfers, and wait only for tasks before them.

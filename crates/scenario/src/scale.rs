@@ -120,6 +120,9 @@ impl Scale {
             self.set(&mut gap);
             task.gap_ns = gap.ns();
         }
+        for at_ns in run.schedule.pools.iter_mut().flat_map(|pool| &mut pool.arrivals_ns) {
+            *at_ns = self.time(Duration::from_ns(*at_ns)).ns();
+        }
         run.pings.iter_mut().for_each(|ping| self.ping(ping));
         run.sampling.fields(&mut { self });
         if let Some(window) = &mut run.sampling.window {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use knee_file::keys::{self, Special};
 use knee_file::units::{Quantity, Share, Size};
-use knee_file::{Error, Node, Origin, Reader, Value, one_of};
+use knee_file::{Error, Node, Origin, Reader, Table, Value, one_of};
 use knee_run::sizes::PUBLISHED;
 
 use serde_json::{Value as Json, json};
@@ -23,10 +23,14 @@ pub(crate) fn takes() -> (String, Json) {
     let one = json!({ "type": "string", "pattern": pattern });
     let pairs = json!({ "type": "array", "minItems": 1, "items": { "type": "array", "items": { "type": "string" } } });
     let file = json!({ "type": "string", "pattern": "\\.(csv|txt)$" });
+    let mix = json!({
+        "type": "object", "properties": { "mix": pairs }, "required": ["mix"], "additionalProperties": false
+    });
     let words = format!(
-        "{names}, {size}, list of pairs of size and share, or file (`.csv` or `.txt`) of bytes and cumulative shares"
+        "{names}, {size}, `{{ mix = list of pairs of size and its share }}`, list of pairs of size and cumulative share (linear \
+         between), or file (`.csv` or `.txt`) of bytes and cumulative shares"
     );
-    (words, json!({ "anyOf": [named, one, pairs, file] }))
+    (words, json!({ "anyOf": [named, one, mix, pairs, file] }))
 }
 
 /// A distribution of sizes, linear between points. Below the first point's share, the size is that of the first
@@ -46,6 +50,7 @@ impl Sizes {
         let text = node.text().unwrap_or("");
         let points = match &node.value {
             Value::List(items) => listed(items),
+            Value::Table(table) => mixed(table),
             _ if is_file(text) => {
                 let points = filed(reader, key, text)?;
                 reader.note(key, node.json());
@@ -108,8 +113,14 @@ fn sizes_words(points: &[(u64, f64)], name: Option<&str>, mean_bytes: f64) -> Op
     let size = |bytes: u64| Size(bytes).show();
     let percent = |share: f64| format!("{} %", (share * 1e6).round() / 1e4);
     let mean = shown_mean(mean_bytes);
+    let only = mix_of(points);
     let (count, smallest, largest) = (points.len(), size(first.0), size(last.0));
-    let is_between = |pair: &[(u64, f64)]| pair[1].0 > pair[0].0 && pair[1].1 > pair[0].1;
+    if let Some(only) = only.as_ref().filter(|only| name.is_none() && only.len() <= FEW) {
+        let all =
+            only.iter().map(|(bytes, share)| format!("{} ({})", size(*bytes), percent(*share)));
+        let all = all.collect::<Vec<_>>().join(", ");
+        return Some(format!("sizes are only those of the mix {all}; mean {mean}"));
+    }
     let given = match (name, count <= FEW) {
         (Some(name), _) => format!("the {count} points of {name}, {smallest} to {largest}"),
         (None, true) => {
@@ -120,24 +131,39 @@ fn sizes_words(points: &[(u64, f64)], name: Option<&str>, mean_bytes: f64) -> Op
         }
         (None, false) => format!("the {count} points from {smallest} to {largest}"),
     };
-    if !points.windows(2).any(is_between) {
+    if only.is_some() {
         return Some(format!("sizes are only those of {given}; mean {mean}"));
     }
     let mut words = format!("sizes are interpolated: any size between {given}; mean {mean}");
     if name.is_none() && count <= FEW {
-        let mut exact: Vec<String> = Vec::new();
         let mut before = 0.0;
-        for (bytes, share) in points {
-            if before > 0.0 && *share > before {
-                exact.push(format!("[{:?}, {:?}]", size(*bytes), percent(before)));
-            }
-            exact.push(format!("[{:?}, {:?}]", size(*bytes), percent(*share)));
-            before = *share;
-        }
-        exact.dedup();
-        words.push_str(&format!(". For these sizes alone: sizes = [{}]", exact.join(", ")));
+        let exact = points.iter().filter(|(_, share)| *share > 0.0).map(|(bytes, share)| {
+            let own = share - std::mem::replace(&mut before, *share);
+            format!("[{:?}, {:?}]", size(*bytes), percent(own))
+        });
+        let exact = exact.collect::<Vec<_>>().join(", ");
+        words.push_str(&format!(". For these sizes alone: sizes = {{ mix = [{exact}] }}"));
     }
     Some(words)
+}
+
+/// Returns the sizes with their own shares if none between is possible.
+fn mix_of(points: &[(u64, f64)]) -> Option<Vec<(u64, f64)>> {
+    let is_between = |pair: &[(u64, f64)]| pair[1].0 > pair[0].0 && pair[1].1 > pair[0].1;
+    if points.windows(2).any(is_between) {
+        return None;
+    }
+    let mut all: Vec<(u64, f64)> = Vec::new();
+    let mut before = 0.0;
+    for (size, share) in points {
+        let own = share - std::mem::replace(&mut before, *share);
+        match all.last_mut() {
+            Some((last, sum)) if last == size => *sum += own,
+            _ => all.push((*size, own)),
+        }
+    }
+    all.retain(|(_, share)| *share > 0.0);
+    Some(all)
 }
 
 /// A mean of sizes with four digits.
@@ -227,7 +253,7 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
         Err(_) => {
             let names = PUBLISHED.iter().map(|(name, _)| *name);
             Err(format!(
-                "must be a size (\"20 kB\"), a list of sizes with cumulative shares ([[\"1 kB\", \"50 %\"], \
+                "must be a size (\"20 kB\"), a mix of sizes ({{ mix = [[\"10 kB\", \"90 %\"], [\"1 MB\", \"10 %\"]] }}), a list of sizes with cumulative shares ([[\"1 kB\", \"50 %\"], \
                  [\"1 MB\", \"100 %\"]]), a file of them (\"sizes.csv\"), or a distribution, which {}",
                 one_of(text, names)
             ))
@@ -235,24 +261,56 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
     }
 }
 
+/// Parses a pair of a size and a share.
+fn pair(item: &Node, example: &str) -> Result<(u64, f64), String> {
+    let pair = match &item.value {
+        Value::List(pair) => pair.as_slice(),
+        _ => &[],
+    };
+    let [size, share] = pair else {
+        return Err(format!("must be a list of pairs, as in {example}"));
+    };
+    let text = |node: &Node| node.text().unwrap_or("").to_owned();
+    Ok((Size::parse(&text(size))?.0, Share::parse(&text(share))?.0))
+}
+
+/// Parses sizes and the share of each. No other size is drawn.
+fn mixed(table: &Table) -> Result<Vec<(u64, f64)>, String> {
+    const EXAMPLE: &str = "{ mix = [[\"10 kB\", \"90 %\"], [\"1 MB\", \"10 %\"]] }";
+    let items = match table.as_slice() {
+        [(key, Node { value: Value::List(items), .. })] if key == "mix" => items,
+        _ => return Err(format!("must be sizes with their shares, as in {EXAMPLE}")),
+    };
+    let parts = items.iter().map(|item| pair(item, EXAMPLE));
+    let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+    if parts.iter().any(|(_, share)| *share <= 0.0) {
+        return Err("shares of a mix must be above 0 %".into());
+    }
+    let whole: f64 = parts.iter().map(|(_, share)| share).sum();
+    if (whole - 1.0).abs() > 1e-9 {
+        let percent = (whole * 1e6).round() / 1e4;
+        return Err(format!("shares of a mix must add up to 100 %, not {percent} %"));
+    }
+    parts.sort_by_key(|(size, _)| *size);
+    let mut points: Vec<(u64, f64)> = Vec::new();
+    let mut sum = 0.0;
+    for (size, share) in parts {
+        // A step: up to the sum before it are smaller ones.
+        points.extend((sum > 0.0).then_some((size, sum)));
+        sum += share;
+        points.push((size, sum));
+    }
+    if let Some((_, last)) = points.last_mut() {
+        *last = 1.0;
+    }
+    Ok(points)
+}
+
 /// Parses pairs of a size and the share of transfers up to it.
 fn listed(items: &[Node]) -> Result<Vec<(u64, f64)>, String> {
     let mut points: Vec<(u64, f64)> = Vec::new();
     for item in items {
-        let pair = match &item.value {
-            Value::List(pair) => pair.as_slice(),
-            _ => &[],
-        };
-        let [size, share] = pair else {
-            return Err(
-                "must be a list of pairs, as in [[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]]"
-                    .into(),
-            );
-        };
-        let point = (
-            Size::parse(size.text().unwrap_or(""))?.0,
-            Share::parse(share.text().unwrap_or(""))?.0,
-        );
+        let point = pair(item, "[[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]]")?;
         if points.last().is_some_and(|last| last.0 > point.0 || last.1 > point.1) {
             return Err("must increase from pair to pair, both sizes and shares".into());
         }
@@ -328,6 +386,42 @@ mod tests {
         assert!((4800..5200).contains(&small), "{small}");
         assert!((two.mean_bytes() - 1500.0).abs() < 1e-9);
         assert_eq!(sizes(&[(70, 1.0)]).draw(&mut random), 70);
+    }
+
+    #[test]
+    fn a_mix_draws_its_sizes_alone() {
+        let mix = |text: &str| {
+            let root = knee_file::parse(Path::new("x.toml"), &format!("sizes = {text}"))?;
+            let node = &root.table().expect("a table")[0].1;
+            Ok::<_, Error>(mixed(node.table().expect("a table")))
+        };
+        let points = mix(r#"{ mix = [["1 MB", "10 %"], ["10 kB", "90 %"]] }"#).unwrap().unwrap();
+        let mixed = sizes(&points);
+        assert!((mixed.mean_bytes() - 109_000.0).abs() < 1e-6, "{}", mixed.mean_bytes());
+        let mut random = Random::new(3, &[]);
+        let draws: Vec<u64> = (0..10_000).map(|_| mixed.draw(&mut random)).collect();
+        assert!(draws.iter().all(|draw| [10_000, 1_000_000].contains(draw)));
+        // The standard deviation is 30.
+        let large = draws.iter().filter(|draw| **draw == 1_000_000).count();
+        assert!((880..1120).contains(&large), "{large}");
+        let words = mixed.words().unwrap();
+        assert_eq!(
+            words,
+            "sizes are only those of the mix 10 kB (90 %), 1 MB (10 %); mean 109.0 kB"
+        );
+        // Thirds are not exact.
+        let thirds = r#"{ mix = [["1 B", "33.3 %"], ["2 B", "33.3 %"], ["3 B", "33.4 %"]] }"#;
+        assert_eq!(mix(thirds).unwrap().unwrap().last(), Some(&(3, 1.0)));
+        for (text, says) in [
+            (r#"{ mix = [["1 kB", "90 %"], ["1 MB", "20 %"]] }"#, "add up to 100 %, not 110 %"),
+            (r#"{ mix = [["1 kB", "100 %"], ["1 MB", "0 %"]] }"#, "must be above 0 %"),
+            (r#"{ mix = [] }"#, "add up to 100 %, not 0 %"),
+            (r#"{ mix = ["1 kB"] }"#, "list of pairs"),
+            (r#"{ mixed = [["1 kB", "100 %"]] }"#, "{ mix = [["),
+        ] {
+            let why = mix(text).unwrap().unwrap_err();
+            assert!(why.contains(says), "{text}: {why}");
+        }
     }
 
     #[test]

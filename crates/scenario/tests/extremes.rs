@@ -60,7 +60,7 @@ const OTHER_HOSTS: [&str; 2] = [
     "fq = true\nsack = false\nsndbuf_max = \"1 MB\"",
     "gso_max_segs = 16\ncoalesce = { frames = 8, time = \"50 us\", adaptive = true }\ngro = true\ncpu = {}",
 ];
-const OTHER_QUEUES: [&str; 10] = [
+const OTHER_QUEUES: [&str; 11] = [
     r#"{ kind = "droptail", limit = "45 kB" }"#,
     r#"{ kind = "step", limit = "45 kB", k = "7 kB" }"#,
     r#"{ kind = "step", limit = "30 pkts", k = "100 us", mark_when = "dequeue" }"#,
@@ -71,6 +71,7 @@ const OTHER_QUEUES: [&str; 10] = [
     r#"{ kind = "dualpi2" }"#,
     r#"{ kind = "share", limit = "30 pkts", mark = "10 %" }"#,
     r#"{ kind = "trim", limit = "30 pkts", k = "7 kB" }"#,
+    r#"{ kind = "policer", rate = "500 Mbps", burst = "45 kB", limit = "30 pkts" }"#,
 ];
 /// Where a number of a unit cannot be beyond, and the unit that it is asked about in.
 const MOST: u64 = 1 << 62;

@@ -89,6 +89,88 @@ fn a_hop_has_its_cross_traffic_and_its_queue() {
     assert_eq!(name(link("switch3-y2.1").from), "switch3");
 }
 
+const REQUESTS: &str = r#"question = "?"
+cc = ["dctcp"]
+
+[network]
+topology = "star"
+hosts = 4
+up = { rate = "1 Gbps" }
+down = { rate = "1 Gbps", queue = { kind = "droptail", limit = "100 pkts" } }
+
+[[traffic]]
+name = "asks"
+kind = "rpc"
+from = "h1"
+to = "h2..h4"
+response = "10 kB"
+load = "40 %"
+of = "h1"
+
+[run]
+duration = "1 s"
+"#;
+
+/// Load is of the direction with more bytes: 10 kB at 400 Mbps are 5,000 requests a second, of 100 B or 20 kB each.
+#[test]
+fn requests_offer_the_load_that_was_asked_for() {
+    let arrivals = |text: &str| -> usize {
+        let run = run(text, 1);
+        assert_eq!(run.schedule.pools.len(), 3);
+        run.schedule.pools.iter().map(|pool| pool.arrivals_ns.len()).sum()
+    };
+    let count = arrivals(REQUESTS);
+    assert!((4700..5300).contains(&count), "{count}");
+    let uploads = REQUESTS.replace("response = \"10 kB\"", "request = \"20 kB\"");
+    let count = arrivals(&uploads);
+    assert!((2280..2720).contains(&count), "{count}");
+    // By `rate`, and by a mix with a mean of 20 kB.
+    let by_rate = REQUESTS.replace("load = \"40 %\"\nof = \"h1\"", "rate = \"400 Mbps\"").replace(
+        "response = \"10 kB\"",
+        "sizes = { mix = [[\"10 kB\", \"50 %\"], [\"30 kB\", \"50 %\"]] }",
+    );
+    let count = arrivals(&by_rate);
+    assert!((2280..2720).contains(&count), "{count}");
+}
+
+#[test]
+fn requests_that_contradict_themselves_are_refused() {
+    let of = "load = \"40 %\"\nof = \"h1\"";
+    for (find, replacement, expected) in [
+        (of, "load = \"40 %\"", "traffic.asks.of: missing"),
+        (of, "of = \"h1\"", "traffic.asks.of: needs \"load\""),
+        (of, "load = \"40 %\"\nof = \"h1\"\nrate = \"1 Gbps\"", "rate: conflicts with \"load\""),
+        (
+            of,
+            "arrivals_per_sec = 9\nrate = \"1 Gbps\"",
+            "rate: conflicts with \"arrivals_per_sec\"",
+        ),
+        (of, "load = \"40 %\"\nof = \"h1\"\ncount = 3", "count: has no meaning for requests at"),
+        (of, "rate = \"1 Gbps\"\nstop_stagger = \"1 ms\"", "stop_stagger: has no meaning"),
+        (of, "rate = \"1 Gbps\"\nstop = \"0 s\"", "stop: must be later than the start"),
+        (of, "rate = \"1 Gbps\"\nsizes = \"1 kB\"", "sizes: conflicts with \"response\""),
+        (
+            "response = \"10 kB\"\nload = \"40 %\"\nof = \"h1\"",
+            "sizes = \"1 kB\"",
+            "sizes: needs \"load\", \"rate\" or",
+        ),
+        (
+            "response = \"10 kB\"",
+            "sizes = { mix = [[\"1 kB\", \"70 %\"], [\"1 MB\", \"40 %\"]] }",
+            "shares of a mix must add up to 100 %, not 110 %",
+        ),
+        (of, "arrivals_per_sec = 1000000000", "gives 1000189746 requests, up to"),
+    ] {
+        assert!(REQUESTS.contains(find), "{find}");
+        let text = REQUESTS.replacen(find, replacement, 1);
+        let said = match Experiment::parse(Path::new("asks.toml"), &text, &Overrides::default()) {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains(expected) && !said.contains('\n'), "{replacement}: {said}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_said() {
     for (find, replacement, expected) in [

@@ -10,7 +10,7 @@ use crate::tcp::State;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::RpcRecord;
 use knee_run::spec::Traffic;
-use knee_run::turns::Ready;
+use knee_run::turns::{Next, Ready};
 
 impl Simulation<'_> {
     // ---- applications ----
@@ -28,6 +28,11 @@ impl Simulation<'_> {
         }
         if self.apps[index].writing_begun && self.carries_messages(index) {
             self.write_messages(index);
+        }
+        if let Some(pool) = self.pools.pool_of(index) {
+            if self.pools.wakes(pool, now.ns()) {
+                self.serve(pool);
+            }
         }
         if flow.stop.is_some_and(|at| now >= at)
             && matches!(flow.traffic, Traffic::Bulk { .. })
@@ -59,18 +64,40 @@ impl Simulation<'_> {
 
     /// Starts the next request of this flow, or of all flows that send together with it.
     fn next_request(&mut self, index: usize) {
+        if let Some(pool) = self.pools.pool_of(index) {
+            self.pools.free(index);
+            return self.serve(pool);
+        }
         let ready = self.turns.as_mut().map_or(Ready::Alone, |turns| turns.on_ready(index));
         match ready {
-            Ready::Alone => self.begin_request(index),
+            Ready::Alone => self.begin_request(index, self.net.now),
             Ready::Waits => {}
             Ready::All(set) => {
                 let mut place = 0;
                 while let Some(flow) =
                     self.turns.as_ref().and_then(|turns| turns.member(set, place))
                 {
-                    self.begin_request(flow as usize);
+                    self.begin_request(flow as usize, self.net.now);
                     place += 1;
                 }
+            }
+        }
+    }
+
+    /// Sends the requests of a pool that have arrived, as far as it has connections for them.
+    fn serve(&mut self, pool: usize) {
+        let pools = &self.run.schedule.pools;
+        loop {
+            match self.pools.next(pools, pool, self.net.now.ns()) {
+                Next::Begin(flow, arrival_ns) => {
+                    self.begin_request(flow as usize, Time::from_ns(arrival_ns));
+                }
+                // The connecting host of all flows of a pool is one: any of them will do.
+                Next::At(at_ns) => {
+                    let flow = pools[pool].flows[0];
+                    return self.net.events.push(Time::from_ns(at_ns), Event::App { flow });
+                }
+                Next::Waits => return,
             }
         }
     }
@@ -80,18 +107,20 @@ impl Simulation<'_> {
         self.socks[client_of(index)].counters.timeouts
     }
 
-    /// The client writes a request, or the whole transfer.
-    fn begin_request(&mut self, index: usize) {
+    /// The client writes a request, which may have arrived earlier, or the whole transfer.
+    fn begin_request(&mut self, index: usize, arrived: Time) {
         let timeouts = self.timeouts(index);
+        let number = self.apps[index].requests_done;
+        let drawn = self.pools.response_bytes(&self.run.schedule.pools, index, number);
         let app = &mut self.apps[index];
         if let Some(last) = app.last_exchange {
             self.outcome.rpcs[last].timeouts = Some(timeouts - app.timeouts_before);
             self.exchange_ends[last] = self.net.now;
         }
         app.timeouts_before = timeouts;
-        app.request_started = self.net.now;
+        app.request_started = arrived;
         let traffic = &self.run.flows[index].traffic;
-        app.response_left = traffic.response_bytes();
+        app.response_left = drawn.unwrap_or(traffic.response_bytes());
         let bytes = traffic.request_bytes();
         self.socks[client_of(index)].write(bytes, &mut self.net);
     }
@@ -135,6 +164,8 @@ impl Simulation<'_> {
             Traffic::Bulk { .. } => self.complete(index, server_of(index)),
             Traffic::Rpc { request_bytes, response_bytes, .. } => {
                 self.apps[index].request_left = request_bytes;
+                let drawn = self.pools.next_response_bytes(&self.run.schedule.pools, index);
+                let response_bytes = drawn.unwrap_or(response_bytes);
                 self.socks[server_of(index)].write(response_bytes, &mut self.net);
             }
         }

@@ -1,6 +1,8 @@
 //! The load that the flows of a run are expected to bring to each node and link: about the number of events.
 //! Only the division into domains depends on it, not the results.
 
+use std::collections::HashMap;
+
 use crate::plan::Plan;
 use knee_queue::time::{PS_PER_S, Time};
 use knee_run::spec::{Flow, Link, Run, Traffic};
@@ -35,20 +37,24 @@ pub(crate) fn loads(run: &Run, plan: &Plan) -> Loads {
     let links_from = |start: u32| plan.links(start).map(|link| link as usize);
     // Flows without an end share the rates of their links.
     let mut sharing = vec![0u32; network.links.len()];
-    for (flow, (there, _)) in run.flows.iter().zip(&plan.of_flows) {
-        if amounts(&flow.traffic).is_none() {
+    let of_pools = of_pools(run);
+    let amounts = |index: usize, flow: &Flow| {
+        amounts(&flow.traffic).or_else(|| of_pools.get(&(index as u32)).copied())
+    };
+    for (index, (flow, (there, _))) in run.flows.iter().zip(&plan.of_flows).enumerate() {
+        if amounts(index, flow).is_none() {
             links_from(*there).for_each(|link| sharing[link] += 1);
         }
     }
     let mut of_nodes = vec![IDLE; network.nodes.len()];
     let mut of_links = vec![IDLE; network.links.len()];
     let mut events = 0.0;
-    for (flow, (there, back)) in run.flows.iter().zip(&plan.of_flows) {
+    for (index, (flow, (there, back))) in run.flows.iter().zip(&plan.of_flows).enumerate() {
         let share =
             |link: usize| bytes_per_s(&network.links[link]) / f64::from(sharing[link].max(1));
         let most =
             links_from(*there).map(share).fold(MOST_BYTES_PER_S, f64::min) * seconds(flow, run.end);
-        let (request, response) = match amounts(&flow.traffic) {
+        let (request, response) = match amounts(index, flow) {
             Some((request, response)) => (request.min(most), response.min(most)),
             None => split(&flow.traffic, most),
         };
@@ -77,6 +83,24 @@ fn amounts(traffic: &Traffic) -> Option<(f64, f64)> {
             Some((*request_bytes as f64 * count, *response_bytes as f64 * count))
         }
     }
+}
+
+/// Returns the bytes there and back of each flow whose requests arrive at times of their own.
+fn of_pools(run: &Run) -> HashMap<u32, (f64, f64)> {
+    let mut all = HashMap::new();
+    for pool in &run.schedule.pools {
+        let each = pool.arrivals_ns.len() as f64 / pool.flows.len().max(1) as f64;
+        let drawn: u64 = pool.response_bytes.iter().sum();
+        for flow in &pool.flows {
+            let traffic = &run.flows[*flow as usize].traffic;
+            let response = match pool.response_bytes.len() {
+                0 => traffic.response_bytes() as f64,
+                sizes => drawn as f64 / sizes as f64,
+            };
+            all.insert(*flow, (traffic.request_bytes() as f64 * each, response * each));
+        }
+    }
+    all
 }
 
 /// Splits the bytes of a flow without an end into those there and those back.

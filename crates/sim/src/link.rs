@@ -7,6 +7,7 @@
 mod changes;
 mod duplicate;
 mod rest;
+mod thin;
 
 use crate::buffer::{self, BufferShare};
 use crate::events::{self, Event, Events, FarEnd};
@@ -230,6 +231,8 @@ struct Chance {
     /// Whether each receiving socket or ping lost its last burst. `None` if the link does not lose
     /// whole bursts.
     lost_bursts: Option<HashMap<u32, bool>>,
+    /// If the link thins out ACKs.
+    waiting_acks: Option<thin::WaitingAcks>,
 }
 
 impl Chance {
@@ -240,6 +243,7 @@ impl Chance {
             jitter: link.jitter,
             random: Random::new(seed),
             lost_bursts: link.loses_bursts.then(HashMap::new),
+            waiting_acks: link.thins_acks.then(HashMap::new),
         })
     }
 
@@ -396,7 +400,7 @@ impl LinkState {
             queue,
             rest,
             wire: Wire {
-                chance: link.draws().then(|| Chance::new(link, seed)),
+                chance: (link.draws() || link.thins_acks).then(|| Chance::new(link, seed)),
                 delay: link.delay,
                 left_pkts: 0,
                 far_end: FarEnd::Here,
@@ -468,7 +472,7 @@ impl LinkState {
             self.send_copy((index, id), packets, now, events, (paths, at));
         }
         if let Some(chance) = &mut self.wire.chance {
-            if chance.loses(packets.get(id)) {
+            if chance.loses(packets.get(id)) || chance.replaces(id, packets, now) {
                 Rest::counts_of(&mut self.rest).lost_pkts += 1;
                 packets.free(id);
                 return Sent::Lost;
@@ -500,6 +504,7 @@ impl LinkState {
                 let (leaves, sent) = fifo.schedule(len_bytes, now);
                 if leaves > now {
                     fifo.waiting.push_back((leaves, len_bytes));
+                    self.wire.chance.iter_mut().for_each(|chance| chance.waits(id, packet, leaves));
                     fifo.waiting_bytes += u64::from(len_bytes);
                 }
                 self.wire.carry((leaves, sent), (index, id), leads_to, events);

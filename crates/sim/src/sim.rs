@@ -31,7 +31,7 @@ use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Outcome, Windowed, Work};
 use knee_run::routes::Routes;
 use knee_run::spec::{LinkId, Run};
-use knee_run::turns::Turns;
+use knee_run::turns::{PoolState, Turns};
 use knee_run::{Error, validate};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -78,6 +78,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) ended: usize,
     /// The order of flows that wait for other flows, if there are any.
     pub(crate) turns: Option<Box<Turns>>,
+    /// Requests that arrive at times of their own.
+    pub(crate) pools: PoolState,
     /// When each message of the schedule might begin, for those that are written.
     pub(crate) message_starts: Vec<Time>,
     /// Counts at the start of the measured window.
@@ -278,6 +280,7 @@ impl<'a> Simulation<'a> {
             buffers,
             ended: 0,
             turns: Turns::new(&run.schedule, &run.flows),
+            pools: PoolState::new(&run.schedule.pools, run.flows.len()),
             message_starts: vec![Time::ZERO; run.schedule.tasks.len()],
             before_window: None,
             link_counts: LinkCounts::default(),

@@ -9,6 +9,7 @@ mod known;
 mod module_kinds;
 mod modules;
 mod network_files;
+mod open_loop;
 mod outside_tree;
 mod receiving;
 mod recording;

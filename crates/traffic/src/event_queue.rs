@@ -9,6 +9,8 @@ pub(crate) enum Event {
     /// `connect()` of a flow.
     Start(usize),
     FirstWrite(usize),
+    /// The next request of a pool arrives.
+    Request(usize),
     /// Stop of a flow at its `stop_ns`.
     Stop(usize),
     /// The next packet of a stream of pings.
@@ -24,7 +26,7 @@ pub(crate) enum Event {
 impl Event {
     /// Whether results depend on its being on time; the others note when they were.
     fn is_urgent(self) -> bool {
-        matches!(self, Event::Start(_) | Event::FirstWrite(_))
+        matches!(self, Event::Start(_) | Event::FirstWrite(_) | Event::Request(_))
     }
 }
 

@@ -34,13 +34,15 @@ mod flow;
 mod os;
 mod ping;
 mod plan;
+mod pools;
 mod program;
 mod report;
 mod schedule;
 mod tasks;
 
 pub use os::{AGAIN, Errno, Moment, Opened, Os, PingSocket, SocketEvent, events};
-pub use plan::{FlowPlan, PingPlan, Schedule, Sequence, Series, Task, Traffic, TrafficPlan};
+pub use plan::{FlowPlan, PingPlan, Pool, Schedule, Sequence, Series, Task, Traffic, TrafficPlan};
+pub use pools::{Next, PoolState};
 pub use program::{Fault, Program, prepare};
 pub use report::{Look, SideReport, TrafficReport};
 pub use schedule::{Ready, ScheduleState};

@@ -171,10 +171,13 @@ pub struct Schedule {
     /// Messages on connections, and computations, that begin when others are done. Only the simulator carries them out.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub tasks: Vec<Task>,
+    /// Requests that arrive at times of their own.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub pools: Vec<Pool>,
 }
 
 impl Schedule {
-    /// Whether no flow waits for another.
+    /// Whether no flow waits for another. Requests at times of their own wait for nobody.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty() && self.together.is_empty() && self.tasks.is_empty()
     }
@@ -198,6 +201,29 @@ pub struct Task {
     pub job: u32,
     /// Number of the job's iteration, from 0.
     pub round: u32,
+}
+
+/// Requests that arrive at times of their own, from one host to another, and the connections that carry them. A request leaves
+/// on a connection that is free, or waits until one is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Pool {
+    /// Indices of request/response flows without a count.
+    pub flows: Vec<u32>,
+    /// When requests arrive, in this order.
+    pub arrivals_ns: Vec<u64>,
+    /// Sizes of answers, of which the connections take one after the other in turn; empty: as the traffic of each says.
+    pub response_bytes: Vec<u64>,
+}
+
+impl Pool {
+    /// Size of the answer to request `number` of the flow at `place`, both from 0. Both sides of a connection know it, whichever
+    /// request that is.
+    pub fn response_bytes(&self, place: u32, number: u64) -> Option<u64> {
+        let turn = number.wrapping_mul(self.flows.len() as u64).wrapping_add(u64::from(place));
+        let at = turn.checked_rem(self.response_bytes.len() as u64)?;
+        self.response_bytes.get(at as usize).copied()
+    }
 }
 
 /// Rounds of transfers: a round begins when all flows of the round before have completed.
@@ -225,7 +251,8 @@ plain! {
         traffic, read_at_bytes, sampled, dscp, peer_dscp, max_pacing_rate,
     }
     PingPlan { ping, from, to_address, start_ns, interval_ns, ip_bytes, ecn, dscp }
-    Schedule { series, together, tasks }
+    Schedule { series, together, tasks, pools }
+    Pool { flows, arrivals_ns, response_bytes }
     Task { flow, bytes, connects, after, gap_ns, job, round }
     Series { rounds }
     Sequence { flows, parallel }

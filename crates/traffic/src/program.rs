@@ -9,6 +9,7 @@ use core::net::SocketAddr;
 use crate::event_queue::{Event, EventQueue};
 use crate::flow::{Flow, flow_of_token};
 use crate::ping::Pinger;
+use crate::pools::{Next, PoolState};
 use crate::schedule::{Ready, ScheduleState};
 use crate::{Errno, Look, Moment, Os, SocketEvent, Traffic, TrafficPlan, TrafficReport, events};
 
@@ -26,6 +27,7 @@ pub struct Program<O: Os> {
     plan: TrafficPlan,
     events: EventQueue,
     schedule: ScheduleState,
+    pools: PoolState,
     flows: Vec<Flow<O::Socket>>,
     pings: Vec<Pinger<O::Socket>>,
     /// Transfers of finite size that have not completed, among those whose end this program sees.
@@ -57,6 +59,7 @@ pub fn prepare<O: Os>(mut plan: TrafficPlan, mut os: O) -> Result<Program<O>, Fa
     check(&plan).map_or(Ok(()), |why| Err(Fault::Plan(why)))?;
     let opened = os.open(&plan.flows).map_err(Fault::Os)?;
     let schedule = ScheduleState::new(&plan.schedule, plan.flows.len());
+    let pools = PoolState::new(&plan.schedule.pools, plan.flows.len());
     let mut flows = Vec::with_capacity(plan.flows.len());
     for ((index, flow), sockets) in mem::take(&mut plan.flows).into_iter().enumerate().zip(opened) {
         let mut flow = Flow::new(index, flow, sockets.connecting, sockets.listener);
@@ -78,6 +81,7 @@ pub fn prepare<O: Os>(mut plan: TrafficPlan, mut os: O) -> Result<Program<O>, Fa
     let mut program = Program {
         events: EventQueue::default(),
         schedule,
+        pools,
         unfinished: flows.iter().filter(|flow| flow.completion_is_seen()).count(),
         ends_when_done: false,
         is_over: false,
@@ -108,7 +112,9 @@ fn check(plan: &TrafficPlan) -> Option<String> {
     if !plan.schedule.tasks.is_empty() {
         return Some("messages that wait for others: only the simulator carries them out".into());
     }
-    check_schedule(plan).or_else(|| plan.pings.iter().find_map(|ping| ping.fault()))
+    check_schedule(plan)
+        .or_else(|| check_pools(plan))
+        .or_else(|| plan.pings.iter().find_map(|ping| ping.fault()))
 }
 
 /// Checks that flows of the schedule exist, appear once, and have no stop time if they are in a series (it could precede the start).
@@ -127,6 +133,22 @@ fn check_schedule(plan: &TrafficPlan) -> Option<String> {
         }
         let is_stopped = in_series && flow.stop_ns.is_some();
         is_stopped.then(|| format!("flow {} is part of a series: remove its stop time", flow.flow))
+    })
+}
+
+/// Checks that requests at times of their own have flows for them, of which the program runs a side.
+fn check_pools(plan: &TrafficPlan) -> Option<String> {
+    plan.schedule.pools.iter().find_map(|pool| {
+        if pool.response_bytes.contains(&0) {
+            return Some("sizes of answers must not be 0".into());
+        }
+        pool.flows.iter().find_map(|index| match plan.flows.get(*index as usize) {
+            None => Some(format!("flow {index} has requests but is not in the plan")),
+            Some(flow) if !matches!(flow.traffic, Traffic::Rpc { count: None, .. }) => {
+                Some(format!("flow {} has requests but does not exchange any", flow.flow))
+            }
+            Some(_) => None,
+        })
     })
 }
 
@@ -245,6 +267,11 @@ impl<O: Os> Program<O> {
                         self.begin_writing(flow);
                     }
                 }
+                Event::Request(pool) => {
+                    if self.pools.wakes(pool, now_ns) {
+                        self.serve(pool);
+                    }
+                }
                 Event::Stop(flow) => self.stop(flow),
                 Event::Ping(ping) => self.send_ping(ping, due_ns),
                 Event::SampleFlows => self.sample_flows(due_ns, now_ns),
@@ -340,8 +367,12 @@ impl<O: Os> Program<O> {
         }
     }
 
-    /// The flow is ready for its next request; the request leaves when all flows of its set are ready.
+    /// The flow is ready for its next request; the request leaves when it has arrived, or when all flows of its set are ready.
     fn on_ready(&mut self, index: usize) {
+        if let Some(pool) = self.pools.pool_of(index) {
+            self.pools.free(index);
+            return self.serve(pool);
+        }
         match self.schedule.on_ready(index) {
             Ready::Alone => self.begin_request(index),
             Ready::Waits => {}
@@ -355,17 +386,37 @@ impl<O: Os> Program<O> {
         }
     }
 
-    /// Writes a request, or the whole of a transfer.
+    /// Sends the requests of a pool that have arrived, as far as it has connections for them.
+    fn serve(&mut self, pool: usize) {
+        loop {
+            let now_ns = self.os.now_ns();
+            match self.pools.next(&self.plan.schedule.pools, pool, now_ns) {
+                Next::Begin(flow, arrival_ns) => {
+                    self.begin_request_of(flow as usize, Some(arrival_ns));
+                }
+                Next::At(at_ns) => return self.events.push(at_ns, Event::Request(pool)),
+                Next::Waits => return,
+            }
+        }
+    }
+
     fn begin_request(&mut self, index: usize) {
+        self.begin_request_of(index, None);
+    }
+
+    /// Writes a request, which may have arrived earlier, or the whole of a transfer.
+    fn begin_request_of(&mut self, index: usize, arrival_ns: Option<u64>) {
+        let pools = &self.plan.schedule.pools;
+        let drawn = self.pools.response_bytes(pools, index, self.flows[index].exchanges);
         let Program { os, flows, .. } = self;
         let flow = &mut flows[index];
         // A failed flow of a set still counts as ready.
         if flow.is_over {
             return;
         }
-        flow.request_started_ns = os.now_ns();
+        flow.request_started_ns = arrival_ns.unwrap_or_else(|| os.now_ns());
         flow.connecting.to_write = flow.plan.traffic.request_bytes();
-        flow.response_left = flow.plan.traffic.response_bytes();
+        flow.response_left = drawn.unwrap_or(flow.plan.traffic.response_bytes());
         let result = flow.connecting.write(flow.plan.traffic.is_rpc(), os);
         self.check(index, false, result);
     }
@@ -420,6 +471,7 @@ impl<O: Os> Program<O> {
 
     /// A whole request, or transfer, was read.
     fn on_request(&mut self, index: usize) {
+        let drawn = self.pools.next_response_bytes(&self.plan.schedule.pools, index);
         let Program { os, flows, .. } = self;
         let flow = &mut flows[index];
         match flow.plan.traffic {
@@ -433,6 +485,7 @@ impl<O: Os> Program<O> {
             }
             Traffic::Rpc { request_bytes, response_bytes, .. } => {
                 flow.request_left = request_bytes;
+                let response_bytes = drawn.unwrap_or(response_bytes);
                 flow.listening.to_write = flow.listening.to_write.saturating_add(response_bytes);
                 let result = flow.listening.write(true, os);
                 self.check(index, true, result);
@@ -497,11 +550,12 @@ impl<O: Os> Program<O> {
 
     /// Ends the activity on a connection, which stays open.
     fn leave(&mut self, index: usize) {
-        let Program { os, flows, schedule, .. } = self;
+        let Program { os, flows, schedule, pools, .. } = self;
         let flow = &mut flows[index];
         if mem::replace(&mut flow.is_over, true) {
             return;
         }
+        pools.leave(index);
         flow.sides().into_iter().for_each(|side| side.rest(os));
         // A connection that is not accepted would be reported for ever.
         if let Some(listener) = flow.listener.take() {

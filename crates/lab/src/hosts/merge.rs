@@ -43,9 +43,11 @@ impl ClockOver {
     }
 }
 
-/// Everything that machines recorded, in the order in which it happened. `zero_ns` is time 0 by this machine's clock.
+/// Everything that machines recorded, in the order in which it happened. `zero_ns` is time 0 by this machine's clock. Requests of flows
+/// that are `planned` began when the plan says, which is the same for all.
 pub(super) fn merge(
     zero_ns: u64,
+    planned: &dyn Fn(u32) -> bool,
     reports: impl IntoIterator<Item = (TrafficReport, ClockOver)>,
 ) -> TrafficReport {
     let mut all = TrafficReport { window: Some(Default::default()), ..TrafficReport::default() };
@@ -61,7 +63,8 @@ pub(super) fn merge(
                 *time_ns = time_ns.map(here);
             }
         }
-        report.rpcs.iter_mut().for_each(|(_, start_ns, _)| *start_ns = here(*start_ns));
+        let measured = report.rpcs.iter_mut().filter(|(flow, ..)| !planned(*flow));
+        measured.for_each(|(_, start_ns, _)| *start_ns = here(*start_ns));
         report.pings.iter_mut().for_each(|(_, sent_ns, _)| *sent_ns = here(*sent_ns));
         report.flow_samples.iter_mut().for_each(|sample| sample.0 = here(sample.0));
         // Ends of periods are the same for all: they are what was asked for, and not when it was looked.
@@ -129,7 +132,8 @@ mod tests {
             cpu_s: 2.0,
             ..TrafficReport::default()
         };
-        let all = merge(0, [(one, ClockOver::default()), (other, ClockOver::default())]);
+        let all =
+            merge(0, &|_| false, [(one, ClockOver::default()), (other, ClockOver::default())]);
         assert_eq!(all.rpcs, [(3, 10, 5), (4, 1, 14), (3, 15, 1)]);
         assert_eq!((all.end_ns, all.late_ns, all.cpu_s, all.sides.len()), (9, 7, 3.0, 2));
         assert_eq!(all.sides[1].done_ns, Some(6));

@@ -1,5 +1,6 @@
 //! One run from beginning to end.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -177,7 +178,10 @@ fn carry_out(
         clock.after = after;
     }
     let own: Vec<OfMachine> = reports.iter().map(OfMachine::new).collect();
-    let mut report = merge(zero_ns, reports.into_iter().zip(clocks.iter().copied()));
+    let planned: HashSet<u32> =
+        run.schedule.pools.iter().flat_map(|pool| &pool.flows).copied().collect();
+    let planned = |flow: u32| planned.contains(&flow);
+    let mut report = merge(zero_ns, &planned, reports.into_iter().zip(clocks.iter().copied()));
     report.end_ns = end_ns(run, &report);
     let seen =
         FleetMeasurements { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };

@@ -24,7 +24,7 @@ use crate::Error;
 use crate::site::settings;
 
 /// Version of this protocol. It changes with every change that an older program does not understand.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Command to an agent. As a line: `{"ping":{"id":1}}`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,9 +5,11 @@
 //! One that waits, as at a link that is down or for a retransmission timer, would be missing everywhere: it has no latency.
 //! So would a ping that is lost; one that is in flight when the run ends is no news.
 
+use std::collections::HashMap;
+
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome, PingRecord, RpcRecord};
-use knee_run::spec::Run;
+use knee_run::spec::{Pool, Run};
 
 use crate::metric::Known;
 
@@ -53,7 +55,10 @@ impl Answered<'_> {
 /// Returns for each flow the exchange that waits for an answer at `until`: its latency if it was answered later, or else at
 /// least its age. Empty if no flow has exchanges.
 pub(super) fn waiting(run: &Run, outcome: &Outcome, until: Time) -> Vec<Option<Known>> {
-    let has_exchanges = |flow: usize| run.flows[flow].traffic.is_rpc();
+    let is_in_pool = in_pools(run);
+    let has_exchanges = |flow: usize| {
+        run.flows[flow].traffic.is_rpc() && !is_in_pool.get(flow).is_some_and(|it| *it)
+    };
     if outcome.flows.len() < run.flows.len() || !(0..run.flows.len()).any(has_exchanges) {
         return Vec::new();
     }
@@ -98,6 +103,39 @@ pub(super) fn waiting(run: &Run, outcome: &Outcome, until: Time) -> Vec<Option<K
         })
     };
     (0..run.flows.len()).map(|flow| waits(flow).filter(|_| has_exchanges(flow))).collect()
+}
+
+/// Returns for each flow whether its requests arrive at times of their own; empty if none do.
+pub(super) fn in_pools(run: &Run) -> Vec<bool> {
+    let pools = &run.schedule.pools;
+    let mut are = vec![false; if pools.is_empty() { 0 } else { run.flows.len() }];
+    for flow in pools.iter().flat_map(|pool| &pool.flows) {
+        are[*flow as usize] = true;
+    }
+    are
+}
+
+/// Returns the requests of each pool that had arrived and were not answered when the run ended, by their arrivals.
+pub(super) fn unanswered(run: &Run, outcome: &Outcome) -> Vec<Vec<Time>> {
+    let pools = &run.schedule.pools;
+    let of_flows: HashMap<u32, usize> = (0..)
+        .zip(pools)
+        .flat_map(|(number, pool)| pool.flows.iter().map(move |flow| (*flow, number)))
+        .collect();
+    let mut answered: Vec<Vec<Time>> = vec![Vec::new(); pools.len()];
+    for rpc in &outcome.rpcs {
+        if let Some(pool) = of_flows.get(&rpc.flow) {
+            answered[*pool].push(rpc.start);
+        }
+    }
+    let of_pool = |(pool, mut answered): (&Pool, Vec<Time>)| {
+        answered.sort_unstable();
+        let mut answered = answered.into_iter().peekable();
+        let arrivals = pool.arrivals_ns.iter().map(|at_ns| Time::from_ns(*at_ns));
+        let arrived = arrivals.take_while(|at| *at <= outcome.end);
+        arrived.filter(|at| answered.next_if_eq(at).is_none()).collect()
+    };
+    pools.iter().zip(answered).map(of_pool).collect()
 }
 
 /// The pings of a stream that were answered.

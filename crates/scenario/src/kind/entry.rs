@@ -107,6 +107,11 @@ impl TrafficSpec {
         of_stream.saturating_mul(self.pairs.len() as u64)
     }
 
+    /// Returns the largest number of its requests that arrive at times of their own until `end`.
+    pub(crate) fn requests(&self, end: Time) -> u64 {
+        self.pattern.requests(self, end)
+    }
+
     /// Returns the number of its ping streams.
     pub fn ping_streams(&self) -> usize {
         self.pattern.ping_interval().map_or(0, |_| self.pairs.len())

@@ -28,6 +28,10 @@ pub struct Facts<'a> {
     at_end: Vec<Option<Known>>,
     /// The same for the end of the window.
     at_window_end: Option<Vec<Option<Known>>>,
+    /// Flows whose requests arrive at times of their own.
+    in_pools: Vec<bool>,
+    /// The requests of each pool that were not answered when the run ended.
+    unanswered: Vec<Vec<Time>>,
 }
 
 impl<'a> Facts<'a> {
@@ -47,6 +51,8 @@ impl<'a> Facts<'a> {
             goodput_period,
             ping_groups,
             at_end: cut_off::waiting(run, outcome, outcome.end),
+            in_pools: cut_off::in_pools(run),
+            unanswered: cut_off::unanswered(run, outcome),
             at_window_end: (until != outcome.end).then(|| cut_off::waiting(run, outcome, until)),
         }
     }
@@ -59,6 +65,11 @@ impl<'a> Facts<'a> {
     /// Returns whether a moment counts.
     pub(super) fn holds(&self, at: Time) -> bool {
         self.window.is_none_or(|window| window.holds(at))
+    }
+
+    /// Returns whether the requests of a flow arrive at times of their own.
+    pub(super) fn arrives(&self, flow: u32) -> bool {
+        self.in_pools.get(flow as usize).is_some_and(|is| *is)
     }
 
     /// Returns the exchange of a flow that waits for an answer when the window ends.
@@ -89,12 +100,32 @@ impl Group<'_> {
 
     /// Returns the exchanges that were answered in the window, in this order.
     pub(super) fn exchanges(&self) -> impl Iterator<Item = &RpcRecord> {
-        let of_group = |rpc: &&RpcRecord| {
-            let flow = self.facts.run.flows.get(rpc.flow as usize);
-            flow.is_some_and(|flow| flow.group == self.number)
-                && self.facts.holds(rpc.start + rpc.latency)
-        };
+        let is_in = |rpc: &&RpcRecord| self.facts.holds(rpc.start + rpc.latency);
+        self.answered().filter(is_in)
+    }
+
+    /// Returns the answered exchanges that arrived in the window, of those that arrive at times of their own.
+    pub(super) fn arrived(&self) -> impl Iterator<Item = &RpcRecord> {
+        let arrived =
+            |rpc: &&RpcRecord| self.facts.arrives(rpc.flow) && self.facts.holds(rpc.start);
+        self.answered().filter(arrived)
+    }
+
+    fn answered(&self) -> impl Iterator<Item = &RpcRecord> {
+        let is_of_group = |flow: &Flow| flow.group == self.number;
+        let flow = |rpc: &&RpcRecord| self.facts.run.flows.get(rpc.flow as usize);
+        let of_group = move |rpc: &&RpcRecord| flow(rpc).is_some_and(is_of_group);
         self.facts.outcome.rpcs.iter().filter(of_group)
+    }
+
+    /// Returns the arrivals of requests that the end of the run cut off, of those that arrive at times of their own.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = Time> {
+        let run = self.facts.run;
+        let pools = run.schedule.pools.iter().zip(&self.facts.unanswered);
+        let of_group = pools.filter(|(pool, _)| {
+            pool.flows.first().is_some_and(|flow| run.flows[*flow as usize].group == self.number)
+        });
+        of_group.flat_map(|(_, arrivals)| arrivals).copied()
     }
 
     /// Measures transfers that have begun, and those that the end of the run cut off.
@@ -114,7 +145,8 @@ impl Group<'_> {
             true => got.done_at.is_none(),
             false => waits(*i),
         };
-        measured.record(M::Unfinished, self.flows().filter(is_unfinished).count() as u64);
+        let count = self.flows().filter(is_unfinished).count() + self.unanswered().count();
+        measured.record(M::Unfinished, count as u64);
     }
 
     /// Measures the slowdown of each transfer that has begun: its time, or its age, relative to the shortest possible time.

@@ -14,6 +14,7 @@ mod group;
 mod incast;
 mod jobs;
 mod messages;
+mod open_loop;
 mod pairs;
 mod ping;
 mod poisson;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 use knee_file::keys::{Choice, Key, Keys, List, Name, Shape, Table, Text, entries};
 use knee_file::{Error, Reader, keys, one_of};
-use knee_queue::time::Duration;
+use knee_queue::time::{Duration, Time};
 use knee_run::spec::{NodeId, Run};
 
 use crate::cc::Given;
@@ -130,6 +131,11 @@ pub(crate) trait Pattern: Debug + Send + Sync {
     /// Describes the sizes of its transfers, if they are drawn from several.
     fn sizes_words(&self) -> Option<String> {
         None
+    }
+
+    /// Returns the largest number of requests that arrive at times of their own until `end`.
+    fn requests(&self, _entry: &TrafficSpec, _end: Time) -> u64 {
+        0
     }
 
     /// Returns the number of messages and computations.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use knee_file::keys::{Key, List, Special, Text};
-use knee_file::units::Share;
-use knee_file::{Error, Reader, keys};
-use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_file::keys::{Key, Special, Text};
+use knee_file::{Error, keys};
+use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Flow, NodeId, Run, Traffic};
 
 use super::connections::{CONNECTIONS, Connections};
+use super::open_loop::{OPEN_LOOP, most_arrivals, read_mean_gap};
 use super::pairs::BETWEEN;
 use super::{
     COMMON, Described, EntryInRun, EntryParts, EntryReader, Group, MAX_FLOWS, NAMED, Pattern,
@@ -16,7 +16,6 @@ use super::{
 };
 use crate::matrix::Matrix;
 use crate::metric::{Kind, Measured};
-use crate::network::NetworkSpec;
 use crate::random::Random;
 use crate::sizes::{self, Sizes};
 
@@ -27,12 +26,6 @@ keys! {
         sizes: Special = takes(sizes::takes).needed("web-search"),
         /// CSV file of `from`, `to` (hosts or ranges) and `weight`: how often which hosts send to which.
         matrix: Key<Text> = like("matrix.csv").usually("all pairs equally"),
-        /// Load, as a share of the rates of `of`.
-        load: Key<Share> = usually("from `arrivals_per_sec`").above("0 %").like("60 %"),
-        /// Links (`FROM-TO`), or hosts for the links to them.
-        of: Key<List<Text>> = like("switch-r"),
-        /// Arrivals, instead of `load`.
-        arrivals_per_sec: Key<u64> = within(1, 1_000_000_000).usually("from `load`"),
         /// Last start time.
         until: Key<Duration> = needed("1 s"),
     }
@@ -52,7 +45,7 @@ struct Arrivals {
 }
 
 pub(super) static POISSON: Described =
-    Described { keys: &[&NAMED, &BETWEEN, &COMMON, &CONNECTIONS, &KEYS], read };
+    Described { keys: &[&NAMED, &BETWEEN, &COMMON, &CONNECTIONS, &OPEN_LOOP, &KEYS], read };
 
 /// One transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +66,12 @@ fn read(entry: &EntryReader<'_>) -> Result<EntryParts, Error> {
         return Err(reader.error(&KEYS.until, "must be later than the start"));
     }
     let sizes = Sizes::read(reader, &KEYS.sizes)?;
-    let mean_gap = read_mean_gap(reader, entry.network, sizes.mean_bytes())?;
+    let mean_gap = read_mean_gap(reader, entry.network, sizes.mean_bytes())?.ok_or_else(|| {
+        reader.error(
+            &OPEN_LOOP.load,
+            "missing, as in load = \"60 %\" and of = \"h1\", or arrivals_per_sec = 1000",
+        )
+    })?;
     let matrix = Matrix::read(reader, &KEYS.matrix, entry.network, (&from, &to))?;
     let arrivals = Arrivals { from, to, sizes, matrix, mean_gap, start, until };
     let most = arrivals.most();
@@ -129,12 +127,9 @@ impl Pattern for Arrivals {
 }
 
 impl Arrivals {
-    /// Returns an upper bound on the number of transfers: six standard deviations above the mean, exceeded once in
-    /// 1e9 repeats.
+    /// Returns an upper bound on the number of transfers.
     fn most(&self) -> u64 {
-        let span_ps = self.until.ps() - self.start.ps();
-        let mean = span_ps as f64 / self.mean_gap.ps() as f64;
-        (mean + 6.0 * mean.sqrt()) as u64 + 10
+        most_arrivals(Duration::from_ps(self.until.ps() - self.start.ps()), self.mean_gap)
     }
 
     /// Draws the transfers of one run, sorted by start time.
@@ -163,44 +158,6 @@ impl Arrivals {
             }
         }
     }
-}
-
-/// Reads the mean time between arrivals from `arrivals_per_sec`, or from `load`, a share of the rates that `of`
-/// names.
-fn read_mean_gap(
-    reader: &Reader<'_>,
-    network: &NetworkSpec,
-    mean_bytes: f64,
-) -> Result<Duration, Error> {
-    let load = reader.get(&KEYS.load)?;
-    let per_sec = reader.get(&KEYS.arrivals_per_sec)?;
-    let gap_s = match (load, per_sec) {
-        (Some(_), Some(_)) => {
-            return Err(
-                reader.error(&KEYS.arrivals_per_sec, "conflicts with \"load\": leave one out")
-            );
-        }
-        (None, None) => {
-            return Err(reader.error(
-                &KEYS.load,
-                "missing, as in load = \"60 %\" and of = \"h1\", or arrivals_per_sec = 1000",
-            ));
-        }
-        (None, Some(per_sec)) => {
-            if reader.has(&KEYS.of) {
-                return Err(reader.error(&KEYS.of, "needs \"load\""));
-            }
-            1.0 / per_sec as f64
-        }
-        (Some(Share(load)), None) => {
-            let mut bps = 0;
-            for text in reader.need_texts(&KEYS.of)? {
-                bps += network.rate_bps_named(text).map_err(|why| reader.error(&KEYS.of, why))?;
-            }
-            mean_bytes * 8.0 / (load * bps as f64)
-        }
-    };
-    Ok(Duration::from_ps(((gap_s * PS_PER_S as f64).round() as u64).max(1)))
 }
 
 #[cfg(test)]

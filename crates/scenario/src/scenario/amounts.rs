@@ -3,7 +3,9 @@
 use knee_algo::Algorithm;
 use knee_file::{Error, Reader};
 use knee_results::ResultFile;
-use knee_run::outcome::{FlowSample, GoodputSample, LinkSample, PingRecord, QueueSample};
+use knee_run::outcome::{
+    FlowSample, GoodputSample, LinkSample, PingRecord, QueueSample, RpcRecord,
+};
 
 use super::Scenario;
 use crate::kind::TrafficSpec;
@@ -31,6 +33,7 @@ pub(super) fn check(
 ) -> Result<Memory, Error> {
     let mut parts = samples(scenario, root)?;
     parts.extend(pings(scenario, root)?);
+    parts.extend(requests(scenario, root)?);
     let bytes = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
     let Some(most) = parts.iter().max_by_key(|part| part.bytes) else {
         return Ok(Memory::default());
@@ -104,6 +107,20 @@ fn pings<'a>(scenario: &Scenario, root: &Reader<'a>) -> Result<Vec<Part<'a>>, Er
             false => ("interval", "pings", "a longer interval"),
         };
         Part { table, key, things, name, less, bytes: things.saturating_mul(of_ping) }
+    });
+    Ok(tables.filter(|part| part.things > 0).collect())
+}
+
+fn requests<'a>(scenario: &Scenario, root: &Reader<'a>) -> Result<Vec<Part<'a>>, Error> {
+    // Its arrival and its size, then its record.
+    let of_request = 2 * VALUE + with_row::<RpcRecord>(ResultFile::Rpc);
+    let tables = root.children("traffic")?.into_iter().enumerate().map(|(number, table)| {
+        let entries = scenario.traffic.iter().filter(|entry| entry.table == number);
+        let things = entries.map(|entry| entry.requests(scenario.end)).fold(0, u64::saturating_add);
+        let given = ["load", "rate", "arrivals_per_sec"].into_iter().find(|key| table.has(key));
+        let (key, less) = (given.unwrap_or("load"), "a lower one, or an earlier stop");
+        let bytes = things.saturating_mul(of_request);
+        Part { table, key, things, name: "requests", less, bytes }
     });
     Ok(tables.filter(|part| part.things > 0).collect())
 }

@@ -5,7 +5,7 @@ use core::convert::Infallible;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::{AGAIN, FlowPlan, Opened, PingPlan, PingSocket, Schedule, Sequence, Series};
+use crate::{AGAIN, FlowPlan, Opened, PingPlan, PingSocket, Pool, Schedule, Sequence, Series};
 
 const MS: u64 = 1_000_000;
 const RESET: Errno = Errno(104);
@@ -22,6 +22,8 @@ struct Fake {
     refused: BTreeSet<u64>,
     /// Sockets from which a reset is read from then on.
     resets_ns: BTreeMap<u64, u64>,
+    /// Bytes that sockets can read, and from when, in order.
+    reads: BTreeMap<u64, Vec<(u64, u64)>>,
     /// Bytes written, by socket.
     sent: BTreeMap<u64, u64>,
     waits: u32,
@@ -55,7 +57,8 @@ impl Os for Fake {
     fn wait(&mut self, until_ns: u64, _is_urgent: bool, happened: &mut Vec<SocketEvent>) {
         self.waits += 1;
         assert!(self.waits < 1000, "it waits for ever");
-        let begins = |socket: &u64| self.from_ns.get(socket).copied();
+        let reads = |socket: &u64| Some(self.reads.get(socket)?.first()?.0);
+        let begins = |socket: &u64| self.from_ns.get(socket).copied().or_else(|| reads(socket));
         let first_ns = self.watched.keys().filter_map(begins).min().unwrap_or(u64::MAX);
         self.now_ns = self.now_ns.max(first_ns.min(until_ns));
         for (socket, token) in &self.watched {
@@ -93,6 +96,10 @@ impl Os for Fake {
     }
 
     fn receive(&mut self, socket: &u64) -> Result<u64, Errno> {
+        let reads = self.reads.get_mut(socket).filter(|all| !all.is_empty());
+        if let Some(all) = reads.filter(|all| all[0].0 <= self.now_ns) {
+            return Ok(all.remove(0).1);
+        }
         let is_reset = self.resets_ns.get(socket).is_some_and(|at_ns| *at_ns <= self.now_ns);
         Err(if is_reset { RESET } else { AGAIN })
     }
@@ -225,4 +232,46 @@ fn an_impossible_schedule_is_refused() {
     assert!(said(&[0, 0], &[], None).contains("twice"));
     assert!(said(&[0], &[0], None).contains("twice"));
     assert!(said(&[0, 1], &[], Some(MS)).contains("remove its stop time"));
+}
+
+#[test]
+fn the_wait_of_a_request_for_its_connection_counts_in_its_latency() {
+    let mut plan = plan(vec![flow(3, REQUESTS)]);
+    plan.schedule.pools = vec![Pool {
+        flows: vec![0],
+        // Before there is a connection, on a free one, and while that is busy. The fourth is never answered.
+        arrivals_ns: vec![5 * MS, 20 * MS, 21 * MS, 40 * MS],
+        response_bytes: vec![7, 14],
+    }];
+    let answers = vec![(12 * MS, 7), (25 * MS, 10), (26 * MS, 4), (30 * MS, 7)];
+    let os = Fake { reads: BTreeMap::from([(1, answers)]), ..Fake::default() };
+    let mut program = program(plan, os);
+    let report = program.run(|| false);
+    let wanted = [(3, 5 * MS, 7 * MS), (3, 20 * MS, 6 * MS), (3, 21 * MS, 9 * MS)];
+    assert_eq!((report.rpcs.as_slice(), report.late_ns), (&wanted[..], 0));
+    assert_eq!(program.os().sent[&1], 4 * 7);
+}
+
+#[test]
+fn a_connection_that_is_refused_leaves_its_requests_to_the_others() {
+    let mut plan = plan(vec![flow(0, REQUESTS), flow(1, REQUESTS)]);
+    let arrivals_ns = vec![20 * MS, 30 * MS];
+    plan.schedule.pools = vec![Pool { flows: vec![0, 1], arrivals_ns, response_bytes: Vec::new() }];
+    let reads = BTreeMap::from([(3, vec![(21 * MS, 7), (32 * MS, 7)])]);
+    let os = Fake { refused: BTreeSet::from([1]), reads, ..Fake::default() };
+    let report = program(plan, os).run(|| false);
+    assert_eq!(report.rpcs, [(1, 20 * MS, MS), (1, 30 * MS, 2 * MS)]);
+}
+
+#[test]
+fn impossible_pools_are_refused() {
+    let said = |flows: &[u32], traffic, size: u64| {
+        let mut plan = plan(vec![flow(5, traffic)]);
+        let pool = Pool { flows: flows.to_vec(), arrivals_ns: vec![1], response_bytes: vec![size] };
+        plan.schedule.pools = vec![pool];
+        refusal(plan)
+    };
+    assert!(said(&[1], REQUESTS, 1).contains("flow 1 has requests but is not in the plan"));
+    assert!(said(&[0], ENDLESS, 1).contains("flow 5 has requests but does not exchange any"));
+    assert!(said(&[0], REQUESTS, 0).contains("sizes of answers must not be 0"));
 }

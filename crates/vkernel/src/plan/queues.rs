@@ -145,7 +145,8 @@ pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Opt
         QueueConfig::Share(_)
         | QueueConfig::DualPi2(_)
         | QueueConfig::TwoBuffers(_)
-        | QueueConfig::Trim(_) => None,
+        | QueueConfig::Trim(_)
+        | QueueConfig::Policer(_) => None,
     }
 }
 
