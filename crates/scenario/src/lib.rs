@@ -65,6 +65,7 @@ mod modules;
 pub mod names;
 mod network;
 pub mod output;
+pub mod over_runs;
 mod paths;
 pub mod published;
 mod queues;

@@ -38,9 +38,6 @@ pub struct Samples {
     cut_off: Option<Box<Samples>>,
 }
 
-/// Largest ratio of a percentile's two bounds at which it counts as known: the error of the sketches in results.
-const KNOWN_WITHIN: f64 = 1.0 + Sketch::ERROR;
-
 impl Samples {
     /// Returns none yet, of which a sketch is kept.
     pub fn sketched() -> Samples {
@@ -184,7 +181,7 @@ impl Samples {
     }
 
     /// Returns the bounds of the smallest and of the largest value. `None` without values.
-    fn range_bounds(&self) -> Option<[(u64, Option<u64>); 2]> {
+    pub(crate) fn range_bounds(&self) -> Option<[(u64, Option<u64>); 2]> {
         let least = |samples: &Samples| samples.range.map(|(min, _)| min);
         let most = |samples: &Samples| samples.range.map(|(_, max)| max);
         let cut_off = self.cut_off();
@@ -277,6 +274,13 @@ impl Samples {
             None => None,
         };
         Some(samples)
+    }
+
+    /// Returns the memory of the values, bytes.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
+        (self.kept.capacity() + counts) * size_of::<u64>()
     }
 
     fn histogram_of_all(&self) -> Cow<'_, Histogram<u64>> {
@@ -383,92 +387,6 @@ pub struct Summary {
     pub p999: Option<f64>,
     /// The largest value.
     pub max: Option<f64>,
-}
-
-/// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run, and by up to some
-/// 250 kB for all values, and as much for what was cut off.
-#[derive(Clone, Debug, Default)]
-pub struct OverRuns {
-    all: Samples,
-    /// For each run, the least that its mean can be.
-    means: Vec<f64>,
-}
-
-impl OverRuns {
-    /// Adds the values of a run.
-    pub fn add(&mut self, run: &Samples) {
-        self.all.merge(run);
-        self.means.extend(run.least_mean());
-    }
-
-    /// Returns the sum of all values.
-    pub fn total(&self) -> u128 {
-        self.all.total()
-    }
-
-    /// Returns the sketches of all values, if any are kept.
-    pub fn sketch(&self) -> Option<Sketched> {
-        self.all.sketch()
-    }
-
-    /// Returns all values by bucket: those of the summary's percentiles.
-    pub fn by_bucket(&self) -> Sketched {
-        self.all.by_bucket()
-    }
-
-    /// Returns the summary. `scale` is the number of recorded units per base unit.
-    pub fn summary(&self, scale: f64) -> Summary {
-        let all = &self.all;
-        let over_runs = Spread::of(&self.means);
-        let is_whole = all.cut_off().is_none();
-        let scaled = |(low, high): (u64, Option<u64>)| Possible {
-            low: low as f64 / scale,
-            high: high.map(|high| high as f64 / scale),
-        };
-        let [p50, p95, p99, p999] =
-            all.percentiles([0.5, 0.95, 0.99, 0.999]).map(|bounds| known(bounds.map(scaled)));
-        let [min, max] = match all.range_bounds() {
-            Some(ends) => ends.map(|bounds| known(Some(scaled(bounds)))),
-            None => [(None, None); 2],
-        };
-        let mean = over_runs.mean.map(|mean| mean / scale);
-        let ci95 = over_runs.ci95.map(|ci95| ci95 / scale);
-        Summary {
-            runs: self.means.len() as u64,
-            values: all.count(),
-            cut_off: CutOff {
-                values: all.count_cut_off(),
-                mean: mean.filter(|_| !is_whole).map(|low| Possible { low, high: None }),
-                mean_ci95: ci95.filter(|_| !is_whole),
-                min: min.1,
-                p50: p50.1,
-                p95: p95.1,
-                p99: p99.1,
-                p999: p999.1,
-                max: max.1,
-            },
-            mean: mean.filter(|_| is_whole),
-            ci95: ci95.filter(|_| is_whole),
-            sd: all.sd().map(|sd| sd / scale),
-            sd_of_runs: over_runs.sd.map(|sd| sd / scale).filter(|_| is_whole),
-            min: min.0,
-            p50: p50.0,
-            p95: p95.0,
-            p99: p99.0,
-            p999: p999.0,
-            max: max.0,
-        }
-    }
-}
-
-/// Returns the value of a statistic whose bounds are so close that it is known, or else its bounds.
-fn known(bounds: Option<Possible>) -> (Option<f64>, Option<Possible>) {
-    match bounds {
-        Some(Possible { low, high: Some(high) }) if high <= low * KNOWN_WITHIN => {
-            (Some(high), None)
-        }
-        bounds => (None, bounds),
-    }
 }
 
 /// Mean and spread of a few numbers.
@@ -583,36 +501,6 @@ mod tests {
         assert_eq!(Samples::default().percentiles([0.5]), [None]);
     }
 
-    #[test]
-    fn what_was_cut_off_makes_bounds() {
-        // 95 values of 1 to 95, and five that were cut off at 40, 95, 200, 200 and 300.
-        let mut s = samples(1..=95);
-        [40, 95, 200, 200, 300].into_iter().for_each(|bound| s.record_cut_off(bound));
-        assert_eq!((s.count(), s.count_cut_off()), (95, 5));
-        // Rank 50: the 49th known one with 40 before it, or the 50th. Rank 95: 95 is cut off, or the 95th known one.
-        let expected = [Some((49, Some(50))), Some((94, Some(95))), Some((200, None)), None];
-        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), expected);
-        assert_eq!((s.mean(), s.sd()), (None, None));
-        near(s.least_mean(), (95.0 * 48.0 + 835.0) / 100.0);
-        let mut over_runs = OverRuns::default();
-        over_runs.add(&s);
-        over_runs.add(&samples([10]));
-        let summary = over_runs.summary(1.0);
-        let CutOff { values, mean, min, max, p99, .. } = summary.cut_off;
-        assert_eq!((summary.runs, summary.values, values), (2, 96, 5));
-        // A mean of runs of which one is a bound is a bound.
-        assert_eq!(
-            (summary.mean, summary.ci95, summary.max, summary.p99),
-            (None, None, None, None)
-        );
-        near(mean.map(|mean| mean.low), ((95.0 * 48.0 + 835.0) / 100.0 + 10.0) / 2.0);
-        assert_eq!(
-            (summary.min, min, max),
-            (Some(1.0), None, Some(Possible { low: 300.0, high: None }))
-        );
-        assert_eq!(p99, Some(Possible { low: 200.0, high: None }));
-    }
-
     /// Whatever values that were cut off turn out to be, the true percentile lies within its bounds.
     #[test]
     fn the_truth_lies_within_the_bounds() {
@@ -651,24 +539,6 @@ mod tests {
     }
 
     #[test]
-    fn values_cut_off_beyond_a_percentile_do_not_change_it() {
-        let mut s = samples(1..=99);
-        s.record_cut_off(99);
-        let mut over_runs = OverRuns::default();
-        over_runs.add(&s);
-        let summary = over_runs.summary(1.0);
-        assert_eq!((summary.p50, summary.p95, summary.p99), (Some(50.0), Some(95.0), Some(99.0)));
-        assert_eq!(summary.cut_off.p99, None);
-        let mut alone = Samples::default();
-        alone.record_cut_off(7);
-        let mut over_runs = OverRuns::default();
-        over_runs.add(&alone);
-        let summary = over_runs.summary(1.0);
-        assert_eq!((summary.runs, summary.values, summary.cut_off.values), (1, 0, 1));
-        assert_eq!(summary.cut_off.mean, Some(Possible { low: 7.0, high: None }));
-    }
-
-    #[test]
     fn many_values_give_the_same_as_few() {
         let all = samples((0..20_000).map(|i| i * 1000));
         let mut merged = samples((0..3000).map(|i| i * 1000));
@@ -697,39 +567,6 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn the_mean_is_that_of_the_runs() {
-        let (a, b) = (samples([10, 20]), samples([40]));
-        let over = |runs: &[&Samples]| {
-            let mut over_runs = OverRuns::default();
-            runs.iter().for_each(|run| over_runs.add(run));
-            over_runs.summary(10.0)
-        };
-        let summary = over(&[&a, &b, &Samples::default()]);
-        // (1.5 + 4) / 2. A run without values does not count.
-        assert_eq!((summary.runs, summary.values), (2, 3));
-        near(summary.mean, 2.75);
-        assert_eq!((summary.min, summary.max), (Some(1.0), Some(4.0)));
-        assert_eq!(over(&[&Samples::default()]), Summary::default());
-    }
-
-    #[test]
-    fn a_run_adds_no_more_than_its_mean() {
-        let mut over_runs = OverRuns::default();
-        let mut bytes_after = |runs: u64| {
-            for run in 0..runs {
-                over_runs.add(&samples((0..100).map(|i| (run * 100 + i) % 1_000_000 * 1000)));
-            }
-            let all = &over_runs.all;
-            let counts = all.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
-            (all.kept.capacity() + counts + over_runs.means.capacity()) * size_of::<u64>()
-        };
-        let (few, many) = (bytes_after(10_000), bytes_after(10_000));
-        assert!(few < 500_000, "{few}");
-        assert!(many - few <= 16 * 10_000, "{few} {many}");
-        assert_eq!(over_runs.summary(1.0).values, 2_000_000);
     }
 
     #[test]

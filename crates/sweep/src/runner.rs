@@ -17,7 +17,7 @@ use knee_scenario::cases::{Configuration, RunId};
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::{Kind, Measured, Metric};
-use knee_scenario::stats::OverRuns;
+use knee_scenario::over_runs::OverRuns;
 use knee_scenario::stored::StoredMeasured;
 use serde_json::{Map, Value as Json};
 
