@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use knee_evidence::{judge, overview, table};
 use knee_run::BackEnd;
+use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
 use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
 use knee_sweep::report;
@@ -81,6 +82,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = memory::parse)]
     memory: Option<u64>,
     /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
+    /// Statistic of tables: mean, sd, min, p50, p95, p99, p999 or max, with its 95 % interval over runs. Repeat it for
+    /// more. Default: output.stats of the file.
+    #[arg(long, value_name = "STAT", value_parser = Stat::named)]
+    stat: Vec<Stat>,
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
     #[command(flatten)]
@@ -121,6 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // All files are checked before the first one runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files
+        stats: args.stat.clone(),
         .iter()
         .map(|file| Ok(Arc::new(find(file)?.load(&overrides)?.whole()?)))
         .collect::<Result<_, Failure>>()?;

@@ -1,7 +1,7 @@
 //! The verdict on a claim.
 //!
-//! The interval of a figure is the 95 % interval of its mean over runs. Another statistic is a point, and so is a
-//! mean of identical runs. The share of rounds or queries with a timeout gets at least Wilson's interval for its
+//! The interval of a figure is the 95 % interval of its mean or percentile over runs. Another statistic is a point, and so is a
+//! figure of identical runs. The share of rounds or queries with a timeout gets at least Wilson's interval for its
 //! number of trials: 0 of 55 may be up to 6.5 %.
 //!
 //! A figure that values cut off could change is an interval without a value, whose upper end may be infinite: a check that
@@ -11,13 +11,14 @@
 //! figures of the same runs as for others: it holds the true value whenever both intervals do. For independent runs
 //! it is wider than the 95 % interval of the ratio or difference itself.
 
+use knee_inference::values_needed;
 use knee_results::manifest::{self, CheckRow};
 pub use knee_results::{CheckVerdict, ClaimVerdict};
 use knee_scenario::claim::{Bounds, Check, Claim, Every, Join, Term, short};
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::Metric;
 use knee_scenario::published::Stat;
-use knee_scenario::stats::{Possible, rounded};
+use knee_scenario::stats::{Possible, Summary, rounded};
 use knee_sweep::sweep_result::{Subject, Summaries, SweepResult};
 
 /// Returns the verdict on a value. Without a value, the check is undecided.
@@ -138,6 +139,8 @@ pub struct JudgedTerm {
     pub ci95: Option<f64>,
     /// Number of runs in which it was measured.
     pub runs: u64,
+    /// Why there is no value, if the runs have too few values for a percentile: `needs 1000 values, has 300`.
+    pub lacks: Option<String>,
 }
 
 impl Judged {
@@ -145,6 +148,25 @@ impl Judged {
     pub fn is_of_one_run(&self) -> bool {
         let rows = self.checks.iter().flat_map(|check| &check.rows);
         rows.flat_map(|row| &row.terms).any(|term| term.runs == 1)
+    }
+
+    /// Returns the figures of which the runs have too few values: each with the number that it needs.
+    pub fn lacks(&self, claim: &Claim) -> Vec<String> {
+        let mut all = Vec::new();
+        for (check, judged) in claim.checks.iter().zip(&self.checks) {
+            for term in judged.rows.iter().flat_map(|row| &row.terms) {
+                let Some(lacks) = &term.lacks else { continue };
+                let name = match (term.role, &check.other) {
+                    ("figure", _) | (_, None) => check.figure.name(),
+                    (_, Some((_, other))) => other.name(),
+                };
+                let sentence = format!("{name} (case {}) {lacks}", term.case);
+                if !all.contains(&sentence) {
+                    all.push(sentence);
+                }
+            }
+        }
+        all
     }
 
     /// Describes limits of the verdict. Empty if all checks were run, each more than once.
@@ -274,8 +296,7 @@ impl Evidence<'_> {
         let summary = subject.and_then(|subject| subject.metric(term.metric));
         let summary = summary.filter(|_| !is_limited);
         let value = summary.and_then(|summary| term.stat.possible(summary));
-        let of_mean = summary.filter(|_| term.stat == Stat::Mean);
-        let ci95 = of_mean.and_then(|s| s.ci95.or(s.cut_off.mean_ci95));
+        let ci95 = summary.and_then(|summary| term.stat.half(summary));
         let at = term.at.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?)));
         let judged = JudgedTerm {
             role,
@@ -306,6 +327,7 @@ impl Evidence<'_> {
     }
 }
 
+            lacks: summary.filter(|_| value.is_none()).and_then(|of| lacks(term.stat, of)),
 /// Returns the number of trials of a share: the queries or rounds of all runs.
 fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
     let count = |metric| subject.metric(metric).filter(|summary| summary.values > 0);
@@ -328,6 +350,13 @@ pub fn claims(experiment: &Experiment, swept: &SweepResult) -> Vec<manifest::Cla
             says: claim.says.clone(),
             by: claim.by.name().into(),
             because: claim.because.clone(),
+/// Says how many values a percentile needs, if there are not so many.
+fn lacks(stat: Stat, summary: &Summary) -> Option<String> {
+    let needed = values_needed(stat.share()?);
+    let has = summary.values + summary.cut_off.values;
+    ((has as f64) < needed).then(|| format!("needs {needed} values, has {has}"))
+}
+
             see: claim.see.clone(),
             cannot: claim.cannot.clone(),
             verdict: judged.verdict,
@@ -396,3 +425,4 @@ mod tests {
         assert_eq!(Interval::around(5.0, 7.0).possible(Metric::Completion).high, 12.0);
     }
 }
+        lacks: judged.lacks.clone(),

@@ -76,6 +76,7 @@ pub mod refused;
 pub mod remarks;
 pub mod scale;
 pub mod scenario;
+mod sections;
 mod setters;
 mod sizes;
 pub mod stats;

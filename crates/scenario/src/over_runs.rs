@@ -2,25 +2,36 @@
 
 use knee_results::{Sketch, Sketched};
 
-use crate::stats::{CutOff, Possible, Samples, Spread, Summary};
+use crate::sections::Sections;
+use crate::stats::{CutOff, Possible, SHARES, Samples, Spread, Summary};
 
 /// Largest ratio of a percentile's two bounds at which it counts as known: the error of the sketches in results.
 const KNOWN_WITHIN: f64 = 1.0 + Sketch::ERROR;
 
-/// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run, and by up to some
-/// 250 kB for all values, and as much for what was cut off.
+/// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run and four percentiles
+/// of 16, and by up to some 250 kB for all values, and as much for what was cut off.
 #[derive(Clone, Debug, Default)]
 pub struct OverRuns {
     all: Samples,
     /// For each run, the least that its mean can be.
     means: Vec<f64>,
+    /// Parts of the values. `None` if percentiles have no intervals.
+    sections: Option<Sections>,
 }
 
 impl OverRuns {
+    /// Returns none yet, with intervals of percentiles for a metric with many values in a run.
+    pub fn of(is_distribution: bool) -> OverRuns {
+        OverRuns { sections: is_distribution.then(Sections::default), ..OverRuns::default() }
+    }
+
     /// Adds the values of a run.
     pub fn add(&mut self, run: &Samples) {
         self.all.merge(run);
         self.means.extend(run.least_mean());
+        if let Some(sections) = &mut self.sections {
+            sections.add(run);
+        }
     }
 
     /// Returns the sum of all values.
@@ -47,8 +58,10 @@ impl OverRuns {
             low: low as f64 / scale,
             high: high.map(|high| high as f64 / scale),
         };
-        let [p50, p95, p99, p999] =
-            all.percentiles([0.5, 0.95, 0.99, 0.999]).map(|bounds| known(bounds.map(scaled)));
+        let percentiles = all.percentiles(SHARES);
+        let sections = self.sections.as_ref();
+        let half_widths = sections.map(|of| of.half_widths(percentiles)).unwrap_or_default();
+        let [p50, p95, p99, p999] = percentiles.map(|bounds| known(bounds.map(scaled)));
         let [min, max] = match all.range_bounds() {
             Some(ends) => ends.map(|bounds| known(Some(scaled(bounds)))),
             None => [(None, None); 2],
@@ -79,6 +92,7 @@ impl OverRuns {
             p99: p99.0,
             p999: p999.0,
             max: max.0,
+            percentile_ci95: half_widths.map(|half| half.map(|half| half / scale)),
         }
     }
 }
@@ -96,6 +110,7 @@ fn known(bounds: Option<Possible>) -> (Option<f64>, Option<Possible>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::published::Stat;
 
     fn samples(values: impl IntoIterator<Item = u64>) -> Samples {
         let mut samples = Samples::default();
@@ -173,17 +188,47 @@ mod tests {
     }
 
     #[test]
-    fn a_run_adds_no_more_than_its_mean() {
-        let mut over_runs = OverRuns::default();
+    fn percentiles_have_intervals_over_runs_and_runs_of_few_values_count_together() {
+        // Medians of 100, 110 and 120 around that of all, 110, by their logarithms: h = 4.303 * sqrt(0.016655 / 2 / 3), 110 * (e^h - 1).
+        let mut over_runs = OverRuns::of(true);
+        for median in [100, 110, 120] {
+            over_runs.add(&samples([median - 1, median, median + 1]));
+        }
+        let summary = over_runs.summary(1.0);
+        near(summary.percentile_ci95[0], 27.99);
+        assert_eq!(summary.percentile_ci95[1..], [None; 3]);
+        near(Stat::P50.half(&summary), 27.99);
+        assert_eq!((Stat::Max.half(&summary), Stat::Mean.half(&summary)), (None, summary.ci95));
+        // Of six runs of 50 values, each two have a p99.
+        let (mut alone, mut both) = (OverRuns::of(true), OverRuns::of(true));
+        for run in 0..6_u64 {
+            let values: Vec<u64> = (0..50).map(|i| 100 + (run / 2) * 7 + i).collect();
+            alone.add(&samples(values.clone()));
+            if run % 2 == 0 {
+                both.add(&samples(values.iter().chain(&values).copied()));
+            }
+        }
+        let (alone, both) = (alone.summary(1.0), both.summary(1.0));
+        assert!(alone.p99.is_some() && alone.percentile_ci95[2].is_some());
+        assert_eq!(alone.percentile_ci95[2], both.percentile_ci95[2]);
+        assert_eq!(OverRuns::of(false).summary(1.0).percentile_ci95, [None; 4]);
+    }
+
+    #[test]
+    fn a_run_adds_no_more_than_its_figures() {
+        let mut over_runs = OverRuns::of(true);
         let mut bytes_after = |runs: u64| {
             for run in 0..runs {
                 over_runs.add(&samples((0..100).map(|i| (run * 100 + i) % 1_000_000 * 1000)));
             }
-            over_runs.all.bytes() + over_runs.means.capacity() * size_of::<u64>()
+            let sections = over_runs.sections.as_ref().map_or(0, Sections::bytes);
+            over_runs.all.bytes() + over_runs.means.capacity() * size_of::<u64>() + sections
         };
         let (few, many) = (bytes_after(10_000), bytes_after(10_000));
-        assert!(few < 500_000, "{few}");
-        assert!(many - few <= 16 * 10_000, "{few} {many}");
+        // Vectors have room for up to twice as many.
+        let figures = 2 * (8 + 4 * 16) * 10_000;
+        assert!(few < 500_000 + figures, "{few}");
+        assert!(many - few <= figures, "{few} {many}");
         assert_eq!(over_runs.summary(1.0).values, 2_000_000);
     }
 }

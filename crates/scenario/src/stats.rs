@@ -13,15 +13,21 @@ use std::borrow::Cow;
 
 use hdrhistogram::Histogram;
 pub use knee_inference::student_t_95;
+use knee_inference::values_needed;
 use knee_results::{Bucket, Sketch, Sketched};
 
 use crate::stored::{StoredSamples, StoredSketch};
 
 /// Two-sided 95 % point of the normal distribution.
 pub const Z_95: f64 = 1.959_964;
+/// Shares of the percentiles of summaries: p50, p95, p99, p99.9.
+pub(crate) const SHARES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 /// Number of values kept one by one. With more, a histogram holds them.
 const KEPT: usize = 4096;
 const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// What is known of a value, in recorded units: the least that it can be, and the most, or `None` where it can be any.
+pub type Bounds = (u64, Option<u64>);
 
 /// The values of one metric.
 #[derive(Clone, Debug, Default)]
@@ -191,11 +197,13 @@ impl Samples {
         Some([(low, min), (high, max.filter(|_| cut_off.is_none()))])
     }
 
-    /// Returns the bounds of percentiles for shares from 0 to 1: the least that it can be, and the most, or `None` where it
-    /// can be any. Both are equal if nothing was cut off. A percentile that needs more values than there are is `None`, such
+    /// Returns the bounds of percentiles for shares from 0 to 1. Both ends are equal if nothing was cut off. A percentile that needs more values than there are is `None`, such
     /// as the 99th of fewer than 100.
-    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<(u64, Option<u64>)>; N] {
+    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<Bounds>; N] {
         let Some([(least, _), (greatest, _)]) = self.range_bounds() else { return [None; N] };
+        if self.cut_off.is_none() && self.histogram.is_none() {
+            return self.percentiles_of_kept(shares);
+        }
         let of_finished = (self.count > 0).then(|| self.histogram_of_all());
         let all = self.cut_off().map(|cut_off| {
             let mut all = cut_off.histogram_of_all().into_owned();
@@ -208,8 +216,7 @@ impl Samples {
             histogram.value_at_quantile((rank as f64 - 0.5) / histogram.len() as f64)
         };
         shares.map(|share| {
-            let needed = (1.0 / (1.0 - share).max(f64::MIN_POSITIVE)).round();
-            if (count as f64) < needed {
+            if (count as f64) < values_needed(share) {
                 return None;
             }
             let Some(all) = &all else {
@@ -222,6 +229,18 @@ impl Samples {
             let high = of_finished.as_ref().filter(|_| rank <= self.count).zip(self.range);
             let high = high.map(|(finished, (_, max))| of_rank(finished, rank).min(max).max(low));
             Some((low, high))
+        })
+    }
+
+    /// Returns the same of values that are kept one by one, of which there are some: as a histogram shows them, without making one.
+    fn percentiles_of_kept<const N: usize>(&self, shares: [f64; N]) -> [Option<Bounds>; N] {
+        let mut sorted = self.kept.clone();
+        sorted.sort_unstable();
+        let (count, greatest) = (sorted.len(), sorted.last().copied().unwrap_or_default());
+        shares.map(|share| {
+            let rank = ((share * count as f64).ceil() as usize).clamp(1, count);
+            let value = highest_of_bucket(sorted[rank - 1]).min(greatest);
+            (count as f64 >= values_needed(share)).then_some((value, Some(value)))
         })
     }
 
@@ -297,6 +316,13 @@ fn histogram_of(values: &[u64]) -> Histogram<u64> {
     histogram.auto(true);
     values.iter().for_each(|value| put(&mut histogram, *value));
     histogram
+}
+
+/// Returns the largest value that a histogram of three significant digits does not tell from this one.
+fn highest_of_bucket(value: u64) -> u64 {
+    // Its buckets tell 11 binary digits.
+    let untold = (u64::BITS - value.leading_zeros()).saturating_sub(11);
+    value | ((1 << untold) - 1)
 }
 
 fn put(histogram: &mut Histogram<u64>, value: u64) {
@@ -387,6 +413,9 @@ pub struct Summary {
     pub p999: Option<f64>,
     /// The largest value.
     pub max: Option<f64>,
+    /// Half the widths of the 95 % intervals of p50, p95, p99 and p99.9, from the spread over runs. Where a percentile has bounds, it
+    /// is around either. `None` without a spread.
+    pub percentile_ci95: [Option<f64>; SHARES.len()],
 }
 
 /// Mean and spread of a few numbers.
@@ -566,6 +595,21 @@ mod tests {
                     "{share}: {shown}, not {exact}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn percentiles_of_few_values_are_those_of_a_histogram() {
+        let mut state = 7_u64;
+        for count in [2, 3, 20, 99, 100, 101, 1000, 4000] {
+            let mut few = Samples::default();
+            for _ in 0..count {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                few.record(state >> (state % 63));
+            }
+            let mut same = few.clone();
+            same.histogram = Some(Box::new(histogram_of(&few.kept)));
+            assert_eq!(few.percentiles(SHARES), same.percentiles(SHARES), "{count}");
         }
     }
 

@@ -507,7 +507,9 @@ impl Row {
 
 impl SubjectOverRuns {
     fn new(first: &Measured) -> SubjectOverRuns {
-        let metrics = first.values.iter().map(|(metric, _)| (*metric, OverRuns::default()));
+        let metrics = first.values.iter();
+        let metrics =
+            metrics.map(|(metric, _)| (*metric, OverRuns::of(metric.is_distribution())));
         SubjectOverRuns {
             name: first.subject.clone(),
             kind: first.kind,
