@@ -7,11 +7,11 @@
 //! A figure that values cut off could change is an interval without a value, whose upper end may be infinite: a check that
 //! this leaves open is undecided.
 //!
-//! A ratio or difference of two figures spans all values that the two intervals allow. This is conservative, for
-//! figures of the same runs as for others: it holds the true value whenever both intervals do. For independent runs
-//! it is wider than the 95 % interval of the ratio or difference itself.
+//! A ratio or difference of two means or percentiles is that of `knee compare`: a figure per run, by pairs of runs of the same seed
+//! from five on. A ratio of a figure that is zero in a run, and a ratio or difference of other statistics, spans all values that
+//! the two intervals allow. This is conservative: it holds the true value whenever both intervals do.
 
-use knee_inference::values_needed;
+use knee_inference::{contrast, values_needed};
 use knee_results::manifest::{self, CheckRow};
 pub use knee_results::{CheckVerdict, ClaimVerdict};
 use knee_scenario::claim::{Bounds, Check, Claim, Every, Join, Term, short};
@@ -269,20 +269,42 @@ impl Evidence<'_> {
         let value = value.map(|value| value.possible(figure.metric));
         let (terms, value) = match other {
             None => (vec![first], value),
-            Some((join, other)) => {
-                let metric = other.metric;
-                let (second, other) = self.measured(&other, join.name())?;
+            Some((join, other_term)) => {
+                let metric = other_term.metric;
+                let (second, other) = self.measured(&other_term, join.name())?;
                 let other = other.map(|other| other.possible(metric));
-                let value = value.zip(other).and_then(|(value, other)| match join {
+                let spanned = value.zip(other).and_then(|(value, other)| match join {
                     Join::Over => value.over(other),
                     Join::Minus => Some(value.minus(other)),
                 });
-                (vec![first, second], value)
+                let compared = spanned.and_then(|_| self.compared(&figure, join, &other_term));
+                (vec![first, second], compared.or(spanned))
             }
         };
         let at = if several { place.words() } else { String::new() };
         Some(Row { at, verdict: verdict(&check.bounds, value), value, terms })
     }
+
+    /// Returns the ratio or difference as `knee compare` estimates it, from a figure per run. `None` if there is none, or if it is
+    /// one of shares, whose number of trials counts.
+    fn compared(&self, figure: &Term, join: Join, other: &Term) -> Option<Interval> {
+        let runs = |term: &Term| {
+            let row = self.swept.tables.iter().find(|row| self.is_of(term, row))?;
+            let subject = row.subjects.iter().find(|subject| subject.name == term.subject)?;
+            let of = subject.by_run(term.metric, term.stat)?;
+            // Runs with enough values for a percentile are no fair draw of all.
+            let is_whole = term.stat == Stat::Mean || of.runs.iter().all(|run| run.known.is_some());
+            (is_whole && trials(subject, term.metric).is_none()).then_some(&of.runs)
+        };
+        let of = contrast(runs(figure)?, runs(other)?);
+        let estimate = match join {
+            Join::Over => of.ratio?,
+            Join::Minus => of.difference,
+        };
+        let (low, high) = estimate.ends.or(estimate.value.map(|value| (value, value)))?;
+        Some(Interval { value: estimate.value, low, high })
+    }
+
     /// Returns the measured figure. `None` if it was not run.
     fn measured(&self, term: &Term, role: &'static str) -> Option<(JudgedTerm, Option<Interval>)> {
         // At another scale, timers and jiffies keep their values, so the figures are not comparable.
@@ -305,6 +327,7 @@ impl Evidence<'_> {
             value,
             ci95,
             runs: summary.map_or(0, |summary| summary.runs),
+            lacks: summary.filter(|_| value.is_none()).and_then(|of| lacks(term.stat, of)),
         };
         let of_shares = subject.filter(|_| term.stat == Stat::Mean && !is_limited);
         let trials = of_shares.and_then(|subject| trials(subject, term.metric));
@@ -327,7 +350,13 @@ impl Evidence<'_> {
     }
 }
 
-            lacks: summary.filter(|_| value.is_none()).and_then(|of| lacks(term.stat, of)),
+/// Says how many values a percentile needs, if there are not so many.
+fn lacks(stat: Stat, summary: &Summary) -> Option<String> {
+    let needed = values_needed(stat.share()?);
+    let has = summary.values + summary.cut_off.values;
+    ((has as f64) < needed).then(|| format!("needs {needed} values, has {has}"))
+}
+
 /// Returns the number of trials of a share: the queries or rounds of all runs.
 fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
     let count = |metric| subject.metric(metric).filter(|summary| summary.values > 0);
@@ -350,13 +379,6 @@ pub fn claims(experiment: &Experiment, swept: &SweepResult) -> Vec<manifest::Cla
             says: claim.says.clone(),
             by: claim.by.name().into(),
             because: claim.because.clone(),
-/// Says how many values a percentile needs, if there are not so many.
-fn lacks(stat: Stat, summary: &Summary) -> Option<String> {
-    let needed = values_needed(stat.share()?);
-    let has = summary.values + summary.cut_off.values;
-    ((has as f64) < needed).then(|| format!("needs {needed} values, has {has}"))
-}
-
             see: claim.see.clone(),
             cannot: claim.cannot.clone(),
             verdict: judged.verdict,
@@ -410,6 +432,7 @@ fn listed_term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
         at_least: open.map(low),
         at_most: open.and_then(|bounds| bounds.high).map(rounded),
         ci95: judged.ci95.map(rounded),
+        lacks: judged.lacks.clone(),
     }
 }
 
@@ -425,4 +448,3 @@ mod tests {
         assert_eq!(Interval::around(5.0, 7.0).possible(Metric::Completion).high, 12.0);
     }
 }
-        lacks: judged.lacks.clone(),

@@ -46,6 +46,7 @@
 
 pub mod balance;
 pub mod built_in;
+pub mod by_run;
 pub mod cases;
 mod cc;
 mod changes;
