@@ -9,6 +9,7 @@ use knee_run::BackEnd;
 use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
 use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
+use knee_sweep::going::{Going, Reached};
 use knee_sweep::report;
 use knee_sweep::results::Results;
 use knee_sweep::run_name::RunName;
@@ -75,6 +76,10 @@ pub(crate) struct Args {
     /// queue.
     #[arg(long, value_name = "WHICH", default_value = "fitting")]
     tables: Tables,
+    /// Statistic of tables: mean, sd, min, p50, p95, p99, p999 or max, with its 95 % interval over runs. Repeat it for
+    /// more. Default: output.stats of the file.
+    #[arg(long, value_name = "STAT", value_parser = Stat::named)]
+    stat: Vec<Stat>,
     /// Threads for runs and within large runs [default: one per core, fewer if memory is short]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -82,10 +87,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = memory::parse)]
     memory: Option<u64>,
     /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
-    /// Statistic of tables: mean, sd, min, p50, p95, p99, p999 or max, with its 95 % interval over runs. Repeat it for
-    /// more. Default: output.stats of the file.
-    #[arg(long, value_name = "STAT", value_parser = Stat::named)]
-    stat: Vec<Stat>,
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
     #[command(flatten)]
@@ -118,6 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         seed: args.seed,
         scale,
         quick: args.quick,
+        stats: args.stat.clone(),
         memory_bytes: args.memory,
         modules: args.module.options(),
         // Files on the command line are trusted. Those that an experiment names may not be yet.
@@ -126,7 +128,6 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // All files are checked before the first one runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files
-        stats: args.stat.clone(),
         .iter()
         .map(|file| Ok(Arc::new(find(file)?.load(&overrides)?.whole()?)))
         .collect::<Result<_, Failure>>()?;
@@ -150,6 +151,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         captures: args.pcap,
         attempts: args.attempts,
         back_end,
+        going: Arc::default(),
     };
     let code = run_all(args, &experiments, &options);
     options.back_end.leave();
@@ -261,7 +263,7 @@ fn run_one(
         Some(dir) if args.files.len() == 1 => Results::at(dir)?,
         Some(dir) => Results::numbered(dir, &experiment.name)?,
     };
-    let mut progress = Progress::new(experiment);
+    let mut progress = Progress::new(experiment, &options.going);
     let swept = sweep(experiment, options, &mut results, &mut |done| progress.show(done));
     progress.clear();
     let swept = swept?;
@@ -342,12 +344,13 @@ fn closing(swept: &SweepResult, dir: &Path) -> String {
 /// Progress of the sweep.
 struct Progress<'a> {
     experiment: &'a Experiment,
+    going: &'a Going,
     line: Line,
 }
 
 impl Progress<'_> {
-    fn new(experiment: &Experiment) -> Progress<'_> {
-        Progress { experiment, line: Line::new() }
+    fn new<'a>(experiment: &'a Experiment, going: &'a Going) -> Progress<'a> {
+        Progress { experiment, going, line: Line::new() }
     }
 
     fn show(&mut self, done: usize) {
@@ -356,13 +359,8 @@ impl Progress<'_> {
         }
         let all = self.experiment.runs();
         let elapsed = self.line.started.elapsed().as_secs_f64();
-        let left = match done {
-            0 => String::new(),
-            done => format!(", {:.0} s left", elapsed / done as f64 * (all - done) as f64),
-        };
         let name = plain(&self.experiment.name);
-        self.line
-            .write(&format!("{name}: {done} of {}, {elapsed:.0} s{left}", counted(all, "run")));
+        self.line.write(&format!("{name}: {}", progress(self.going.reached(), done, all, elapsed)));
     }
 
     fn clear(&mut self) {
@@ -370,7 +368,44 @@ impl Progress<'_> {
     }
 }
 
+/// Formats progress: `0 of 1 run, simulated 2.5 of 10 s, 8 s, 24 s left`.
+fn progress(reached: Reached, done: usize, all: usize, elapsed: f64) -> String {
+    let simulated =
+        reached.of_one.filter(|_| done + 1 == all).map_or(String::new(), |(now, end)| {
+            let (end, unit, factor) = match end {
+                end if end >= 1.0 => (end, "s", 1.0),
+                end => (end * 1e3, "ms", 1e3),
+            };
+            let now = now * factor;
+            let digits = if end >= 100.0 { 0 } else { 1 };
+            let end = format!("{:.1}", end);
+            format!(", simulated {now:.digits$} of {} {unit}", end.trim_end_matches(".0"))
+        });
+    let at_most = if reached.may_end_early && !simulated.is_empty() { "at most " } else { "" };
+    let left = reached
+        .left_s(done, all, elapsed)
+        .map_or_else(String::new, |left| format!(", {at_most}{left:.0} s left"));
+    format!("{done} of {}{simulated}, {elapsed:.0} s{left}", counted(all, "run"))
+}
+
 /// Formats a number of things.
 fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_run_that_is_left_shows_its_simulated_time() {
+        let one = Reached { runs: 0.25, of_one: Some((2.5, 10.0)), ..Reached::default() };
+        assert_eq!(progress(one, 0, 1, 8.0), "0 of 1 run, simulated 2.5 of 10 s, 8 s, 24 s left");
+        let short = Reached { of_one: Some((0.05, 0.2)), may_end_early: true, ..one };
+        let line = progress(short, 0, 1, 8.0);
+        assert_eq!(line, "0 of 1 run, simulated 50.0 of 200 ms, 8 s, at most 24 s left");
+        let two = Reached { runs: 0.5, ..Reached::default() };
+        assert_eq!(progress(two, 1, 4, 3.0), "1 of 4 runs, 3 s, 5 s left");
+        assert_eq!(progress(Reached::default(), 0, 4, 3.0), "0 of 4 runs, 3 s");
+    }
 }

@@ -167,6 +167,7 @@ pub fn sweep(
         let why = "recordings and captures are of runs that go on: leave --continue out, and choose another directory with -o";
         return Err(Error::input(results.dir(), Origin::Nowhere, "", why));
     }
+    options.going.expect(journal.earlier);
     let names = Arc::new(Names::new(experiment, &options.back_end, journal.clone()));
     let kept = carry_out((experiment, options), results, &names, has_files, progress);
     let (failed, interrupted) = match kept {
@@ -397,9 +398,9 @@ fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, 
 /// Adds up runs row by row.
 struct Gathered<'a> {
     experiment: &'a Experiment,
-    tables: Vec<Summaries>,
     /// Figures that claims compare run by run.
     compared: Vec<(&'a str, Metric, Stat)>,
+    tables: Vec<Summaries>,
     row: Option<Row>,
     runs_done: usize,
     warnings: Vec<String>,
@@ -411,8 +412,8 @@ impl Gathered<'_> {
     fn new(experiment: &Experiment) -> Gathered<'_> {
         Gathered {
             experiment,
-            tables: Vec::new(),
             compared: claim::compared(&experiment.claims),
+            tables: Vec::new(),
             row: None,
             runs_done: 0,
             warnings: Vec::new(),
@@ -467,8 +468,8 @@ struct SubjectOverRuns {
     name: String,
     kind: Kind,
     metrics: Vec<(Metric, OverRuns)>,
-}
     by_run: Vec<ByRun>,
+}
 
 impl Row {
     /// Adds a run. Figures that are `compared` are kept run by run.
@@ -505,13 +506,13 @@ impl Row {
                 let of_run = values.values.iter().filter(|(of, _)| of == metric);
                 of_run.for_each(|(_, samples)| over_runs.add(samples));
             }
-        }
             for figure in &mut subject.by_run {
                 let of_run = values.values.iter().find(|(of, _)| *of == figure.metric);
                 if let Some((_, samples)) = of_run {
                     figure.add(seed, samples);
                 }
             }
+        }
     }
 
     fn summaries(self, configuration: Configuration) -> Summaries {
@@ -529,12 +530,12 @@ impl SubjectOverRuns {
             name: first.subject.clone(),
             kind: first.kind,
             metrics: metrics.collect(),
-        }
             by_run: compared
                 .iter()
                 .filter(|(subject, ..)| *subject == first.subject)
                 .map(|(_, metric, stat)| ByRun::new(*metric, *stat))
                 .collect(),
+        }
     }
 
     fn summary(self) -> Subject {
