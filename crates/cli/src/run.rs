@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use knee_evidence::until::{Distance, LEAST_REPEATS, MOST_REPEATS, Until};
 use knee_evidence::{judge, overview, table};
 use knee_run::BackEnd;
+use knee_scenario::cases::MAX_RUNS;
 use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
 use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
@@ -55,6 +57,10 @@ pub(crate) struct Args {
     /// repeats. Without a sweep there it begins one.
     #[arg(long = "continue", requires = "output", conflicts_with_all = ["trace", "pcap"])]
     goes_on: bool,
+    /// Add repeats until half of the figure's 95 % interval over runs is below this share of it in every row, as "p99 of
+    /// short within 5 %" or "mean of goodput of bulk within 1 %". --repeat is the most then [default: 100].
+    #[arg(long, value_name = "FIGURE", conflicts_with_all = ["trace", "pcap", "hash", "check"])]
+    until: Option<String>,
     /// Run nothing. Print the name of each run: equal for runs that compute the same.
     #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output", "check"])]
     hash: bool,
@@ -115,7 +121,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let overrides = Overrides {
         cc: args.cc.clone(),
         set,
-        repeat: args.repeat,
+        // With --until it is the most.
+        repeat: args.repeat.filter(|_| args.until.is_none()),
         seed: args.seed,
         scale,
         quick: args.quick,
@@ -144,6 +151,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
     say_limits(&experiments);
     experiments.iter().for_each(|experiment| say_too_short(experiment));
+    if let Some(text) = &args.until {
+        experiments.iter().try_for_each(|experiment| read_until(text, experiment).map(drop))?;
+    }
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
@@ -254,6 +264,7 @@ fn run_one(
     if memory.is_large() {
         complain(&format!("knee: {}: {}", experiment.name, memory.words()));
     }
+    let until = args.until.as_deref().map(|text| read_until(text, experiment)).transpose()?;
     let mut results = match &args.output {
         None => Results::numbered(Path::new(RESULTS), &experiment.name)?,
         Some(dir) if args.files.len() > 1 && args.goes_on => {
@@ -263,16 +274,35 @@ fn run_one(
         Some(dir) if args.files.len() == 1 => Results::at(dir)?,
         Some(dir) => Results::numbered(dir, &experiment.name)?,
     };
-    let mut progress = Progress::new(experiment, &options.going);
-    let swept = sweep(experiment, options, &mut results, &mut |done| progress.show(done));
-    progress.clear();
-    let swept = swept?;
-    if swept.runs_done == 0 {
-        drop(results);
-        return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
+    let most = args.repeat.unwrap_or(MOST_REPEATS);
+    let mut experiment = experiment.clone();
+    if until.is_some() {
+        experiment = with_repeat(&experiment, experiment.repeat.max(LEAST_REPEATS).min(most))?;
     }
-    let claims = judge::claims(experiment, &swept);
-    let dir = results.finish(experiment, &swept, &claims)?;
+    let (swept, claims, dir) = loop {
+        let mut progress = Progress::new(&experiment, &options.going);
+        let swept = sweep(&experiment, options, &mut results, &mut |done| progress.show(done));
+        progress.clear();
+        let swept = swept?;
+        if swept.runs_done == 0 {
+            drop(results);
+            return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
+        }
+        let claims = judge::claims(&experiment, &swept);
+        let dir = results.finish(&experiment, &swept, &claims)?;
+        let distance = until.as_ref().map(|until| until.distance(&experiment, &swept, most));
+        match distance {
+            Some(of) if of.repeat > experiment.repeat && !swept.interrupted => {
+                experiment = with_repeat(&experiment, of.repeat)?;
+                results = Results::continued(&dir)?;
+            }
+            of => {
+                until.zip(of).iter().for_each(|(until, of)| say_until(until, of, &experiment));
+                break (swept, claims, dir);
+            }
+        }
+    };
+    let experiment = &*experiment;
     if swept.interrupted {
         let (done, all) = (swept.runs_done, experiment.runs());
         complain(&format!(
@@ -292,6 +322,39 @@ fn run_one(
         print(&format!("{gap}{shown}{}", closing(&swept, &dir)))?;
     }
     Ok(swept)
+}
+
+fn read_until(text: &str, experiment: &Experiment) -> Result<Until, Failure> {
+    let wrong = |why| Failure::Says(format!("{}: --until: {why}", experiment.path.display()));
+    Until::read(text, experiment).map_err(wrong)
+}
+
+/// Returns the experiment with so many repeats.
+fn with_repeat(experiment: &Experiment, repeat: u32) -> Result<Arc<Experiment>, Failure> {
+    let runs = experiment.configurations.len().saturating_mul(repeat as usize);
+    if runs > MAX_RUNS {
+        let why = format!(
+            "--until: {repeat} repeats are {runs} runs, but at most {MAX_RUNS} are allowed: give a --repeat below"
+        );
+        return Err(Failure::Says(why));
+    }
+    let mut more = experiment.clone();
+    more.repeat = repeat;
+    Ok(Arc::new(more))
+}
+
+/// Prints whether every row has reached what was wanted.
+fn say_until(until: &Until, of: &Distance, experiment: &Experiment) {
+    let (name, repeats) = (until.name(), counted(experiment.repeat as usize, "repeat"));
+    if of.rows.is_empty() {
+        complain(&format!("knee: {name} is as narrow as asked in every row after {repeats}"));
+        return;
+    }
+    complain(&format!("knee: {name} is not as narrow as asked after {repeats}, in:"));
+    of.rows.iter().take(MOST_WARNINGS).for_each(|row| complain(&format!("knee:   {row}")));
+    if let Some(more @ 1..) = of.rows.len().checked_sub(MOST_WARNINGS) {
+        complain(&format!("knee:   and {} more", counted(more, "row")));
+    }
 }
 
 /// Prints failures and warnings of algorithms from files.

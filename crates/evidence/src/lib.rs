@@ -17,3 +17,4 @@ pub mod reproduce;
 mod settings;
 mod stats;
 pub mod table;
+pub mod until;
