@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use knee_evidence::until::{Distance, LEAST_REPEATS, MOST_REPEATS, Until};
 use knee_evidence::{judge, overview, table};
 use knee_run::BackEnd;
+use knee_scenario::cases::MAX_RUNS;
+use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
 use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
+use knee_sweep::going::{Going, Reached};
 use knee_sweep::report;
 use knee_sweep::results::Results;
 use knee_sweep::run_name::RunName;
@@ -53,6 +57,10 @@ pub(crate) struct Args {
     /// repeats. Without a sweep there it begins one.
     #[arg(long = "continue", requires = "output", conflicts_with_all = ["trace", "pcap"])]
     goes_on: bool,
+    /// Add repeats until half of the figure's 95 % interval over runs is below this share of it in every row, as "p99 of
+    /// short within 5 %" or "mean of goodput of bulk within 1 %". --repeat is the most then [default: 100].
+    #[arg(long, value_name = "FIGURE", conflicts_with_all = ["trace", "pcap", "hash", "check"])]
+    until: Option<String>,
     /// Run nothing. Print the name of each run: equal for runs that compute the same.
     #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output", "check"])]
     hash: bool,
@@ -74,6 +82,10 @@ pub(crate) struct Args {
     /// queue.
     #[arg(long, value_name = "WHICH", default_value = "fitting")]
     tables: Tables,
+    /// Statistic of tables: mean, sd, min, p50, p95, p99, p999 or max, with its 95 % interval over runs. Repeat it for
+    /// more. Default: output.stats of the file.
+    #[arg(long, value_name = "STAT", value_parser = Stat::named)]
+    stat: Vec<Stat>,
     /// Threads for runs and within large runs [default: one per core, fewer if memory is short]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -109,10 +121,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let overrides = Overrides {
         cc: args.cc.clone(),
         set,
-        repeat: args.repeat,
+        // With --until it is the most.
+        repeat: args.repeat.filter(|_| args.until.is_none()),
         seed: args.seed,
         scale,
         quick: args.quick,
+        stats: args.stat.clone(),
         memory_bytes: args.memory,
         modules: args.module.options(),
         // Files on the command line are trusted. Those that an experiment names may not be yet.
@@ -137,6 +151,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
     say_limits(&experiments);
     experiments.iter().for_each(|experiment| say_too_short(experiment));
+    if let Some(text) = &args.until {
+        experiments.iter().try_for_each(|experiment| read_until(text, experiment).map(drop))?;
+    }
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
@@ -144,6 +161,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         captures: args.pcap,
         attempts: args.attempts,
         back_end,
+        going: Arc::default(),
     };
     let code = run_all(args, &experiments, &options);
     options.back_end.leave();
@@ -246,6 +264,7 @@ fn run_one(
     if memory.is_large() {
         complain(&format!("knee: {}: {}", experiment.name, memory.words()));
     }
+    let until = args.until.as_deref().map(|text| read_until(text, experiment)).transpose()?;
     let mut results = match &args.output {
         None => Results::numbered(Path::new(RESULTS), &experiment.name)?,
         Some(dir) if args.files.len() > 1 && args.goes_on => {
@@ -255,16 +274,35 @@ fn run_one(
         Some(dir) if args.files.len() == 1 => Results::at(dir)?,
         Some(dir) => Results::numbered(dir, &experiment.name)?,
     };
-    let mut progress = Progress::new(experiment);
-    let swept = sweep(experiment, options, &mut results, &mut |done| progress.show(done));
-    progress.clear();
-    let swept = swept?;
-    if swept.runs_done == 0 {
-        drop(results);
-        return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
+    let most = args.repeat.unwrap_or(MOST_REPEATS);
+    let mut experiment = experiment.clone();
+    if until.is_some() {
+        experiment = with_repeat(&experiment, experiment.repeat.max(LEAST_REPEATS).min(most))?;
     }
-    let claims = judge::claims(experiment, &swept);
-    let dir = results.finish(experiment, &swept, &claims)?;
+    let (swept, claims, dir) = loop {
+        let mut progress = Progress::new(&experiment, &options.going);
+        let swept = sweep(&experiment, options, &mut results, &mut |done| progress.show(done));
+        progress.clear();
+        let swept = swept?;
+        if swept.runs_done == 0 {
+            drop(results);
+            return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
+        }
+        let claims = judge::claims(&experiment, &swept);
+        let dir = results.finish(&experiment, &swept, &claims)?;
+        let distance = until.as_ref().map(|until| until.distance(&experiment, &swept, most));
+        match distance {
+            Some(of) if of.repeat > experiment.repeat && !swept.interrupted => {
+                experiment = with_repeat(&experiment, of.repeat)?;
+                results = Results::continued(&dir)?;
+            }
+            of => {
+                until.zip(of).iter().for_each(|(until, of)| say_until(until, of, &experiment));
+                break (swept, claims, dir);
+            }
+        }
+    };
+    let experiment = &*experiment;
     if swept.interrupted {
         let (done, all) = (swept.runs_done, experiment.runs());
         complain(&format!(
@@ -284,6 +322,39 @@ fn run_one(
         print(&format!("{gap}{shown}{}", closing(&swept, &dir)))?;
     }
     Ok(swept)
+}
+
+fn read_until(text: &str, experiment: &Experiment) -> Result<Until, Failure> {
+    let wrong = |why| Failure::Says(format!("{}: --until: {why}", experiment.path.display()));
+    Until::read(text, experiment).map_err(wrong)
+}
+
+/// Returns the experiment with so many repeats.
+fn with_repeat(experiment: &Experiment, repeat: u32) -> Result<Arc<Experiment>, Failure> {
+    let runs = experiment.configurations.len().saturating_mul(repeat as usize);
+    if runs > MAX_RUNS {
+        let why = format!(
+            "--until: {repeat} repeats are {runs} runs, but at most {MAX_RUNS} are allowed: give a --repeat below"
+        );
+        return Err(Failure::Says(why));
+    }
+    let mut more = experiment.clone();
+    more.repeat = repeat;
+    Ok(Arc::new(more))
+}
+
+/// Prints whether every row has reached what was wanted.
+fn say_until(until: &Until, of: &Distance, experiment: &Experiment) {
+    let (name, repeats) = (until.name(), counted(experiment.repeat as usize, "repeat"));
+    if of.rows.is_empty() {
+        complain(&format!("knee: {name} is as narrow as asked in every row after {repeats}"));
+        return;
+    }
+    complain(&format!("knee: {name} is not as narrow as asked after {repeats}, in:"));
+    of.rows.iter().take(MOST_WARNINGS).for_each(|row| complain(&format!("knee:   {row}")));
+    if let Some(more @ 1..) = of.rows.len().checked_sub(MOST_WARNINGS) {
+        complain(&format!("knee:   and {} more", counted(more, "row")));
+    }
 }
 
 /// Prints failures and warnings of algorithms from files.
@@ -336,12 +407,13 @@ fn closing(swept: &SweepResult, dir: &Path) -> String {
 /// Progress of the sweep.
 struct Progress<'a> {
     experiment: &'a Experiment,
+    going: &'a Going,
     line: Line,
 }
 
 impl Progress<'_> {
-    fn new(experiment: &Experiment) -> Progress<'_> {
-        Progress { experiment, line: Line::new() }
+    fn new<'a>(experiment: &'a Experiment, going: &'a Going) -> Progress<'a> {
+        Progress { experiment, going, line: Line::new() }
     }
 
     fn show(&mut self, done: usize) {
@@ -350,13 +422,8 @@ impl Progress<'_> {
         }
         let all = self.experiment.runs();
         let elapsed = self.line.started.elapsed().as_secs_f64();
-        let left = match done {
-            0 => String::new(),
-            done => format!(", {:.0} s left", elapsed / done as f64 * (all - done) as f64),
-        };
         let name = plain(&self.experiment.name);
-        self.line
-            .write(&format!("{name}: {done} of {}, {elapsed:.0} s{left}", counted(all, "run")));
+        self.line.write(&format!("{name}: {}", progress(self.going.reached(), done, all, elapsed)));
     }
 
     fn clear(&mut self) {
@@ -364,7 +431,44 @@ impl Progress<'_> {
     }
 }
 
+/// Formats progress: `0 of 1 run, simulated 2.5 of 10 s, 8 s, 24 s left`.
+fn progress(reached: Reached, done: usize, all: usize, elapsed: f64) -> String {
+    let simulated =
+        reached.of_one.filter(|_| done + 1 == all).map_or(String::new(), |(now, end)| {
+            let (end, unit, factor) = match end {
+                end if end >= 1.0 => (end, "s", 1.0),
+                end => (end * 1e3, "ms", 1e3),
+            };
+            let now = now * factor;
+            let digits = if end >= 100.0 { 0 } else { 1 };
+            let end = format!("{:.1}", end);
+            format!(", simulated {now:.digits$} of {} {unit}", end.trim_end_matches(".0"))
+        });
+    let at_most = if reached.may_end_early && !simulated.is_empty() { "at most " } else { "" };
+    let left = reached
+        .left_s(done, all, elapsed)
+        .map_or_else(String::new, |left| format!(", {at_most}{left:.0} s left"));
+    format!("{done} of {}{simulated}, {elapsed:.0} s{left}", counted(all, "run"))
+}
+
 /// Formats a number of things.
 fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_run_that_is_left_shows_its_simulated_time() {
+        let one = Reached { runs: 0.25, of_one: Some((2.5, 10.0)), ..Reached::default() };
+        assert_eq!(progress(one, 0, 1, 8.0), "0 of 1 run, simulated 2.5 of 10 s, 8 s, 24 s left");
+        let short = Reached { of_one: Some((0.05, 0.2)), may_end_early: true, ..one };
+        let line = progress(short, 0, 1, 8.0);
+        assert_eq!(line, "0 of 1 run, simulated 50.0 of 200 ms, 8 s, at most 24 s left");
+        let two = Reached { runs: 0.5, ..Reached::default() };
+        assert_eq!(progress(two, 1, 4, 3.0), "1 of 4 runs, 3 s, 5 s left");
+        assert_eq!(progress(Reached::default(), 0, 4, 3.0), "0 of 4 runs, 3 s");
+    }
 }

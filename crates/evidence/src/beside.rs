@@ -12,6 +12,7 @@ use knee_scenario::stats::Possible;
 use knee_sweep::sweep_result::{Summaries, SweepResult};
 
 use crate::judge::{ClaimVerdict, Interval, Judged, judge};
+use crate::stats::half;
 use crate::table::{Align, Grid, Scale, wrapped};
 
 /// Shows everything in reading order. `blessed` returns the golden verdict of a claim, by its name.
@@ -66,7 +67,7 @@ fn published(experiment: &Experiment, swept: &SweepResult) -> String {
             let subject = row.subjects.iter().find(|subject| subject.name == figure.subject);
             let summary = subject.and_then(|subject| subject.metric(figure.metric));
             let ours = summary.and_then(|summary| figure.stat.possible(summary));
-            let ci95 = summary.and_then(|s| s.ci95).filter(|_| figure.stat == Stat::Mean);
+            let ci95 = summary.and_then(|summary| half(figure.stat, summary));
             let ratio = ours.filter(|_| figure.value != 0.0).map(|ours| Possible {
                 low: ours.low / figure.value,
                 high: ours.high.map(|high| high / figure.value),

@@ -1,23 +1,24 @@
 //! The verdict on a claim.
 //!
-//! The interval of a figure is the 95 % interval of its mean over runs. Another statistic is a point, and so is a
-//! mean of identical runs. The share of rounds or queries with a timeout gets at least Wilson's interval for its
+//! The interval of a figure is the 95 % interval of its mean or percentile over runs. Another statistic is a point, and so is a
+//! figure of identical runs. The share of rounds or queries with a timeout gets at least Wilson's interval for its
 //! number of trials: 0 of 55 may be up to 6.5 %.
 //!
 //! A figure that values cut off could change is an interval without a value, whose upper end may be infinite: a check that
 //! this leaves open is undecided.
 //!
-//! A ratio or difference of two figures spans all values that the two intervals allow. This is conservative, for
-//! figures of the same runs as for others: it holds the true value whenever both intervals do. For independent runs
-//! it is wider than the 95 % interval of the ratio or difference itself.
+//! A ratio or difference of two means or percentiles is that of `knee compare`: a figure per run, by pairs of runs of the same seed
+//! from five on. A ratio of a figure that is zero in a run, and a ratio or difference of other statistics, spans all values that
+//! the two intervals allow. This is conservative: it holds the true value whenever both intervals do.
 
+use knee_inference::{contrast, values_needed};
 use knee_results::manifest::{self, CheckRow};
 pub use knee_results::{CheckVerdict, ClaimVerdict};
 use knee_scenario::claim::{Bounds, Check, Claim, Every, Join, Term, short};
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::Metric;
 use knee_scenario::published::Stat;
-use knee_scenario::stats::{Possible, rounded};
+use knee_scenario::stats::{Possible, Summary, rounded};
 use knee_sweep::sweep_result::{Subject, Summaries, SweepResult};
 
 /// Returns the verdict on a value. Without a value, the check is undecided.
@@ -138,6 +139,8 @@ pub struct JudgedTerm {
     pub ci95: Option<f64>,
     /// Number of runs in which it was measured.
     pub runs: u64,
+    /// Why there is no value, if the runs have too few values for a percentile: `needs 1000 values, has 300`.
+    pub lacks: Option<String>,
 }
 
 impl Judged {
@@ -145,6 +148,25 @@ impl Judged {
     pub fn is_of_one_run(&self) -> bool {
         let rows = self.checks.iter().flat_map(|check| &check.rows);
         rows.flat_map(|row| &row.terms).any(|term| term.runs == 1)
+    }
+
+    /// Returns the figures of which the runs have too few values: each with the number that it needs.
+    pub fn lacks(&self, claim: &Claim) -> Vec<String> {
+        let mut all = Vec::new();
+        for (check, judged) in claim.checks.iter().zip(&self.checks) {
+            for term in judged.rows.iter().flat_map(|row| &row.terms) {
+                let Some(lacks) = &term.lacks else { continue };
+                let name = match (term.role, &check.other) {
+                    ("figure", _) | (_, None) => check.figure.name(),
+                    (_, Some((_, other))) => other.name(),
+                };
+                let sentence = format!("{name} (case {}) {lacks}", term.case);
+                if !all.contains(&sentence) {
+                    all.push(sentence);
+                }
+            }
+        }
+        all
     }
 
     /// Describes limits of the verdict. Empty if all checks were run, each more than once.
@@ -247,20 +269,42 @@ impl Evidence<'_> {
         let value = value.map(|value| value.possible(figure.metric));
         let (terms, value) = match other {
             None => (vec![first], value),
-            Some((join, other)) => {
-                let metric = other.metric;
-                let (second, other) = self.measured(&other, join.name())?;
+            Some((join, other_term)) => {
+                let metric = other_term.metric;
+                let (second, other) = self.measured(&other_term, join.name())?;
                 let other = other.map(|other| other.possible(metric));
-                let value = value.zip(other).and_then(|(value, other)| match join {
+                let spanned = value.zip(other).and_then(|(value, other)| match join {
                     Join::Over => value.over(other),
                     Join::Minus => Some(value.minus(other)),
                 });
-                (vec![first, second], value)
+                let compared = spanned.and_then(|_| self.compared(&figure, join, &other_term));
+                (vec![first, second], compared.or(spanned))
             }
         };
         let at = if several { place.words() } else { String::new() };
         Some(Row { at, verdict: verdict(&check.bounds, value), value, terms })
     }
+
+    /// Returns the ratio or difference as `knee compare` estimates it, from a figure per run. `None` if there is none, or if it is
+    /// one of shares, whose number of trials counts.
+    fn compared(&self, figure: &Term, join: Join, other: &Term) -> Option<Interval> {
+        let runs = |term: &Term| {
+            let row = self.swept.tables.iter().find(|row| self.is_of(term, row))?;
+            let subject = row.subjects.iter().find(|subject| subject.name == term.subject)?;
+            let of = subject.by_run(term.metric, term.stat)?;
+            // Runs with enough values for a percentile are no fair draw of all.
+            let is_whole = term.stat == Stat::Mean || of.runs.iter().all(|run| run.known.is_some());
+            (is_whole && trials(subject, term.metric).is_none()).then_some(&of.runs)
+        };
+        let of = contrast(runs(figure)?, runs(other)?);
+        let estimate = match join {
+            Join::Over => of.ratio?,
+            Join::Minus => of.difference,
+        };
+        let (low, high) = estimate.ends.or(estimate.value.map(|value| (value, value)))?;
+        Some(Interval { value: estimate.value, low, high })
+    }
+
     /// Returns the measured figure. `None` if it was not run.
     fn measured(&self, term: &Term, role: &'static str) -> Option<(JudgedTerm, Option<Interval>)> {
         // At another scale, timers and jiffies keep their values, so the figures are not comparable.
@@ -274,8 +318,7 @@ impl Evidence<'_> {
         let summary = subject.and_then(|subject| subject.metric(term.metric));
         let summary = summary.filter(|_| !is_limited);
         let value = summary.and_then(|summary| term.stat.possible(summary));
-        let of_mean = summary.filter(|_| term.stat == Stat::Mean);
-        let ci95 = of_mean.and_then(|s| s.ci95.or(s.cut_off.mean_ci95));
+        let ci95 = summary.and_then(|summary| term.stat.half(summary));
         let at = term.at.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?)));
         let judged = JudgedTerm {
             role,
@@ -284,6 +327,7 @@ impl Evidence<'_> {
             value,
             ci95,
             runs: summary.map_or(0, |summary| summary.runs),
+            lacks: summary.filter(|_| value.is_none()).and_then(|of| lacks(term.stat, of)),
         };
         let of_shares = subject.filter(|_| term.stat == Stat::Mean && !is_limited);
         let trials = of_shares.and_then(|subject| trials(subject, term.metric));
@@ -304,6 +348,13 @@ impl Evidence<'_> {
                     .any(|(path, value)| *path == axis.path && value.as_ref() == Some(label))
             })
     }
+}
+
+/// Says how many values a percentile needs, if there are not so many.
+fn lacks(stat: Stat, summary: &Summary) -> Option<String> {
+    let needed = values_needed(stat.share()?);
+    let has = summary.values + summary.cut_off.values;
+    ((has as f64) < needed).then(|| format!("needs {needed} values, has {has}"))
 }
 
 /// Returns the number of trials of a share: the queries or rounds of all runs.
@@ -381,6 +432,7 @@ fn listed_term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
         at_least: open.map(low),
         at_most: open.and_then(|bounds| bounds.high).map(rounded),
         ci95: judged.ci95.map(rounded),
+        lacks: judged.lacks.clone(),
     }
 }
 

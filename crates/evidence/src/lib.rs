@@ -15,4 +15,6 @@ pub mod judge;
 pub mod overview;
 pub mod reproduce;
 mod settings;
+mod stats;
 pub mod table;
+pub mod until;

@@ -3,16 +3,18 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use knee_inference::values_needed;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::{Kind, Metric};
 use knee_scenario::published::Stat;
 use knee_scenario::remarks;
-use knee_scenario::stats::{Possible, Summary};
+use knee_scenario::stats::Possible;
 use knee_sweep::report::published_for;
 use knee_sweep::sweep_result::{Subject, Summaries, SweepResult, Verdict};
 use knee_units::aligned;
 
 use crate::judge::{ClaimVerdict, judge};
+use crate::stats;
 
 /// Largest number of queues in tables that are to fit a screen.
 const MOST_QUEUES: usize = 8;
@@ -89,12 +91,15 @@ fn all_tables(experiment: &Experiment, swept: &SweepResult, most_queues: usize) 
     out
 }
 
-/// Formats one line per claim: the verdict, and the statement.
+/// Formats one line per claim: the verdict, and the statement. Below it stands which figures have too few values.
 fn claims(experiment: &Experiment, swept: &SweepResult) -> String {
     let widest = ClaimVerdict::ALL.iter().map(|verdict| verdict.name().len()).max().unwrap_or(0);
     let lines = experiment.claims.iter().map(|claim| {
-        let verdict = judge(claim, experiment, swept).verdict;
-        format!("claim {:<widest$}  {}\n", verdict.name(), claim.says)
+        let judged = judge(claim, experiment, swept);
+        let lacking = judged.lacks(claim).into_iter();
+        let lacking: String =
+            lacking.map(|sentence| format!("      {:<widest$}  {sentence}\n", "")).collect();
+        format!("claim {:<widest$}  {}\n{lacking}", judged.verdict.name(), claim.says)
     });
     lines.collect()
 }
@@ -185,10 +190,13 @@ fn table(
         grid.head(["queue".to_owned()], Align::Left);
     }
     let scale = distribution.map(|metric| Scale::of(metric, largest(metric)));
+    let stats = stats::columns(&experiment.stats, || {
+        let subjects = rows(swept, names).map(|(_, subject)| subject);
+        subjects.filter_map(|subject| subject.metric(distribution?))
+    });
     if let (Some(metric), Some(scale)) = (distribution, &scale) {
         let _ = write!(title, ": {}{}", metric.heading(), scale.suffix());
-        let heads = ["mean", "± 95 %", "sd", "p50", "p95", "max", "values"];
-        grid.head(heads.map(str::to_owned), Align::Right);
+        grid.head(stats::heads(&stats), Align::Right);
     }
     let cut_off = |subject: &Subject| {
         let summary = distribution.and_then(|metric| subject.metric(metric));
@@ -231,7 +239,9 @@ fn table(
             cells.push(subject.name.clone());
         }
         if let (Some(metric), Some(scale)) = (distribution, &scale) {
-            cells.extend(distribution_cells(subject.metric(metric), scale));
+            cells.extend(stats::cells(&stats, subject.metric(metric), |value| {
+                scale.show(Some(value))
+            }));
         }
         if is_any_cut_off {
             cells.push(cut_off(subject).to_string());
@@ -278,20 +288,6 @@ pub(crate) fn verdict(summaries: &Summaries) -> String {
 /// Returns the verdict of a row in which a host limited runs.
 pub(crate) fn limited(summaries: &Summaries) -> Option<&Verdict> {
     summaries.verdict.as_ref().filter(|verdict| verdict.limited > 0)
-}
-
-fn distribution_cells(summary: Option<&Summary>, scale: &Scale) -> [String; 7] {
-    let Some(s) = summary else { return Default::default() };
-    let stat = |stat: Stat| scale.show_possible(stat.possible(s));
-    [
-        stat(Stat::Mean),
-        scale.show(s.ci95),
-        scale.show(s.sd),
-        stat(Stat::P50),
-        stat(Stat::P95),
-        stat(Stat::Max),
-        s.values.to_string(),
-    ]
 }
 
 /// The varied values that distinguish rows, under the shortest unique names.
@@ -402,6 +398,7 @@ fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> Strin
     let notes = notes(experiment, swept);
     let mut out = String::from("\n");
     out.push_str(&cut_off_notes(experiment, swept));
+    out.push_str(&not_resolved(experiment, swept));
     out.extend(notes.iter().take(most).map(String::as_str));
     if let Some(more @ 1..) = notes.len().checked_sub(most) {
         let _ = writeln!(out, "and {more} more such rows: --tables all lists them");
@@ -427,6 +424,34 @@ fn footnotes(experiment: &Experiment, swept: &SweepResult, most: usize) -> Strin
     for published in &experiment.published {
         if let Some(note) = &published.note {
             out.push_str(&wrapped(&format!("published {}: {note}", published.text), ""));
+        }
+    }
+    out
+}
+
+/// Formats a line for each percentile that is asked for and that no row resolves, with the number of values that would do.
+fn not_resolved(experiment: &Experiment, swept: &SweepResult) -> String {
+    let mut out = String::new();
+    for (stat, share) in experiment.stats.iter().filter_map(|stat| Some((*stat, stat.share()?))) {
+        let mut lacking = Vec::new();
+        for (name, kind) in subjects(swept) {
+            for metric in shown(experiment, swept, &name, kind) {
+                let subjects = swept.tables.iter().flat_map(|row| &row.subjects);
+                let of_name = subjects.filter(|subject| subject.name == name);
+                let summaries: Vec<_> = of_name.filter_map(|of| of.metric(metric)).collect();
+                if !metric.is_distribution()
+                    || summaries.is_empty()
+                    || summaries.iter().any(|summary| stat.possible(summary).is_some())
+                {
+                    continue;
+                }
+                let values = summaries.iter().map(|of| of.values + of.cut_off.values).max();
+                lacking.push(format!("{} of {name} ({})", metric.name(), values.unwrap_or(0)));
+            }
+        }
+        if !lacking.is_empty() {
+            let (of, needed) = (stat.heading(), values_needed(share));
+            out.push_str(&format!("{of} needs {needed} values: {}\n", lacking.join(", ")));
         }
     }
     out

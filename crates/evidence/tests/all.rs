@@ -16,3 +16,4 @@ mod sketches;
 mod sweep;
 mod switches;
 mod tables;
+mod tails;

@@ -96,6 +96,7 @@ fn swept(
                 unfinished: 0,
                 sketches: Vec::new(),
                 distributions: Vec::new(),
+                by_run: Vec::new(),
             };
             let configuration = configuration.clone();
             Some(Summaries { configuration, index, subjects: vec![short], verdict: None })

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use knee_evidence::compare::{Answer, Answers, Picked, answers, render_answers};
+use knee_evidence::compare::{Answer, Answers, Picked, answers, answers_json, render_answers};
 use knee_scenario::{Error, Overrides};
 
 use crate::common;
@@ -76,6 +76,95 @@ fn cases_are_answered_by_pairs_of_runs() {
     );
     let tail = find(&answered, "completion", "k = 20 pkts", "p99");
     assert!(tail.is_question && tail.contrast.is_paired, "{tail:?}");
+}
+
+/// What of an answer follows from the runs, and not from the order of rows.
+fn row<'a>(
+    json: &'a serde_json::Value,
+    at: &str,
+    stat: &str,
+    figure: &str,
+) -> &'a serde_json::Value {
+    let (metric, subject) = figure.split_once(" of ").unwrap();
+    let rows = json["figures"].as_array().unwrap();
+    let is_it = |row: &&serde_json::Value| {
+        [&row["at"], &row["stat"], &row["metric"], &row["subject"]] == [at, stat, metric, subject]
+    };
+    rows.iter().find(is_it).unwrap_or_else(|| panic!("{at} {stat} {figure}: {json:#}"))
+}
+
+#[test]
+fn the_report_has_a_sentence_for_each_place_and_a_table_for_each_answer() {
+    let scratch = Scratch::new();
+    run(&scratch, RACK);
+    let dir = scratch.path().join("mix");
+    let answered = of(&dir, &["cubic", "dctcp"], None).unwrap();
+    let text = render_answers(&answered, false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("cubic: {}, case cubic (baseline)", dir.display()));
+    assert!(lines[2].trim_start().starts_with("dctcp differs in case.cc (cubic; dctcp)"), "{text}");
+    for k in ["20", "60"] {
+        assert!(
+            lines.iter().any(|line| line.starts_with(&format!("dctcp, k = {k} pkts: "))),
+            "{text}"
+        );
+    }
+    let better = text.split("better than cubic").nth(1).unwrap_or_else(|| panic!("{text}"));
+    assert!(better.lines().nth(1).unwrap().contains("95 % interval"), "{text}");
+    assert!(better.contains("p99 of completion of short"), "{text}");
+    assert!(text.contains("Runs are paired by seed. Holm's correction for"), "{text}");
+    assert!(text.contains("--all shows them"), "{text}");
+    // The others are figures that are the same, and the median.
+    let all = render_answers(&answered, true);
+    assert!(
+        !text.contains("p50 of completion of short") && all.contains("p50 of completion of short")
+    );
+    assert!(all.lines().count() > lines.len() && !all.contains("--all shows them"), "{all}");
+}
+
+#[test]
+fn json_has_each_figure_with_its_ends_and_another_baseline_turns_it_round() {
+    let scratch = Scratch::new();
+    run(&scratch, RACK);
+    let dir = scratch.path().join("mix");
+    let json = |baseline| answers_json(&of(&dir, &["cubic", "dctcp"], baseline).unwrap());
+    let (to_cubic, to_dctcp) = (json(None), json(Some("dctcp")));
+    assert_eq!((&to_cubic["baseline"], &to_dctcp["baseline"]), (&"cubic".into(), &"dctcp".into()));
+    assert_eq!(to_dctcp["cases"][1]["name"], "cubic");
+    assert_eq!((&to_cubic["correction"], &to_cubic["within"]), (&"Holm".into(), &0.05.into()));
+    let all = to_cubic["figures"].as_array().unwrap();
+    let questions = all.iter().filter(|row| row["is_question"] == true && row["p"].is_number());
+    assert_eq!(to_cubic["questions"], questions.count());
+    for (stat, figure) in [
+        ("mean", "completion of short"),
+        ("p99", "completion of short"),
+        ("mean", "queue of switch-r"),
+    ] {
+        let at = "k = 20 pkts";
+        let [one, other] = [&to_cubic, &to_dctcp].map(|json| row(json, at, stat, figure));
+        let number = |row: &serde_json::Value, key: &str| {
+            row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row:#}"))
+        };
+        assert_eq!((&one["case"], &other["case"]), (&"dctcp".into(), &"cubic".into()));
+        assert_eq!((&one["runs"], &one["is_paired"]), (&8.into(), &true.into()));
+        // The ratio is between its ends, and the other way round it is the inverse.
+        let (low, ratio, high) =
+            (number(one, "ratio_low"), number(one, "ratio"), number(one, "ratio_high"));
+        assert!(low < ratio && ratio < high && ratio < 1.0, "{one:#}");
+        for (product, what) in [
+            (ratio * number(other, "ratio"), "ratio"),
+            (low * number(other, "ratio_high"), "end"),
+            (number(one, "p") / number(other, "p"), "p"),
+            (number(one, "difference") / -number(other, "difference"), "difference"),
+            (number(one, "mean") / number(other, "baseline"), "mean"),
+        ] {
+            assert!((product - 1.0).abs() < 1e-4, "{what} of {figure}: {product}");
+        }
+        assert!(number(one, "p_corrected") >= number(one, "p"));
+        let answers = (one["answer"].as_str().unwrap(), other["answer"].as_str().unwrap());
+        assert!(matches!(answers, ("better", "worse") | ("unknown", "unknown")), "{answers:?}");
+    }
+    assert_eq!(row(&to_cubic, "k = 20 pkts", "mean", "queue of switch-r")["answer"], "better");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! typical one of a run: the exponential of the mean difference of logarithms. [`holm`] corrects the p-values of many
 //! contrasts; [`Contrast::runs_to_tell`] says how many runs a contrast would need.
 //!
+//! [`half_width`] is of one case: the interval of a percentile of all values over runs.
+//!
 //! What was not measured is absent, and what was cut off has bounds. Neither is zero, nor the mean of the rest.
 //!
 //! `docs/compare.md` names the sources, and has the table of coverage that `tests/coverage.rs` makes.
@@ -27,11 +29,15 @@
 
 mod contrast;
 mod family;
+mod sections;
 mod student;
+mod until;
 
 pub use contrast::{Contrast, Interval, Known, MOST_RUNS, PAIRS, Run, contrast};
 pub use family::holm;
+pub use sections::half_width;
 pub use student::{student_t, student_t_95, two_sided_p};
+pub use until::runs_to_reach;
 
 /// Returns how many values a percentile of this share needs: as many as leave one above it.
 pub fn values_needed(share: f64) -> f64 {

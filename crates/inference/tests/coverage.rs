@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use knee_inference::{Contrast, Interval, Known, PAIRS, Run, contrast};
+use knee_inference::{
+    Contrast, Interval, Known, PAIRS, Run, contrast, half_width, runs_to_reach, student_t_95,
+};
 use knee_units::random::Random;
 
 const EXPERIMENTS: usize = 1000;
@@ -285,4 +287,177 @@ fn the_number_of_runs_that_would_tell_does_so_in_four_of_five() {
     let told = (0..EXPERIMENTS).filter(|_| draw(needed as usize, &mut random).p.unwrap() < 0.05);
     let told = told.count() as f64 / EXPERIMENTS as f64;
     assert!((0.74..0.88).contains(&told), "{needed} runs tell in {told}");
+}
+
+/// How the values of a run come about whose percentile is looked at.
+struct Values {
+    says: &'static str,
+    share: f64,
+    /// Values of a run.
+    flows: u32,
+    /// Pareto's tail (shape 2) with a spread of 20 % that a run's values share, or exponential times without such a spread.
+    has_tail: bool,
+    /// Numbers of runs at which the interval does not hold 93 to 97 %.
+    odd: &'static [usize],
+}
+
+const VALUES: &[Values] = &[
+    Values {
+        says: "p99 of 100 flows with a tail",
+        share: 0.99,
+        flows: 100,
+        has_tail: true,
+        odd: &[5, 10],
+    },
+    Values {
+        says: "p99 of 300 flows with a tail",
+        share: 0.99,
+        flows: 300,
+        has_tail: true,
+        odd: &[],
+    },
+    Values {
+        says: "p99 of 300 exponential times",
+        share: 0.99,
+        flows: 300,
+        has_tail: false,
+        odd: &[30],
+    },
+    Values {
+        says: "p99.9 of 3,000 flows with a tail",
+        share: 0.999,
+        flows: 3000,
+        has_tail: true,
+        odd: &[],
+    },
+];
+
+impl Values {
+    /// The largest values of a run, largest first: as many as the percentile of all runs can be among.
+    fn draw(&self, random: &mut Random) -> Vec<f64> {
+        const LARGEST: u32 = 40;
+        let z = normal(random);
+        let mut top = 1.0;
+        let ranks = (self.flows - LARGEST..self.flows).rev();
+        let shares = ranks.map(|below| {
+            top *= random.unit().powf(1.0 / f64::from(below + 1));
+            1.0 - top
+        });
+        let value = |above: f64| match self.has_tail {
+            true => above.powf(-0.5) * (0.2 * z).exp(),
+            false => -above.ln(),
+        };
+        shares.map(value).collect()
+    }
+
+    /// The percentile of values in descending order, of which there are `count`.
+    fn percentile(&self, descending: &[f64], count: f64) -> f64 {
+        descending[(count - (self.share * count).ceil()) as usize]
+    }
+
+    /// The percentile of all runs, and half the width of its interval.
+    fn measure(&self, runs: usize, random: &mut Random) -> (f64, f64) {
+        let all: Vec<Vec<f64>> = (0..runs).map(|_| self.draw(random)).collect();
+        let flows = f64::from(self.flows);
+        let sections: Vec<Known> =
+            all.iter().map(|run| Known::exact(self.percentile(run, flows))).collect();
+        let mut merged = all.concat();
+        merged.sort_by(|a, b| b.total_cmp(a));
+        let of_all = self.percentile(&merged, flows * runs as f64);
+        (of_all, half_width(Known::exact(of_all), &sections).expect("they have a spread"))
+    }
+
+    /// The percentile of the distribution.
+    fn truth(&self) -> f64 {
+        let above = 1.0 - self.share;
+        match self.has_tail {
+            // The mean of the square of the runs' spread: exp((2 * 0.2)^2 / 2).
+            true => (0.08_f64.exp() / above).sqrt(),
+            false => -above.ln(),
+        }
+    }
+}
+
+#[test]
+fn intervals_of_percentiles_hold_the_truth_as_often_as_they_say() {
+    let heads = RUNS.map(|runs| format!(" {runs} |")).concat();
+    let mut table =
+        format!("| percentile of all values |{heads}\n| --- |{}\n", " ---: |".repeat(RUNS.len()));
+    let mut wrong = Vec::new();
+    for values in VALUES {
+        let truth = values.truth();
+        let cells = RUNS.map(|runs| {
+            let mut random = Random::new(99 + runs as u64);
+            let holds = (0..EXPERIMENTS).filter(|_| {
+                let (value, half) = values.measure(runs, &mut random);
+                (value - truth).abs() <= half
+            });
+            let percent = 100.0 * holds.count() as f64 / EXPERIMENTS as f64;
+            let is_fine = (HOLDS.0..=HOLDS.1).contains(&percent);
+            if is_fine == values.odd.contains(&runs) {
+                wrong.push(format!("{}, {runs} runs: {percent:.1}", values.says));
+            }
+            if is_fine { format!(" {percent:.1} |") } else { format!(" *{percent:.1}* |") }
+        });
+        let _ = writeln!(table, "| {} |{}", values.says, cells.concat());
+    }
+    println!("{table}");
+    assert!(wrong.is_empty(), "not as expected:\n{}", wrong.join("\n"));
+    let page = include_str!("../../../docs/compare.md");
+    assert!(page.contains(&table), "docs/compare.md must have this table:\n{table}");
+}
+
+/// Returns the per cent of intervals that hold the truth if runs are added until half the width is at most 5 % of the mean, and the mean
+/// number of runs. `sd` is the spread of a run, in shares of the mean.
+fn coverage_of_stopping(sd: f64, least: u64, random: &mut Random) -> (f64, f64) {
+    const WITHIN: f64 = 0.05;
+    const MOST: u64 = 1000;
+    let (mut holds, mut all_runs) = (0, 0);
+    for _ in 0..EXPERIMENTS * 4 {
+        let mut values = Vec::new();
+        let mut runs = least;
+        let is_held = loop {
+            while (values.len() as u64) < runs {
+                values.push(1.0 + sd * normal(random));
+            }
+            let n = runs as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let squares: f64 = values.iter().map(|x| (x - mean) * (x - mean)).sum();
+            let half = student_t_95(n - 1.0) * (squares / (n - 1.0) / n).sqrt();
+            match runs_to_reach(runs, half, WITHIN * mean).min(MOST) {
+                more if more > runs => runs = more,
+                _ => break (mean - 1.0).abs() <= half,
+            }
+        };
+        holds += usize::from(is_held);
+        all_runs += runs;
+    }
+    let experiments = (EXPERIMENTS * 4) as f64;
+    (100.0 * holds as f64 / experiments, all_runs as f64 / experiments)
+}
+
+#[test]
+fn stopping_by_the_interval_costs_some_of_its_coverage() {
+    let mut random = Random::new(5);
+    let mut table = String::from(
+        "| spread of a run | from 3 | runs | from 5 | runs | from 10 | runs |\n| ---: |",
+    );
+    table.push_str(&" ---: |".repeat(6));
+    table.push('\n');
+    let mut least = f64::INFINITY;
+    for sd in [0.05, 0.1, 0.2, 0.4] {
+        let _ = write!(table, "| {:.0} % |", 100.0 * sd);
+        for from in [3, 5, 10] {
+            let (percent, runs) = coverage_of_stopping(sd, from, &mut random);
+            if from == 5 {
+                least = least.min(percent);
+            }
+            let _ = write!(table, " {percent:.1} | {runs:.0} |");
+        }
+        table.push('\n');
+    }
+    println!("{table}");
+    assert!((90.0..95.0).contains(&least), "{least}");
+    let page = include_str!("../../../docs/compare.md");
+    assert!(page.contains(&table), "docs/compare.md must have this table:\n{table}");
 }

@@ -289,10 +289,7 @@ impl Drawn<'_> {
             let value = row.at_least(&self.chart.stat)? * f;
             return Some(Point { value, low: value, high: value, is_bound: true });
         };
-        let (low, high) = match self.chart.stat.as_str() {
-            "mean" => row.interval(value),
-            _ => (value, value),
-        };
+        let (low, high) = row.interval(&self.chart.stat, value);
         Some(Point { value: value * f, low: low * f, high: high * f, is_bound: false })
     }
 
@@ -478,7 +475,7 @@ fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str) -> String 
             let _ = write!(out, ",{}", cell(&axis.cell(value)));
         });
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-        let ci95 = number(row.ci95.filter(|_| chart.stat == "mean"));
+        let ci95 = number(row.half(&chart.stat));
         let _ = writeln!(
             out,
             ",{},{},{},{ci95},{},{},{}",

@@ -357,9 +357,12 @@ fn check_html(m: &Manifest, check: &Check) -> String {
         value.map_or_else(String::new, |value| format!(", published {}", shown(check, value)))
     };
     let one = |i: usize, row: &CheckRow| {
+        let terms = check.terms_of(i).iter();
+        let lacks = terms.filter_map(|term| term.lacks.clone()).next();
+        let ours = lacks.filter(|_| ends(row).is_none()).unwrap_or_else(|| value(check, row));
         format!(
             "<b>{}</b><small>{}</small>{}",
-            escaped(&value(check, row)),
+            escaped(&ours),
             escaped(&made_of(check.terms_of(i))),
             escaped(&published(i))
         )
@@ -455,6 +458,7 @@ mod tests {
             at_least: None,
             at_most: None,
             ci95: None,
+            lacks: None,
             runs: Some(3),
         }
     }

@@ -540,7 +540,7 @@ fn compared<'a>(m: &'a Manifest, summary: &Summary, styles: &[Style]) -> Vec<Com
                 style: case.map(|case| styles[case]).unwrap_or_default(),
                 ours: row.stat(&published.stat),
                 at_least: row.at_least(&published.stat),
-                ci95: row.ci95.filter(|_| published.stat == "mean"),
+                ci95: row.half(&published.stat),
             });
         }
         if all.len() == before {

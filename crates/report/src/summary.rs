@@ -28,6 +28,15 @@ const AT_LEAST: [(&str, &str); 6] = [
     (Columns::max, Columns::max_at_least),
 ];
 
+/// Columns with half the width of a statistic's 95 % interval.
+const INTERVALS: [(&str, &str); 5] = [
+    (Columns::mean, Columns::ci95),
+    (Columns::p50, Columns::p50_ci95),
+    (Columns::p95, Columns::p95_ci95),
+    (Columns::p99, Columns::p99_ci95),
+    (Columns::p999, Columns::p999_ci95),
+];
+
 /// All rows.
 #[derive(Default)]
 pub(crate) struct Summary {
@@ -48,7 +57,7 @@ pub(crate) struct Row {
     /// Number of further values that the ends of runs cut off.
     pub(crate) cut_off: u64,
     at_least: [Option<f64>; AT_LEAST.len()],
-    pub(crate) ci95: Option<f64>,
+    half_widths: [Option<f64>; INTERVALS.len()],
     stats: [Option<f64>; STATS.len()],
 }
 
@@ -84,9 +93,15 @@ impl Row {
         }
     }
 
-    /// The 95 % interval of the mean, as far as the metric can have such values.
-    pub(crate) fn interval(&self, mean: f64) -> (f64, f64) {
-        interval(&self.metric, mean, self.ci95.unwrap_or(0.0))
+    /// Half the width of a statistic's 95 % interval, by the name of the statistic.
+    pub(crate) fn half(&self, name: &str) -> Option<f64> {
+        let index = INTERVALS.iter().position(|(stat, _)| *stat == name)?;
+        self.half_widths[index]
+    }
+
+    /// The 95 % interval of a statistic, as far as the metric can have such values.
+    pub(crate) fn interval(&self, name: &str, value: f64) -> (f64, f64) {
+        interval(&self.metric, value, self.half(name).unwrap_or(0.0))
     }
 }
 
@@ -115,28 +130,29 @@ impl Summary {
         let Some(mut table) = ResultFile::Summary.open(&manifest.dir)? else {
             return Ok(Summary::default());
         };
-        let [case, subject, metric, unit, runs, of_all, ci95] = table.columns([
+        let [case, subject, metric, unit, runs, of_all] = table.columns([
             CASE,
             Columns::subject,
             Columns::metric,
             Columns::unit,
             Columns::runs,
             Columns::values,
-            Columns::ci95,
         ])?;
         let axes = table.axes(&manifest.axes)?;
         let stats = table.columns(STATS)?;
         // Results of older versions do not have these.
         let cut_off = table.find(Columns::cut_off);
         let bounds = AT_LEAST.map(|(_, column)| table.find(column));
+        let intervals = INTERVALS.map(|(_, column)| table.find(column));
         let mut rows = Vec::new();
         while let Some(row) = table.next()? {
             let mut values = [None; STATS.len()];
             for (value, column) in values.iter_mut().zip(&stats) {
                 *value = row.number(*column)?;
             }
-            let mut at_least = [None; AT_LEAST.len()];
-            for (value, column) in at_least.iter_mut().zip(bounds) {
+            let (mut at_least, mut half_widths) = ([None; AT_LEAST.len()], [None; INTERVALS.len()]);
+            let columns = bounds.into_iter().chain(intervals);
+            for (value, column) in at_least.iter_mut().chain(&mut half_widths).zip(columns) {
                 *value = column.map_or(Ok(None), |column| row.number(column))?;
             }
             let cut_off = cut_off.map_or(Ok(None), |column| row.number(column))?;
@@ -154,7 +170,7 @@ impl Summary {
                 values: row.index(of_all)?,
                 cut_off: cut_off.unwrap_or(0.0) as u64,
                 at_least,
-                ci95: row.number(ci95)?,
+                half_widths,
                 stats: values,
             });
             if rows.len() > MOST_ROWS {
@@ -205,7 +221,7 @@ mod tests {
                 values,
                 cut_off,
                 at_least: [None; AT_LEAST.len()],
-                ci95: None,
+                half_widths: [None; INTERVALS.len()],
                 stats: [None; STATS.len()],
             };
             row.lacks("p99")

@@ -361,6 +361,9 @@ pub struct Term {
     pub at_most: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95: Option<f64>,
+    /// Why there is no figure, where its runs have too few values: `needs 1000 values, has 300`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 /// A chart that the experiment asks for.

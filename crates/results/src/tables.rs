@@ -218,6 +218,7 @@ tables! {
     Summary "summary.csv" Case [
         subject metric unit runs values mean ci95 sd sd_of_runs min p50 p95 p99 p999 max published published_stat cut_off mean_at_least
         p50_at_least p50_at_most p95_at_least p95_at_most p99_at_least p99_at_most p999_at_least p999_at_most max_at_least
+        p50_ci95 p95_ci95 p99_ci95 p999_ci95
     ]
 }
 

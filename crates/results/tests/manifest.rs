@@ -23,6 +23,7 @@ fn whole() -> Manifest {
         at_least: Some(9e8),
         at_most: Some(1.1e9),
         ci95: Some(1e6),
+        lacks: Some("needs 1000 values, has 300".into()),
     };
     let row = CheckRow {
         at: "reno".into(),

@@ -1,7 +1,7 @@
 //! What carries runs out.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use serde_json::{Map, Value};
 
@@ -90,12 +90,21 @@ pub struct RunOptions<'a> {
     pub budget: Option<&'a Budget>,
     /// Threads that the run may use, at least 1. Its result does not depend on them.
     pub threads: usize,
+    /// Where a back end notes now and then how far the run has come, picoseconds of its own time. One that cannot tell leaves it.
+    pub reached: Option<&'a AtomicU64>,
 }
 
 impl<'a> RunOptions<'a> {
     /// The outcome alone.
     pub fn outcome(stop: &'a AtomicBool) -> RunOptions<'a> {
-        RunOptions { stop, captures: None, recording: None, budget: None, threads: 1 }
+        RunOptions {
+            stop,
+            captures: None,
+            recording: None,
+            budget: None,
+            threads: 1,
+            reached: None,
+        }
     }
 
     /// Refuses files that a back end does not write.

@@ -30,9 +30,9 @@ use crate::last_scenario::LastScenario;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
-use crate::output::OutputKeys;
+use crate::output::{OutputKeys, read_stats};
 use crate::paths;
-use crate::published::{self, Published, read_published};
+use crate::published::{self, Published, Stat, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
 use crate::scale::Scale;
@@ -138,6 +138,8 @@ pub struct Overrides {
     pub scale: Scale,
     /// Reduces the file to its `[quick]` set, if it has one. The other overrides apply after that.
     pub quick: bool,
+    /// Statistics of tables. Empty means the file's.
+    pub stats: Vec<Stat>,
     /// Memory limit of a run, bytes, instead of [`MOST_BYTES`].
     pub memory_bytes: Option<u64>,
     /// Compiler options for algorithm files, added to the file's.
@@ -174,6 +176,8 @@ pub struct Experiment {
     pub is_quick: bool,
     /// Charts of a report.
     pub charts: Vec<Chart>,
+    /// Statistics of tables. Empty means the usual ones.
+    pub stats: Vec<Stat>,
     /// Cases to compare.
     pub cases: Vec<Case>,
     /// Varied keys.
@@ -298,6 +302,7 @@ impl Experiment {
             is_quick: chosen.is_some(),
             quick,
             charts,
+            stats: read_stats(&reader, &overrides.stats)?,
             cases,
             columns: axes.iter().map(Axis::column).collect(),
             axes,

@@ -46,6 +46,7 @@
 
 pub mod balance;
 pub mod built_in;
+pub mod by_run;
 pub mod cases;
 mod cc;
 mod changes;
@@ -65,6 +66,7 @@ mod modules;
 pub mod names;
 mod network;
 pub mod output;
+pub mod over_runs;
 mod paths;
 pub mod published;
 mod queues;
@@ -75,6 +77,7 @@ pub mod refused;
 pub mod remarks;
 pub mod scale;
 pub mod scenario;
+mod sections;
 mod setters;
 mod sizes;
 pub mod stats;

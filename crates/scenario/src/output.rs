@@ -1,9 +1,10 @@
 //! Which rows results have: every connection, or some of them and sketches of all.
 
-use knee_file::keys::Key;
+use knee_file::keys::{Key, List, Text};
 use knee_file::{Error, Reader, keys};
 use knee_run::spec::Run;
 
+use crate::published::Stat;
 use crate::random::Random;
 
 /// Connections of a run that have rows of their own, unless the file says otherwise. A run of more has sketches too.
@@ -20,7 +21,24 @@ keys! {
         flows: Key<u64> = usually("100000").within(0, 1_000_000_000),
         /// Connections of a run with series, at most; a hash chooses them.
         series: Key<u64> = usually("all").within(0, 1_000_000_000),
+        /// Statistics of tables: `mean`, `sd`, `min`, `p50`, `p95`, `p99`, `p999`, `max`.
+        stats: Key<List<Text>> = usually("mean, sd, p50, p95, p99, max"),
     }
+}
+
+/// Reads the statistics of tables, unless some are asked for. Empty where the file names none.
+pub(crate) fn read_stats(root: &Reader<'_>, asked: &[Stat]) -> Result<Vec<Stat>, Error> {
+    let output = root.child_or_empty("output")?.only(&[&OUTPUT])?;
+    let names = output.texts(&OUTPUT.stats)?.unwrap_or_default();
+    let mut stats = Vec::new();
+    for name in names {
+        let stat = Stat::named(name).map_err(|why| output.error(&OUTPUT.stats, why))?;
+        if stats.contains(&stat) {
+            return Err(output.error(&OUTPUT.stats, format!("has {name:?} twice")));
+        }
+        stats.push(stat);
+    }
+    Ok(if asked.is_empty() { stats } else { asked.to_vec() })
 }
 
 /// The table `[output]`.

@@ -72,6 +72,39 @@ impl Stat {
         STATS.iter().find(|(_, stat)| *stat == self).map_or("", |(name, _)| name)
     }
 
+    /// Returns the heading of its column in tables.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Stat::P999 => "p99.9",
+            other => other.name(),
+        }
+    }
+
+    /// Returns the statistic of this name or heading.
+    ///
+    /// # Errors
+    /// A sentence with the names if there is none.
+    pub fn named(name: &str) -> Result<Stat, String> {
+        let is_it = |stat: &Stat| stat.name() == name || stat.heading() == name;
+        let found = STATS.iter().map(|(_, stat)| *stat).find(is_it);
+        found.ok_or_else(|| one_of(name, STATS.iter().map(|(name, _)| *name)))
+    }
+
+    /// Returns the share of values up to a percentile.
+    pub fn share(self) -> Option<f64> {
+        Stat::PERCENTILES.into_iter().find(|(stat, _)| *stat == self).map(|(_, share)| share)
+    }
+
+    /// Returns half the width of this statistic's 95 % interval over runs. Where values cut off could change it, it is around either
+    /// bound.
+    pub fn half(self, summary: &Summary) -> Option<f64> {
+        match Stat::PERCENTILES.iter().position(|(stat, _)| *stat == self) {
+            Some(place) => summary.percentile_ci95[place],
+            None if self == Stat::Mean => summary.ci95.or(summary.cut_off.mean_ci95),
+            None => None,
+        }
+    }
+
     /// Returns what is known of this statistic of a summary: its value, or bounds where values cut off could change it.
     pub fn possible(self, summary: &Summary) -> Option<Possible> {
         let cut_off = &summary.cut_off;

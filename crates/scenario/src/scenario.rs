@@ -228,7 +228,7 @@ impl Scenario {
     }
 
     /// Returns the metrics of a traffic entry or a recorded link. `None` for an unknown name.
-    pub(crate) fn measured_of(&self, subject: &str) -> Option<Vec<Metric>> {
+    pub fn measured_of(&self, subject: &str) -> Option<Vec<Metric>> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
         let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
         let buffer = || self.network.has_sampled_buffer(subject).then_some(Kind::Buffer);

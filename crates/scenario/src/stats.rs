@@ -13,15 +13,21 @@ use std::borrow::Cow;
 
 use hdrhistogram::Histogram;
 pub use knee_inference::student_t_95;
+use knee_inference::values_needed;
 use knee_results::{Bucket, Sketch, Sketched};
 
 use crate::stored::{StoredSamples, StoredSketch};
 
 /// Two-sided 95 % point of the normal distribution.
 pub const Z_95: f64 = 1.959_964;
+/// Shares of the percentiles of summaries: p50, p95, p99, p99.9.
+pub(crate) const SHARES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 /// Number of values kept one by one. With more, a histogram holds them.
 const KEPT: usize = 4096;
 const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// What is known of a value, in recorded units: the least that it can be, and the most, or `None` where it can be any.
+pub type Bounds = (u64, Option<u64>);
 
 /// The values of one metric.
 #[derive(Clone, Debug, Default)]
@@ -37,9 +43,6 @@ pub struct Samples {
     /// Lower bounds of the values that the end of a run cut off. They are in none of the above.
     cut_off: Option<Box<Samples>>,
 }
-
-/// Largest ratio of a percentile's two bounds at which it counts as known: the error of the sketches in results.
-const KNOWN_WITHIN: f64 = 1.0 + Sketch::ERROR;
 
 impl Samples {
     /// Returns none yet, of which a sketch is kept.
@@ -184,7 +187,7 @@ impl Samples {
     }
 
     /// Returns the bounds of the smallest and of the largest value. `None` without values.
-    fn range_bounds(&self) -> Option<[(u64, Option<u64>); 2]> {
+    pub(crate) fn range_bounds(&self) -> Option<[(u64, Option<u64>); 2]> {
         let least = |samples: &Samples| samples.range.map(|(min, _)| min);
         let most = |samples: &Samples| samples.range.map(|(_, max)| max);
         let cut_off = self.cut_off();
@@ -194,11 +197,13 @@ impl Samples {
         Some([(low, min), (high, max.filter(|_| cut_off.is_none()))])
     }
 
-    /// Returns the bounds of percentiles for shares from 0 to 1: the least that it can be, and the most, or `None` where it
-    /// can be any. Both are equal if nothing was cut off. A percentile that needs more values than there are is `None`, such
+    /// Returns the bounds of percentiles for shares from 0 to 1. Both ends are equal if nothing was cut off. A percentile that needs more values than there are is `None`, such
     /// as the 99th of fewer than 100.
-    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<(u64, Option<u64>)>; N] {
+    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<Bounds>; N] {
         let Some([(least, _), (greatest, _)]) = self.range_bounds() else { return [None; N] };
+        if self.cut_off.is_none() && self.histogram.is_none() {
+            return self.percentiles_of_kept(shares);
+        }
         let of_finished = (self.count > 0).then(|| self.histogram_of_all());
         let all = self.cut_off().map(|cut_off| {
             let mut all = cut_off.histogram_of_all().into_owned();
@@ -211,8 +216,7 @@ impl Samples {
             histogram.value_at_quantile((rank as f64 - 0.5) / histogram.len() as f64)
         };
         shares.map(|share| {
-            let needed = (1.0 / (1.0 - share).max(f64::MIN_POSITIVE)).round();
-            if (count as f64) < needed {
+            if (count as f64) < values_needed(share) {
                 return None;
             }
             let Some(all) = &all else {
@@ -225,6 +229,18 @@ impl Samples {
             let high = of_finished.as_ref().filter(|_| rank <= self.count).zip(self.range);
             let high = high.map(|(finished, (_, max))| of_rank(finished, rank).min(max).max(low));
             Some((low, high))
+        })
+    }
+
+    /// Returns the same of values that are kept one by one, of which there are some: as a histogram shows them, without making one.
+    fn percentiles_of_kept<const N: usize>(&self, shares: [f64; N]) -> [Option<Bounds>; N] {
+        let mut sorted = self.kept.clone();
+        sorted.sort_unstable();
+        let (count, greatest) = (sorted.len(), sorted.last().copied().unwrap_or_default());
+        shares.map(|share| {
+            let rank = ((share * count as f64).ceil() as usize).clamp(1, count);
+            let value = highest_of_bucket(sorted[rank - 1]).min(greatest);
+            (count as f64 >= values_needed(share)).then_some((value, Some(value)))
         })
     }
 
@@ -279,6 +295,13 @@ impl Samples {
         Some(samples)
     }
 
+    /// Returns the memory of the values, bytes.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
+        (self.kept.capacity() + counts) * size_of::<u64>()
+    }
+
     fn histogram_of_all(&self) -> Cow<'_, Histogram<u64>> {
         match &self.histogram {
             Some(histogram) => Cow::Borrowed(histogram),
@@ -293,6 +316,13 @@ fn histogram_of(values: &[u64]) -> Histogram<u64> {
     histogram.auto(true);
     values.iter().for_each(|value| put(&mut histogram, *value));
     histogram
+}
+
+/// Returns the largest value that a histogram of three significant digits does not tell from this one.
+fn highest_of_bucket(value: u64) -> u64 {
+    // Its buckets tell 11 binary digits.
+    let untold = (u64::BITS - value.leading_zeros()).saturating_sub(11);
+    value | ((1 << untold) - 1)
 }
 
 fn put(histogram: &mut Histogram<u64>, value: u64) {
@@ -383,92 +413,9 @@ pub struct Summary {
     pub p999: Option<f64>,
     /// The largest value.
     pub max: Option<f64>,
-}
-
-/// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run, and by up to some
-/// 250 kB for all values, and as much for what was cut off.
-#[derive(Clone, Debug, Default)]
-pub struct OverRuns {
-    all: Samples,
-    /// For each run, the least that its mean can be.
-    means: Vec<f64>,
-}
-
-impl OverRuns {
-    /// Adds the values of a run.
-    pub fn add(&mut self, run: &Samples) {
-        self.all.merge(run);
-        self.means.extend(run.least_mean());
-    }
-
-    /// Returns the sum of all values.
-    pub fn total(&self) -> u128 {
-        self.all.total()
-    }
-
-    /// Returns the sketches of all values, if any are kept.
-    pub fn sketch(&self) -> Option<Sketched> {
-        self.all.sketch()
-    }
-
-    /// Returns all values by bucket: those of the summary's percentiles.
-    pub fn by_bucket(&self) -> Sketched {
-        self.all.by_bucket()
-    }
-
-    /// Returns the summary. `scale` is the number of recorded units per base unit.
-    pub fn summary(&self, scale: f64) -> Summary {
-        let all = &self.all;
-        let over_runs = Spread::of(&self.means);
-        let is_whole = all.cut_off().is_none();
-        let scaled = |(low, high): (u64, Option<u64>)| Possible {
-            low: low as f64 / scale,
-            high: high.map(|high| high as f64 / scale),
-        };
-        let [p50, p95, p99, p999] =
-            all.percentiles([0.5, 0.95, 0.99, 0.999]).map(|bounds| known(bounds.map(scaled)));
-        let [min, max] = match all.range_bounds() {
-            Some(ends) => ends.map(|bounds| known(Some(scaled(bounds)))),
-            None => [(None, None); 2],
-        };
-        let mean = over_runs.mean.map(|mean| mean / scale);
-        let ci95 = over_runs.ci95.map(|ci95| ci95 / scale);
-        Summary {
-            runs: self.means.len() as u64,
-            values: all.count(),
-            cut_off: CutOff {
-                values: all.count_cut_off(),
-                mean: mean.filter(|_| !is_whole).map(|low| Possible { low, high: None }),
-                mean_ci95: ci95.filter(|_| !is_whole),
-                min: min.1,
-                p50: p50.1,
-                p95: p95.1,
-                p99: p99.1,
-                p999: p999.1,
-                max: max.1,
-            },
-            mean: mean.filter(|_| is_whole),
-            ci95: ci95.filter(|_| is_whole),
-            sd: all.sd().map(|sd| sd / scale),
-            sd_of_runs: over_runs.sd.map(|sd| sd / scale).filter(|_| is_whole),
-            min: min.0,
-            p50: p50.0,
-            p95: p95.0,
-            p99: p99.0,
-            p999: p999.0,
-            max: max.0,
-        }
-    }
-}
-
-/// Returns the value of a statistic whose bounds are so close that it is known, or else its bounds.
-fn known(bounds: Option<Possible>) -> (Option<f64>, Option<Possible>) {
-    match bounds {
-        Some(Possible { low, high: Some(high) }) if high <= low * KNOWN_WITHIN => {
-            (Some(high), None)
-        }
-        bounds => (None, bounds),
-    }
+    /// Half the widths of the 95 % intervals of p50, p95, p99 and p99.9, from the spread over runs. Where a percentile has bounds, it
+    /// is around either. `None` without a spread.
+    pub percentile_ci95: [Option<f64>; SHARES.len()],
 }
 
 /// Mean and spread of a few numbers.
@@ -583,36 +530,6 @@ mod tests {
         assert_eq!(Samples::default().percentiles([0.5]), [None]);
     }
 
-    #[test]
-    fn what_was_cut_off_makes_bounds() {
-        // 95 values of 1 to 95, and five that were cut off at 40, 95, 200, 200 and 300.
-        let mut s = samples(1..=95);
-        [40, 95, 200, 200, 300].into_iter().for_each(|bound| s.record_cut_off(bound));
-        assert_eq!((s.count(), s.count_cut_off()), (95, 5));
-        // Rank 50: the 49th known one with 40 before it, or the 50th. Rank 95: 95 is cut off, or the 95th known one.
-        let expected = [Some((49, Some(50))), Some((94, Some(95))), Some((200, None)), None];
-        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), expected);
-        assert_eq!((s.mean(), s.sd()), (None, None));
-        near(s.least_mean(), (95.0 * 48.0 + 835.0) / 100.0);
-        let mut over_runs = OverRuns::default();
-        over_runs.add(&s);
-        over_runs.add(&samples([10]));
-        let summary = over_runs.summary(1.0);
-        let CutOff { values, mean, min, max, p99, .. } = summary.cut_off;
-        assert_eq!((summary.runs, summary.values, values), (2, 96, 5));
-        // A mean of runs of which one is a bound is a bound.
-        assert_eq!(
-            (summary.mean, summary.ci95, summary.max, summary.p99),
-            (None, None, None, None)
-        );
-        near(mean.map(|mean| mean.low), ((95.0 * 48.0 + 835.0) / 100.0 + 10.0) / 2.0);
-        assert_eq!(
-            (summary.min, min, max),
-            (Some(1.0), None, Some(Possible { low: 300.0, high: None }))
-        );
-        assert_eq!(p99, Some(Possible { low: 200.0, high: None }));
-    }
-
     /// Whatever values that were cut off turn out to be, the true percentile lies within its bounds.
     #[test]
     fn the_truth_lies_within_the_bounds() {
@@ -651,24 +568,6 @@ mod tests {
     }
 
     #[test]
-    fn values_cut_off_beyond_a_percentile_do_not_change_it() {
-        let mut s = samples(1..=99);
-        s.record_cut_off(99);
-        let mut over_runs = OverRuns::default();
-        over_runs.add(&s);
-        let summary = over_runs.summary(1.0);
-        assert_eq!((summary.p50, summary.p95, summary.p99), (Some(50.0), Some(95.0), Some(99.0)));
-        assert_eq!(summary.cut_off.p99, None);
-        let mut alone = Samples::default();
-        alone.record_cut_off(7);
-        let mut over_runs = OverRuns::default();
-        over_runs.add(&alone);
-        let summary = over_runs.summary(1.0);
-        assert_eq!((summary.runs, summary.values, summary.cut_off.values), (1, 0, 1));
-        assert_eq!(summary.cut_off.mean, Some(Possible { low: 7.0, high: None }));
-    }
-
-    #[test]
     fn many_values_give_the_same_as_few() {
         let all = samples((0..20_000).map(|i| i * 1000));
         let mut merged = samples((0..3000).map(|i| i * 1000));
@@ -700,36 +599,18 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_that_of_the_runs() {
-        let (a, b) = (samples([10, 20]), samples([40]));
-        let over = |runs: &[&Samples]| {
-            let mut over_runs = OverRuns::default();
-            runs.iter().for_each(|run| over_runs.add(run));
-            over_runs.summary(10.0)
-        };
-        let summary = over(&[&a, &b, &Samples::default()]);
-        // (1.5 + 4) / 2. A run without values does not count.
-        assert_eq!((summary.runs, summary.values), (2, 3));
-        near(summary.mean, 2.75);
-        assert_eq!((summary.min, summary.max), (Some(1.0), Some(4.0)));
-        assert_eq!(over(&[&Samples::default()]), Summary::default());
-    }
-
-    #[test]
-    fn a_run_adds_no_more_than_its_mean() {
-        let mut over_runs = OverRuns::default();
-        let mut bytes_after = |runs: u64| {
-            for run in 0..runs {
-                over_runs.add(&samples((0..100).map(|i| (run * 100 + i) % 1_000_000 * 1000)));
+    fn percentiles_of_few_values_are_those_of_a_histogram() {
+        let mut state = 7_u64;
+        for count in [2, 3, 20, 99, 100, 101, 1000, 4000] {
+            let mut few = Samples::default();
+            for _ in 0..count {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                few.record(state >> (state % 63));
             }
-            let all = &over_runs.all;
-            let counts = all.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
-            (all.kept.capacity() + counts + over_runs.means.capacity()) * size_of::<u64>()
-        };
-        let (few, many) = (bytes_after(10_000), bytes_after(10_000));
-        assert!(few < 500_000, "{few}");
-        assert!(many - few <= 16 * 10_000, "{few} {many}");
-        assert_eq!(over_runs.summary(1.0).values, 2_000_000);
+            let mut same = few.clone();
+            same.histogram = Some(Box::new(histogram_of(&few.kept)));
+            assert_eq!(few.percentiles(SHARES), same.percentiles(SHARES), "{count}");
+        }
     }
 
     #[test]

@@ -19,10 +19,11 @@ impl Simulation<'_> {
         self.stop.check(self.soon(), || self.mostly())
     }
 
-    /// Returns whether [`Simulation::check`] fails.
+    /// Returns whether [`Simulation::check`] fails, and notes how far the run has come.
     #[cold]
     #[inline(never)]
     pub(crate) fn must_end(&self) -> bool {
+        self.stop.note(self.net.now);
         self.stop.is_set() || self.stop.is_out_of_memory(self.soon())
     }
 

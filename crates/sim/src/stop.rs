@@ -1,7 +1,8 @@
 //! What ends a simulation early: nobody waits for it any more, or it takes too much memory.
 
+use knee_queue::time::Time;
 use knee_run::{Budget, Error, RunOptions};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Events between two checks: some ms, and too many for the checks to cost anything.
 const BETWEEN_CHECKS: u64 = 1024;
@@ -11,12 +12,21 @@ const BETWEEN_CHECKS: u64 = 1024;
 pub(crate) struct Stop<'a> {
     flag: Option<&'a AtomicBool>,
     budget: Option<&'a Budget>,
+    /// Where to note how far the simulation has come.
+    reached: Option<&'a AtomicU64>,
 }
 
 impl<'a> Stop<'a> {
     /// Stops as the options of a run say.
     pub(crate) fn of(ask: &RunOptions<'a>) -> Stop<'a> {
-        Stop { flag: Some(ask.stop), budget: ask.budget }
+        Stop { flag: Some(ask.stop), budget: ask.budget, reached: ask.reached }
+    }
+
+    /// Notes how far the simulation has come.
+    pub(crate) fn note(self, now: Time) {
+        if let Some(reached) = self.reached {
+            reached.store(now.ps(), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn is_set(self) -> bool {
@@ -51,13 +61,12 @@ mod tests {
     use super::*;
     use crate::exchange::divided;
     use crate::sim::captured;
-    use knee_queue::time::{Duration, Rate, Time};
+    use knee_queue::time::{Duration, Rate};
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
     use knee_run::Run;
     use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Schedule, Traffic};
     use knee_run::topology::{Cable, LeafSpine};
     use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
     use std::time::Duration as WallTime;
 
     /// Endless transfers between two leaves, in a run that takes hours.
@@ -122,6 +131,21 @@ mod tests {
         assert_eq!(ended.map(drop), Err(Error::Stopped));
         // An event is a sighting at one or two places.
         assert!(seen_after.load(Ordering::Relaxed) <= 2 * BETWEEN_CHECKS, "{seen_after:?}");
+    }
+
+    #[test]
+    fn a_run_notes_how_far_it_has_come() {
+        let (flag, reached) = (Arc::new(AtomicBool::new(false)), AtomicU64::new(0));
+        let (sets, mut seen) = (Arc::clone(&flag), 0);
+        let ask = RunOptions { reached: Some(&reached), ..RunOptions::outcome(&flag) };
+        let ended = captured((&endless(), Stop::of(&ask)), move |_| {
+            seen += 1;
+            sets.fetch_or(seen == 20_000, Ordering::Relaxed);
+        });
+        assert_eq!(ended.map(drop), Err(Error::Stopped));
+        // Each link of 10 Gbps sends 0.8 packets in a us, and a packet has about ten sightings.
+        let us = reached.load(Ordering::Relaxed) / 1_000_000;
+        assert!((500..20_000).contains(&us), "{us}");
     }
 
     #[test]

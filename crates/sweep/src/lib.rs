@@ -7,6 +7,7 @@
 pub mod about;
 mod csv;
 mod flight;
+pub mod going;
 mod host_metrics;
 mod journal;
 pub mod machine;

@@ -7,7 +7,7 @@ use knee_results::{Cell, ResultFile, Sketch, rows, write_row};
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::Metric;
-use knee_scenario::published::Published;
+use knee_scenario::published::{Published, Stat};
 use knee_scenario::remarks;
 use knee_scenario::stats::{Possible, Summary, rounded};
 use serde_json::{Map, Value as Json, json};
@@ -49,6 +49,8 @@ fn row<'a>(
     let number = |value: Option<f64>| Cell::from(value.map(rounded));
     let least = |bounds: Option<Possible>| number(bounds.map(|bounds| bounds.low));
     let most = |bounds: Option<Possible>| number(bounds.and_then(|bounds| bounds.high));
+    // Around bounds there is no interval that one half width would describe.
+    let half = |stat: Stat| number(stat.of(s).and_then(|_| stat.half(s)));
     rows::Summary {
         subject: subject.name.as_str().into(),
         metric: metric.name().into(),
@@ -78,6 +80,10 @@ fn row<'a>(
         p999_at_least: least(s.cut_off.p999),
         p999_at_most: most(s.cut_off.p999),
         max_at_least: least(s.cut_off.max),
+        p50_ci95: half(Stat::P50),
+        p95_ci95: half(Stat::P95),
+        p99_ci95: half(Stat::P99),
+        p999_ci95: half(Stat::P999),
     }
 }
 

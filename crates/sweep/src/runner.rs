@@ -13,11 +13,14 @@ use knee_results::ResultFile;
 use knee_run::BackEnd;
 use knee_run::outcome::{Outcome, Validity, Work};
 use knee_run::spec::Run;
+use knee_scenario::by_run::ByRun;
 use knee_scenario::cases::{Configuration, RunId};
+use knee_scenario::claim;
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::{Kind, Measured, Metric};
-use knee_scenario::stats::OverRuns;
+use knee_scenario::over_runs::OverRuns;
+use knee_scenario::published::Stat;
 use knee_scenario::stored::StoredMeasured;
 use serde_json::{Map, Value as Json};
 
@@ -164,6 +167,7 @@ pub fn sweep(
         let why = "recordings and captures are of runs that go on: leave --continue out, and choose another directory with -o";
         return Err(Error::input(results.dir(), Origin::Nowhere, "", why));
     }
+    options.going.expect(journal.earlier);
     let names = Arc::new(Names::new(experiment, &options.back_end, journal.clone()));
     let kept = carry_out((experiment, options), results, &names, has_files, progress);
     let (failed, interrupted) = match kept {
@@ -393,6 +397,8 @@ fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, 
 /// Adds up runs row by row.
 struct Gathered<'a> {
     experiment: &'a Experiment,
+    /// Figures that claims compare run by run.
+    compared: Vec<(&'a str, Metric, Stat)>,
     tables: Vec<Summaries>,
     row: Option<Row>,
     runs_done: usize,
@@ -405,6 +411,7 @@ impl Gathered<'_> {
     fn new(experiment: &Experiment) -> Gathered<'_> {
         Gathered {
             experiment,
+            compared: claim::compared(&experiment.claims),
             tables: Vec::new(),
             row: None,
             runs_done: 0,
@@ -420,7 +427,7 @@ impl Gathered<'_> {
             self.close();
         }
         let row = self.row.get_or_insert_with(|| Row { index, ..Row::default() });
-        row.add(&record.measured, record.validity.as_ref());
+        row.add(record, &self.compared);
         self.runs_done += 1;
         if let Some(warning) = &record.warning {
             self.runs_warned += 1;
@@ -460,10 +467,13 @@ struct SubjectOverRuns {
     name: String,
     kind: Kind,
     metrics: Vec<(Metric, OverRuns)>,
+    by_run: Vec<ByRun>,
 }
 
 impl Row {
-    fn add(&mut self, measured: &[Measured], validity: Option<&Validity>) {
+    /// Adds a run. Figures that are `compared` are kept run by run.
+    fn add(&mut self, record: &Record, compared: &[(&str, Metric, Stat)]) {
+        let validity = record.validity.as_ref();
         let is_valid = validity.is_none_or(Validity::is_valid);
         let none_was_valid =
             self.verdict.as_ref().map_or(0, |verdict| verdict.limited) == self.runs;
@@ -475,13 +485,14 @@ impl Row {
             self.subjects.clear();
         }
         if is_valid || none_was_valid {
-            self.add_values(measured);
+            self.add_values(&record.measured, record.id.seed, compared);
         }
     }
 
-    fn add_values(&mut self, measured: &[Measured]) {
+    fn add_values(&mut self, measured: &[Measured], seed: u64, compared: &[(&str, Metric, Stat)]) {
         if self.subjects.is_empty() {
-            self.subjects = measured.iter().map(SubjectOverRuns::new).collect();
+            let new = |first: &Measured| SubjectOverRuns::new(first, compared);
+            self.subjects = measured.iter().map(new).collect();
         }
         for (subject, i) in self.subjects.iter_mut().zip(0..) {
             // Runs of a row usually have the same subjects in the same order.
@@ -494,6 +505,12 @@ impl Row {
                 let of_run = values.values.iter().filter(|(of, _)| of == metric);
                 of_run.for_each(|(_, samples)| over_runs.add(samples));
             }
+            for figure in &mut subject.by_run {
+                let of_run = values.values.iter().find(|(of, _)| *of == figure.metric);
+                if let Some((_, samples)) = of_run {
+                    figure.add(seed, samples);
+                }
+            }
         }
     }
 
@@ -505,12 +522,18 @@ impl Row {
 }
 
 impl SubjectOverRuns {
-    fn new(first: &Measured) -> SubjectOverRuns {
-        let metrics = first.values.iter().map(|(metric, _)| (*metric, OverRuns::default()));
+    fn new(first: &Measured, compared: &[(&str, Metric, Stat)]) -> SubjectOverRuns {
+        let metrics = first.values.iter();
+        let metrics = metrics.map(|(metric, _)| (*metric, OverRuns::of(metric.is_distribution())));
         SubjectOverRuns {
             name: first.subject.clone(),
             kind: first.kind,
             metrics: metrics.collect(),
+            by_run: compared
+                .iter()
+                .filter(|(subject, ..)| *subject == first.subject)
+                .map(|(_, metric, stat)| ByRun::new(*metric, *stat))
+                .collect(),
         }
     }
 
@@ -534,6 +557,14 @@ impl SubjectOverRuns {
         let drawn = |metric: &Metric| is_traffic && metric.is_distribution() && is_wanted(metric);
         let distributions = self.metrics.iter().filter(|(metric, _)| drawn(metric));
         let distributions = distributions.map(|(metric, all)| (*metric, all.by_bucket())).collect();
-        Subject { name: self.name, kind: self.kind, metrics, unfinished, sketches, distributions }
+        Subject {
+            name: self.name,
+            kind: self.kind,
+            metrics,
+            unfinished,
+            sketches,
+            distributions,
+            by_run: self.by_run,
+        }
     }
 }

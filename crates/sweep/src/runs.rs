@@ -21,6 +21,7 @@ use knee_scenario::metric::Measured;
 use knee_scenario::scenario::Scenario;
 
 use crate::flight::Recording;
+use crate::going::Going;
 use crate::machine;
 use crate::measure::measure;
 use crate::results::{CaptureDir, empty_captures};
@@ -46,6 +47,8 @@ pub struct Options {
     pub trace: Option<String>,
     /// Whether to capture packets of hosts in the first run of each row. Conflicts with `trace`.
     pub captures: bool,
+    /// How far the runs are that go on.
+    pub going: Arc<Going>,
 }
 
 impl Options {
@@ -58,6 +61,7 @@ impl Options {
             attempts: 1,
             trace: None,
             captures: false,
+            going: Arc::default(),
         }
     }
 }
@@ -535,10 +539,14 @@ impl<T> Work<T> {
         let scenario = experiment.scenario(configuration)?;
         let run = scenario.run(experiment.seed, id.repeat);
         if let Some(known) = (self.known)(id, &run) {
+            options.going.pass();
             return Ok(Ran::Before(known));
         }
+        let begun = options.going.begin(&run);
+        let reached = Some(begun.reached());
         if let Some(recording) = self.beside.recording.as_ref().filter(|to| to.has(id)) {
-            let ask = RunOptions { budget: Some(budget), ..RunOptions::outcome(&options.stop) };
+            let ask =
+                RunOptions { budget: Some(budget), reached, ..RunOptions::outcome(&options.stop) };
             let by = (&*options.back_end, &ask);
             let (ran, name) = recording.carry_out(experiment, &scenario, id, &run, by)?;
             let recording = Some(name);
@@ -555,6 +563,7 @@ impl<T> Work<T> {
             captures: dir.as_deref(),
             threads: threads.max(1),
             budget: Some(budget),
+            reached,
             ..RunOptions::outcome(&options.stop)
         };
         let (ran, attempts) =

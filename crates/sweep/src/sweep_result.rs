@@ -2,8 +2,10 @@
 
 use knee_results::Sketched;
 use knee_run::outcome::{Validity, Work};
+use knee_scenario::by_run::ByRun;
 use knee_scenario::cases::Configuration;
 use knee_scenario::metric::{Kind, Metric};
+use knee_scenario::published::Stat;
 use knee_scenario::stats::Summary;
 use serde_json::{Map, Value as Json};
 
@@ -104,9 +106,16 @@ pub struct Subject {
     pub sketches: Vec<(Metric, Sketched)>,
     /// All values of a traffic entry's shown metrics with many values, by bucket: those of `metrics`.
     pub distributions: Vec<(Metric, Sketched)>,
+    /// Figures of each run, where claims compare them.
+    pub by_run: Vec<ByRun>,
 }
 
 impl Subject {
+    /// Returns a figure of each run, if it is kept.
+    pub fn by_run(&self, metric: Metric, stat: Stat) -> Option<&ByRun> {
+        self.by_run.iter().find(|of| of.metric == metric && of.stat == stat)
+    }
+
     /// Returns the summary of a metric, if it was measured.
     pub fn metric(&self, metric: Metric) -> Option<&Summary> {
         self.metrics.iter().find(|(m, _)| *m == metric).map(|(_, summary)| summary)

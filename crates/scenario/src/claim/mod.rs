@@ -9,6 +9,7 @@ pub(crate) use read::{ClaimKeys, check_measured, read_claims};
 
 use knee_file::Origin;
 
+use crate::by_run::ByRun;
 use crate::metric::Metric;
 use crate::published::Stat;
 
@@ -171,6 +172,21 @@ impl Check {
         }
         format!("{words}: {}", self.bounds.text)
     }
+}
+
+/// Returns the figures that claims compare run by run: subject, metric and statistic.
+pub fn compared(claims: &[Claim]) -> Vec<(&str, Metric, Stat)> {
+    let mut all = Vec::new();
+    for check in claims.iter().flat_map(|claim| &claim.checks) {
+        let Some((_, other)) = &check.other else { continue };
+        for term in [&check.figure, other] {
+            let figure = (term.subject.as_str(), term.metric, term.stat);
+            if ByRun::has(term.stat) && !all.contains(&figure) {
+                all.push(figure);
+            }
+        }
+    }
+    all
 }
 
 impl Term {
