@@ -8,9 +8,7 @@ use std::sync::Arc;
 use knee_algo::Algorithm;
 use knee_algo::module::{self, Modules};
 use knee_file::keys::{Below, Key, List, Name, Shape, Text};
-use knee_file::{
-    Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
-};
+use knee_file::{Node, Origin, Reader, Resolved, keys, one_of, schema};
 use knee_results::manifest::InputFile;
 use knee_results::{Cell, manifest};
 use knee_run::spec::{Cc, KERNELS_OWN, Run};
@@ -19,7 +17,7 @@ use serde_json::{Map, Value as Json};
 use crate::cases::{
     Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path,
 };
-use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
+use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
@@ -31,7 +29,7 @@ use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
 use crate::output::OutputKeys;
-use crate::paths;
+use crate::overrides::{apply_set, parse_set, set_params, split_params};
 use crate::published::{self, Published, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
@@ -640,86 +638,6 @@ fn add_new(
 pub fn read_text(path: &Path) -> Result<String, Error> {
     knee_files::read_text(path, MAX_FILE_BYTES, "experiment file")
         .map_err(|why| Error::unreadable(path, why))
-}
-
-// ---- --set ----
-
-fn parse_set(path: &Path, set: &[String]) -> Result<Vec<(String, Node)>, Error> {
-    set.iter()
-        .map(|assignment| {
-            let (key, value) = assignment.split_once('=').ok_or_else(|| {
-                let shown: String = assignment.chars().take(60).collect();
-                let message = "must be KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
-                Error::input(path, Origin::CommandLine, shown.escape_debug().to_string(), message)
-            })?;
-            Ok((key.trim().to_owned(), parse_override(value.trim())))
-        })
-        .collect()
-}
-
-/// Applies settings of the document itself, and returns those that apply after cases and varied values. For a varied
-/// key, the value or list replaces the file's.
-fn apply_set(
-    path: &Path,
-    root: &mut Node,
-    axes: &mut [Axis],
-    set: Vec<(String, Node)>,
-) -> Result<Vec<(String, Node)>, Error> {
-    let mut later = Vec::new();
-    for (key, node) in set {
-        let wrong = |why| Error::input(path, Origin::CommandLine, key.clone(), why);
-        if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
-            axis.values = axis_values(&node).map_err(wrong)?;
-            axis.origin = node.origin;
-            continue;
-        }
-        if key.split('.').next() == Some("vary") {
-            return Err(wrong(
-                "is the path of [vary]: set the varied key itself, as in traffic.short.size='[\"1 \
-                    kB\"]'"
-                    .into(),
-            ));
-        }
-        paths::set(root, &key, &node).map_err(wrong)?;
-        later.push((key, node));
-    }
-    Ok(later)
-}
-
-/// Splits off `params.NAME` of the cases, unless the file varies it.
-fn split_params(set: Vec<(String, Node)>, axes: &[Axis]) -> (Table, Table) {
-    set.into_iter().partition(|(key, _)| {
-        key.starts_with("params.") && !axes.iter().any(|axis| axis.path == *key)
-    })
-}
-
-/// Sets a parameter in every case whose algorithm has it.
-fn set_params(
-    path: &Path,
-    cases: &mut [Case],
-    params: &[(String, Node)],
-) -> Result<(), knee_file::Error> {
-    for (key, node) in params {
-        let wrong = |message: String| {
-            knee_file::Error::new(path, node.origin, key.clone(), message).with_value(node.show())
-        };
-        let name = key.strip_prefix("params.").unwrap_or(key);
-        let mut known: Vec<&str> = Vec::new();
-        let mut is_known = false;
-        for cc in cases.iter_mut().filter_map(|case| case.cc.as_mut()) {
-            let names = cc.algorithm.params().iter().map(|info| -> &str { info.name });
-            known.extend(names.clone());
-            if names.clone().any(|known| known == name) {
-                is_known = true;
-                set_param(cc, name, node).map_err(wrong)?;
-            }
-        }
-        if !is_known {
-            let near = did_you_mean(name, known);
-            return Err(wrong(format!("no case has an algorithm with this parameter{near}")));
-        }
-    }
-    Ok(())
 }
 
 // ---- [vary] ----
