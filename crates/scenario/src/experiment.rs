@@ -15,7 +15,7 @@ use knee_run::spec::{Cc, KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{
-    Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path,
+    Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, read_axes, varied_path,
 };
 use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc};
 use crate::chart::{self, Chart, read_charts};
@@ -29,7 +29,7 @@ use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
 use crate::output::OutputKeys;
-use crate::overrides::{apply_set, parse_set, set_params, split_params};
+use crate::overrides::{apply_set, apply_vary, parse_set, parse_vary, set_params, split_params};
 use crate::published::{self, Published, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
@@ -110,7 +110,12 @@ static VARY: keys::Table = keys::Table {
     name: "vary",
     says: "Varied keys: `\"traffic.short.size\" = [\"10 kB\", \"800 kB\"]`, `\"params.shift_g\" = \
         \"3..5\"`.",
-    shape: || Shape::Any("paths of keys. Values are lists, or ranges as `\"2..64 times 2 pkts\"`"),
+    shape: || {
+        Shape::Any(
+            "paths of keys. Values are lists, or ranges as `\"2..64 times 2 pkts\"` and `\"1 Gbps..100 Gbps log 5\"`. A name \
+            with a table of such keys varies them together",
+        )
+    },
 };
 
 /// The file format, for schema and page.
@@ -128,6 +133,8 @@ pub struct Overrides {
     pub cc: Vec<String>,
     /// Settings `key=value`, applied after everything in the file.
     pub set: Vec<String>,
+    /// Varied keys `key=list`, instead of the file's values or in addition to its varied keys.
+    pub vary: Vec<String>,
     /// Replaces `run.repeat`.
     pub repeat: Option<u32>,
     /// Replaces `run.seed`.
@@ -250,7 +257,7 @@ impl Experiment {
             let table = reader.child(&TOP.module)?;
             let trusted = overrides.only_reads.then_some(&overrides.cc[..]);
             let files = modules::files(path, table, &overrides.modules, trusted)?;
-            let axes = read_axes(&reader)?;
+            let axes = reader.child(&TOP.vary)?.map_or(Ok(Vec::new()), |vary| read_axes(&vary))?;
             let quick = match reader.has(&TOP.quick) {
                 true => read_quick(&reader, &read_cases(&reader, &files)?, &axes, &TOP.quick)?,
                 false => None,
@@ -258,8 +265,15 @@ impl Experiment {
             (axes, quick, files)
         };
         let chosen = quick.as_ref().filter(|_| overrides.quick);
-        let set: Vec<_> = chosen.iter().flat_map(|quick| quick.overrides()).chain(set).collect();
+        let vary = parse_vary(path, &overrides.vary, &set)?;
+        let of_quick = chosen.iter().flat_map(|quick| quick.overrides());
+        let of_quick = of_quick.filter(|(key, _)| !vary.iter().any(|(varied, _)| varied == key));
+        let set: Vec<_> = of_quick.chain(set).collect();
         let mut axes = own_axes.clone();
+        apply_vary(path, &mut axes, vary)?;
+        let is_new = |axis: &&Axis| !own_axes.iter().any(|own| own.path == axis.path);
+        let known_axes: Vec<Axis> =
+            own_axes.iter().chain(axes.iter().filter(is_new)).cloned().collect();
         let (params, set) = split_params(set, &axes);
         let as_written = root.clone();
         let set = apply_set(path, &mut root, &mut axes, set)?;
@@ -268,7 +282,7 @@ impl Experiment {
         let own_cases = read_cases(&reader, &files)?;
         let published = read_published(&reader, &own_cases, &own_axes, &TOP.published)?;
         let claims = read_claims(&reader, &own_cases, &own_axes, &TOP.claim)?;
-        let charts = read_charts(&reader, &own_axes, &TOP.chart)?;
+        let charts = read_charts(&reader, &known_axes, &TOP.chart)?;
         let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
         let names = if overrides.cc.is_empty() { of_quick } else { overrides.cc.as_slice() };
         let mut cases = choose_cases(path, own_cases, names, &files)?;
@@ -554,7 +568,7 @@ impl Experiment {
     /// Returns the varied values of a configuration as text, in the order of [`Experiment::axes`].
     pub fn point_labels(&self, configuration: &Configuration) -> Vec<String> {
         let values = self.axes.iter().zip(&configuration.point);
-        values.map(|(axis, value)| axis.values[*value].label()).collect()
+        values.map(|(axis, value)| axis.label(*value)).collect()
     }
 
     /// Returns the varied values of a configuration as cells of tables.
@@ -562,7 +576,7 @@ impl Experiment {
         let values = self.axes.iter().zip(&self.columns).zip(configuration.point.clone());
         values.map(|((axis, column), value)| match &column.numbers {
             Some(numbers) => numbers[value].into(),
-            None => axis.values[value].label().into(),
+            None => axis.label(value).into(),
         })
     }
 
@@ -571,7 +585,7 @@ impl Experiment {
         let values = self.axes.iter().zip(&self.columns).zip(&configuration.point);
         let json = values.map(|((axis, column), value)| match &column.numbers {
             Some(numbers) => (column.name.clone(), numbers[*value].into()),
-            None => (column.name.clone(), axis.values[*value].json()),
+            None => (column.name.clone(), axis.json(*value)),
         });
         json.collect()
     }
@@ -614,8 +628,9 @@ impl Experiment {
 
     /// Returns the varied values, by path.
     pub fn varied(&self) -> Map<String, Json> {
-        let values = |axis: &Axis| axis.values.iter().map(Node::json).collect::<Json>();
-        self.axes.iter().map(|axis| (axis.path.clone(), values(axis))).collect()
+        let json = |values: &Vec<Node>| values.iter().map(Node::json).collect::<Json>();
+        let keys = self.axes.iter().flat_map(|axis| &axis.keys);
+        keys.map(|(path, values)| (path.clone(), json(values))).collect()
     }
 }
 
@@ -642,17 +657,6 @@ pub fn read_text(path: &Path) -> Result<String, Error> {
 
 // ---- [vary] ----
 
-fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, knee_file::Error> {
-    let Some(vary) = root.child(&TOP.vary)? else { return Ok(Vec::new()) };
-    vary.entries()
-        .map(|(path, node)| {
-            varied_path(path).map_err(|why| vary.error(path, why))?;
-            let values = axis_values(node).map_err(|why| vary.error(path, why))?;
-            Ok(Axis { path: path.to_owned(), origin: node.origin, values })
-        })
-        .collect()
-}
-
 /// Returns every case at every point. The first axis varies slowest.
 fn cross(
     path: &Path,
@@ -660,7 +664,7 @@ fn cross(
     axes: &[Axis],
     repeat: u32,
 ) -> Result<Vec<Configuration>, Error> {
-    let points = axes.iter().fold(cases.len(), |n, axis| n.saturating_mul(axis.values.len()));
+    let points = axes.iter().fold(cases.len(), |n, axis| n.saturating_mul(axis.points()));
     let runs = points.saturating_mul(repeat as usize);
     let too_many = |what: &str, n: usize, most: usize| {
         Err(Error::input(
@@ -680,7 +684,7 @@ fn cross(
     for axis in axes {
         let longer = |point: &Vec<usize>| {
             let point = point.clone();
-            (0..axis.values.len()).map(move |i| [point.as_slice(), &[i]].concat())
+            (0..axis.points()).map(move |i| [point.as_slice(), &[i]].concat())
         };
         all = all.iter().flat_map(longer).collect();
     }

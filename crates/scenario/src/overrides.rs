@@ -1,25 +1,91 @@
-//! `--set`: values of the command line in place of the file's.
+//! `--set` and `--vary`: values of the command line in place of the file's.
 
 use std::path::Path;
 
-use knee_file::{Node, Origin, Table, did_you_mean, parse_override};
+use knee_file::{Node, Origin, Value, did_you_mean, parse_override};
 
-use crate::cases::{Axis, Case, axis_values};
+use crate::cases::{Axis, Case, add_axis};
 use crate::cc::set_param;
 use crate::error::Error;
 use crate::paths;
 
-pub(crate) fn parse_set(path: &Path, set: &[String]) -> Result<Vec<(String, Node)>, Error> {
-    set.iter()
-        .map(|assignment| {
-            let (key, value) = assignment.split_once('=').ok_or_else(|| {
-                let shown: String = assignment.chars().take(60).collect();
-                let message = "must be KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
-                Error::input(path, Origin::CommandLine, shown.escape_debug().to_string(), message)
-            })?;
-            Ok((key.trim().to_owned(), parse_override(value.trim())))
-        })
-        .collect()
+const SET: &str = "--set";
+const VARY: &str = "--vary";
+
+/// Keys with their values.
+type Assigned = Vec<(String, Node)>;
+
+pub(crate) fn parse_set(path: &Path, set: &[String]) -> Result<Assigned, Error> {
+    let example = "KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
+    let assigned = |text: &String| {
+        let (key, value) = assignment(path, text, (SET, example))?;
+        Ok((key.to_owned(), parse_override(value, SET)))
+    };
+    set.iter().map(assigned).collect()
+}
+
+/// Reads `--vary`: a key with a list as in TOML, or with values and ranges between commas.
+pub(crate) fn parse_vary(
+    path: &Path,
+    vary: &[String],
+    set: &[(String, Node)],
+) -> Result<Assigned, Error> {
+    let example = "KEY=LIST, as in network.bottleneck.rate=\"10 Gbps,25 Gbps\"";
+    let mut all = Assigned::new();
+    for text in vary {
+        let (key, list) = assignment(path, text, (VARY, example))?;
+        let wrong = |why: &str| Err(Error::input(path, Origin::CommandLine(VARY), key, why));
+        if list.is_empty() {
+            return wrong(&format!("must be {example}"));
+        }
+        if all.iter().any(|(prior, _)| prior == key) {
+            return wrong("is given to --vary twice: give all its values to one");
+        }
+        if set.iter().any(|(set, _)| set == key) {
+            return wrong(
+                "is given to --vary and has one value by --set or --profile: leave one out",
+            );
+        }
+        let whole = parse_override(list, VARY);
+        let is_toml = whole.text() != Some(list);
+        let node = match is_toml || !list.contains(',') {
+            true => whole,
+            false => {
+                let items = list.split(',').map(|item| parse_override(item.trim(), VARY));
+                Node { origin: Origin::CommandLine(VARY), value: Value::List(items.collect()) }
+            }
+        };
+        all.push((key.to_owned(), node));
+    }
+    Ok(all)
+}
+
+/// Splits `KEY=VALUE`.
+fn assignment<'a>(
+    path: &Path,
+    text: &'a str,
+    (option, example): (&'static str, &str),
+) -> Result<(&'a str, &'a str), Error> {
+    let (key, value) = text.split_once('=').ok_or_else(|| {
+        let shown: String = text.chars().take(60).collect();
+        let why = format!("must be {example}");
+        Error::input(path, Origin::CommandLine(option), shown.escape_debug().to_string(), why)
+    })?;
+    Ok((key.trim(), value.trim()))
+}
+
+/// Applies `--vary`: other values for a varied key, or one more varied key.
+pub(crate) fn apply_vary(path: &Path, axes: &mut Vec<Axis>, vary: Assigned) -> Result<(), Error> {
+    for (key, node) in vary {
+        let wrong = |why| Error::input(path, Origin::CommandLine(VARY), key.clone(), why);
+        if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
+            *axis = axis.with_values(&node).map_err(wrong)?;
+            continue;
+        }
+        let axis = Axis::read(&key, &node).map_err(wrong)?;
+        add_axis(axes, axis).map_err(wrong)?;
+    }
+    Ok(())
 }
 
 /// Applies settings of the document itself, and returns those that apply after cases and varied values. For a varied
@@ -28,15 +94,20 @@ pub(crate) fn apply_set(
     path: &Path,
     root: &mut Node,
     axes: &mut [Axis],
-    set: Vec<(String, Node)>,
-) -> Result<Vec<(String, Node)>, Error> {
+    set: Assigned,
+) -> Result<Assigned, Error> {
     let mut later = Vec::new();
     for (key, node) in set {
-        let wrong = |why| Error::input(path, Origin::CommandLine, key.clone(), why);
+        let wrong = |why| Error::input(path, Origin::CommandLine(SET), key.clone(), why);
         if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
-            axis.values = axis_values(&node).map_err(wrong)?;
-            axis.origin = node.origin;
+            *axis = axis.with_values(&node).map_err(wrong)?;
             continue;
+        }
+        if let Some(axis) = axes.iter().find(|axis| axis.has(&key)) {
+            let (name, label) = (&axis.path, axis.label(0));
+            return Err(wrong(format!(
+                "varies with others in {name}: choose among their values, as in --set {name}='{label}'"
+            )));
         }
         if key.split('.').next() == Some("vary") {
             return Err(wrong(
@@ -52,10 +123,9 @@ pub(crate) fn apply_set(
 }
 
 /// Splits off `params.NAME` of the cases, unless the file varies it.
-pub(crate) fn split_params(set: Vec<(String, Node)>, axes: &[Axis]) -> (Table, Table) {
-    set.into_iter().partition(|(key, _)| {
-        key.starts_with("params.") && !axes.iter().any(|axis| axis.path == *key)
-    })
+pub(crate) fn split_params(set: Assigned, axes: &[Axis]) -> (Assigned, Assigned) {
+    set.into_iter()
+        .partition(|(key, _)| key.starts_with("params.") && !axes.iter().any(|axis| axis.has(key)))
 }
 
 /// Sets a parameter in every case whose algorithm has it.
