@@ -17,6 +17,7 @@ fn overrides(text: &str) -> Overrides {
         match option {
             "cc" => overrides.cc.push(value.to_owned()),
             "set" => overrides.set.push(value.to_owned()),
+            "vary" => overrides.vary.push(value.to_owned()),
             "repeat" => overrides.repeat = value.parse().ok(),
             "seed" => overrides.seed = value.parse().ok(),
             "quick" => overrides.quick = true,

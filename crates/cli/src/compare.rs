@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The case that the others are compared with [default: the first]
     #[arg(long, value_name = "CASE", conflicts_with = "force")]
     baseline: Option<String>,
-    /// Also show figures that are the same or zero on both sides, and of cases those that are no questions.
+    /// Also list figures that agree, and of cases those that are no questions.
     #[arg(long)]
     all: bool,
     /// Differences below this agree, even if chance cannot explain them [default: 5%]

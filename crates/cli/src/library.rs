@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use knee_evidence::catalogue::Library;
 use knee_scenario::built_in::{self, BuiltIn, Resolved};
 
-use crate::Failure;
+use crate::{Failure, complain};
 
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
@@ -20,8 +20,23 @@ pub(crate) fn library() -> Result<Library, Failure> {
 pub(crate) const PUBLISHED: &str = "published";
 
 /// Resolves a word of the command line: an existing path, or the name of a built-in experiment.
-pub(crate) fn find(word: &Path) -> Result<Resolved<'_>, Failure> {
+pub(crate) fn resolve(word: &Path) -> Result<Resolved<'_>, Failure> {
     Ok(built_in::find(word, BUILT_IN)?)
+}
+
+/// Works like [`resolve`] for an experiment that is used, and says so if a file `NAME.toml` may have been meant.
+pub(crate) fn find(word: &Path) -> Result<Resolved<'_>, Failure> {
+    let found = resolve(word)?;
+    if let Resolved::BuiltIn(one) = found {
+        let file = format!("{}.toml", one.name);
+        if *word == *one.name && Path::new(&file).is_file() {
+            complain(&format!(
+                "knee: note: {0} is the built-in experiment; write ./{file} for the file of this directory",
+                one.name
+            ));
+        }
+    }
+    Ok(found)
 }
 
 /// Default directory for results.

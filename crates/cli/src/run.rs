@@ -41,6 +41,10 @@ pub(crate) struct Args {
     /// list: '["a", "b"]'. params.shift_g=5 applies to every algorithm that has this parameter. Repeat it for more.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Vary a key, as network.bottleneck.rate="10 Gbps,25 Gbps" or traffic.short.size="10 kB..1 MB log 5", instead of the
+    /// file's values or in addition to its varied keys. Repeat it for more.
+    #[arg(long, value_name = "KEY=LIST")]
+    vary: Vec<String>,
     /// Runs per row, each with its own seed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
@@ -123,6 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         set,
         // With --until it is the most.
         repeat: args.repeat.filter(|_| args.until.is_none()),
+        vary: args.vary.clone(),
         seed: args.seed,
         scale,
         quick: args.quick,

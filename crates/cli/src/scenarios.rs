@@ -9,7 +9,7 @@ use knee_files::Dir;
 use knee_scenario::Overrides;
 use knee_scenario::built_in::{BuiltIn, Resolved};
 
-use crate::library::{BUILT_IN, PUBLISHED, find};
+use crate::library::{BUILT_IN, PUBLISHED, resolve};
 use crate::{Failure, print};
 
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Finds a built-in experiment by name, whatever files exist.
 fn built_in(word: &Path) -> Result<BuiltIn, Failure> {
-    match find(word)? {
+    match resolve(word)? {
         Resolved::BuiltIn(one) => Ok(one),
         Resolved::File(_) => {
             let named = BUILT_IN.iter().find(|one| word.as_os_str() == one.name).copied();

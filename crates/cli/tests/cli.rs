@@ -261,6 +261,61 @@ fn results_are_set_side_by_side() {
 }
 
 #[test]
+fn keys_vary_from_the_command_line() {
+    let scratch = Scratch::new();
+    let vary = ["run", "small.toml", "--vary", "network.bottleneck.rate=100 Mbps..1 Gbps log 2"];
+    let run = |more: &[&str]| scratch.knee(&[&vary[..], more].concat());
+    let checked = run(&["--check"]);
+    assert!(
+        out(&checked).starts_with("small.toml: 12 runs in 4 rows can run"),
+        "{}",
+        err(&checked)
+    );
+    let names = run(&["--hash"]);
+    let (same, whole) = (scratch.knee(&["run", "small.toml", "--hash"]), out(&names));
+    let row = "small 6: case cubic, network.bottleneck.rate = 1 Gbps, repeat 0";
+    let name = |text: &str, row: &str| {
+        text.lines().find(|line| line.ends_with(row)).map(|line| line[..32].to_owned())
+    };
+    assert_eq!(whole.lines().count(), 12);
+    assert_eq!(name(&whole, row), name(&out(&same), "small 0: case cubic, repeat 0"), "{whole}");
+    // What a directory holds is not run again, and a report repeats the command.
+    assert!(run(&["-o", "rates", "--vary", "hosts.tcp_ecn=1"]).status.success());
+    let more = run(&["-o", "rates", "--continue", "--vary", "hosts.tcp_ecn=0,1"]);
+    assert!(
+        out(&more).contains("24 runs (12 of them from before)"),
+        "{}{}",
+        out(&more),
+        err(&more)
+    );
+    assert!(scratch.knee(&["report", "rates"]).status.success());
+    let html = fs::read_to_string(scratch.0.path().join("rates/report.html")).unwrap();
+    assert!(html.contains("--vary hosts.tcp_ecn=0,1"));
+    let refused = run(&["--vary", "hosts.tcp_ecn=1.."]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(err(&refused).contains("hosts.tcp_ecn: has no end"), "{}", err(&refused));
+}
+
+#[test]
+fn a_file_of_the_name_of_a_built_in_experiment_is_noted() {
+    let scratch = Scratch::new();
+    let note = "knee: note: incast is the built-in experiment; write ./incast.toml for the file of this directory\n";
+    let said = |args: &[&str]| err(&scratch.knee(args));
+    assert_eq!(said(&["run", "incast", "--check"]), "");
+    fs::copy(scratch.0.path().join("small.toml"), scratch.0.path().join("incast.toml")).unwrap();
+    for args in [&["run", "incast", "--check"][..], &["explain", "incast"]] {
+        assert_eq!(said(args), note, "{args:?}");
+    }
+    for args in [
+        &["run", "incast.toml", "--check"][..],
+        &["run", "published/incast", "--check"],
+        &["scenarios", "incast"],
+    ] {
+        assert_eq!(said(args), "", "{args:?}");
+    }
+}
+
+#[test]
 fn a_run_becomes_a_report_and_figures() {
     let scratch = Scratch::new();
     let run = ["run", "small.toml", "--cc", "dctcp", "--set", "traffic.both.size=\"100 kB\""];

@@ -1,4 +1,4 @@
-//! The commands of README and docs print what the pages say.
+//! The commands of README, scenarios/README.md and docs print what the pages say.
 //!
 //! A block of ` ```console ` has commands after `$ `, their further lines after `> `, and below each what it prints; a line `...` stands for
 //! any lines. The blocks of a page run in one directory, which is empty but for links to this tree's `tests` and `scenarios`, as in a clone.
@@ -69,7 +69,7 @@ fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = docs.collect();
-    pages.push(root.join("README.md"));
+    pages.extend(["README.md", "scenarios/README.md"].map(|page| root.join(page)));
     pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
     pages

@@ -129,7 +129,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     for (path, keys) in settings(&experiment.root) {
         let keys = keys.into_iter().map(|(key, value)| {
             let whole = format!("{path}.{key}");
-            let is_varied = experiment.axes.iter().any(|axis| axis.path == whole);
+            let is_varied = experiment.axes.iter().any(|axis| axis.has(&whole));
             if is_varied { format!("{key} varied") } else { format!("{key} {value}") }
         });
         let keys: Vec<String> = keys.collect();
@@ -141,7 +141,10 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     }
     for axis in &experiment.axes {
         let labels = axis.labels();
-        out.push_str(&wrapped(&format!("varied {}: {}", axis.path, labels.join(", ")), "  "));
+        let keys: Vec<&str> = axis.paths().filter(|_| axis.is_together()).collect();
+        let keys = if keys.is_empty() { String::new() } else { format!(" ({})", keys.join(" / ")) };
+        let words = format!("varied {}{keys}: {}", axis.path, labels.join(", "));
+        out.push_str(&wrapped(&words, "  "));
     }
     let words = format!("{} runs of each row, seed {}", experiment.repeat, experiment.seed);
     out.push_str(&wrapped(&words, "  "));

@@ -83,7 +83,14 @@ fn the_same_seeds_agree_without_any_difference() {
     let is_same = |line: &Line| line.verdict == Verdict::Ok && line.difference() == 0.0;
     assert!(comparison.lines.iter().all(is_same), "{}", render(std::slice::from_ref(&comparison)));
     assert!(comparison.left_out.is_empty(), "{:?}", comparison.left_out);
-    assert!(render(std::slice::from_ref(&comparison)).contains("\n0 differ, 0 undecided, "));
+    let shown = render(std::slice::from_ref(&comparison));
+    let hidden_lines = comparison.lines.len();
+    let hidden = format!("{hidden_lines} figures that agree are not listed: --all");
+    assert!(shown.contains("\n0 differ, 0 undecided, ") && shown.contains(&hidden), "{shown}");
+    let mut all = comparison;
+    all.options.show_all = true;
+    let listed = |text: &str| text.lines().filter(|line| line.starts_with("  agree ")).count();
+    assert_eq!((listed(&shown), listed(&render(&[all]))), (0, hidden_lines));
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use knee_evidence::compare::{Options as How, Side, compare};
 use knee_evidence::{overview, table};
 use knee_scenario::{Experiment, Overrides};
+use knee_sim::Simulator;
 use knee_sweep::report;
+use knee_sweep::run_name::RunName;
 
 use crate::common::*;
 
@@ -71,6 +73,49 @@ fn varied_quantities_are_numbers_with_the_unit_in_the_name_of_their_column() {
     assert_eq!(axis["values"], serde_json::json!(["500 us", "10 ms"]));
     assert_eq!(axis["column"], "network.return.delay_s");
     assert_eq!(axis["numbers"], serde_json::json!([0.0005, 0.01]));
+}
+
+const TOGETHER: &str = r#"line = { "network.return.delay" = ["500 us", "10 ms"], "hosts.tcp_ecn" = [1, 2] }
+"network.bottleneck.queue.k" = ["5 pkts", "30 kB"]
+"#;
+
+#[test]
+fn keys_that_vary_together_are_one_column_and_their_rows_are_those_of_the_product() {
+    let scratch = Scratch::new();
+    let (together, product) = (experiment(TOGETHER), experiment(MIXED));
+    let swept = run_into(&scratch, &together, &simulated()).unwrap();
+    let files = scratch.files("x");
+    let summary = &files["summary.csv"];
+    assert!(summary.starts_with("case,vary.line,network.bottleneck.queue.k,subject,"), "{summary}");
+    let last = summary.lines().last().unwrap();
+    assert!(last.starts_with("dctcp,10 ms / 2,30 kB,"), "{last}");
+    let json = report::json(&together, &swept, &[], None);
+    let at = &json["summary"].as_array().unwrap().last().unwrap()["at"];
+    assert_eq!(at["vary.line"], "10 ms / 2");
+    let manifest: serde_json::Value = serde_json::from_str(&files["manifest.json"]).unwrap();
+    let axis = &manifest["axes"][0];
+    assert_eq!(axis["values"], serde_json::json!(["500 us / 1", "10 ms / 2"]));
+    assert_eq!(axis["keys"], serde_json::json!(["network.return.delay", "hosts.tcp_ecn"]));
+    assert_eq!(manifest["vary"]["hosts.tcp_ecn"], serde_json::json!([1, 2]));
+    let shown = overview::render(&together, &swept);
+    let heading = shown.lines().find(|line| line.contains("case")).unwrap();
+    assert!(heading.contains(" line ") && shown.contains(" 500 us / 1 "), "{shown}");
+    // The name of a run knows values, not how the file says them.
+    let names = |experiment: &Experiment| -> Vec<String> {
+        let name = |index| {
+            let run = experiment.run(experiment.run_id(index)).unwrap();
+            RunName::of(&run, &[], &Simulator).to_string()
+        };
+        (0..experiment.runs()).map(name).collect()
+    };
+    let of_product = names(&product);
+    let own: Vec<&String> = [0, 1, 4, 5, 10, 11, 14, 15].map(|row| &of_product[row]).into();
+    assert_eq!(names(&together).iter().collect::<Vec<_>>(), own);
+    // A directory is read back by the same names, and goes on with other rows.
+    let side = || Side::read(&scratch.path().join("x")).unwrap();
+    let compared = compare(side(), side(), How::default()).unwrap_or_else(|why| panic!("{why}"));
+    let row = "case dctcp, line = 10 ms / 2, network.bottleneck.queue.k = 30 kB";
+    assert!(compared.lines.iter().any(|line| line.row == row), "{:?}", compared.lines[0].row);
 }
 
 #[test]

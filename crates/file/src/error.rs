@@ -37,8 +37,8 @@ pub enum Origin {
     Nowhere,
     /// On this line of the file, from 1.
     Line(u32),
-    /// The value comes from `--set`.
-    CommandLine,
+    /// The value comes from this option.
+    CommandLine(&'static str),
 }
 
 impl Error {
@@ -70,7 +70,7 @@ impl fmt::Display for Error {
         let at = match self.origin {
             Origin::Nowhere => String::new(),
             Origin::Line(line) => format!("{line}:"),
-            Origin::CommandLine => " --set".into(),
+            Origin::CommandLine(option) => format!(" {option}"),
         };
         let what = match (self.key.as_str(), self.value.as_str()) {
             ("", _) => String::new(),

@@ -91,9 +91,13 @@ impl Reader<'_> {
         Filling { reader: self, frame_bytes, keeps: false, failed: None }.fill(show)
     }
 
-    /// As `fill`, for settings of which another table has said some: they are kept.
-    pub fn fill_rest(&self, show: impl FnOnce(&mut dyn Visit)) -> Result<(), Error> {
-        Filling { reader: self, frame_bytes: 0, keeps: true, failed: None }.fill(show)
+    /// As `fill`, for settings of which something else has said some: they are kept.
+    pub fn fill_rest(
+        &self,
+        frame_bytes: u32,
+        show: impl FnOnce(&mut dyn Visit),
+    ) -> Result<(), Error> {
+        Filling { reader: self, frame_bytes, keeps: true, failed: None }.fill(show)
     }
 }
 

@@ -234,7 +234,7 @@ impl Name {
     const MARKS: [char; 3] = ['-', '_', '+'];
 
     /// Whether a text is one.
-    pub(crate) fn is_fit(text: &str) -> bool {
+    pub fn is_fit(text: &str) -> bool {
         let fits = |c: char| c.is_ascii_alphanumeric() || Name::MARKS.contains(&c);
         (1..=Name::MOST_CHARS).contains(&text.len()) && text.chars().all(fits)
     }

@@ -280,13 +280,13 @@ pub fn parse(file: &Path, text: &str) -> Result<Node, Error> {
     }
 }
 
-/// The right-hand side of `--set`: a TOML value, or else the text itself.
-pub fn parse_override(text: &str) -> Node {
-    fn on_command_line(node: &mut Node) {
-        node.origin = Origin::CommandLine;
+/// The right-hand side of `option`, as `--set`: a TOML value, or else the text itself.
+pub fn parse_override(text: &str, option: &'static str) -> Node {
+    fn place(node: &mut Node, origin: Origin) {
+        node.origin = origin;
         match &mut node.value {
-            Value::List(items) => items.iter_mut().for_each(on_command_line),
-            Value::Table(table) => table.iter_mut().for_each(|(_, node)| on_command_line(node)),
+            Value::List(items) => items.iter_mut().for_each(|node| place(node, origin)),
+            Value::Table(table) => table.iter_mut().for_each(|(_, node)| place(node, origin)),
             _ => {}
         }
     }
@@ -298,9 +298,9 @@ pub fn parse_override(text: &str) -> Node {
     // A bare date or float is taken as the text that it is.
     let mut node = match as_toml {
         Some(node) if !matches!(node.value, Value::Other(_)) => node,
-        _ => Node { origin: Origin::CommandLine, value: Value::Text(text.to_owned()) },
+        _ => Node { origin: Origin::Nowhere, value: Value::Text(text.to_owned()) },
     };
-    on_command_line(&mut node);
+    place(&mut node, Origin::CommandLine(option));
     node
 }
 
@@ -425,7 +425,7 @@ mod tests {
         )
         .unwrap();
         let set = |root: &mut Node, path: &str, value: &str| {
-            root.set(path, &parse_override(value), &|_, _, _| Vec::new())
+            root.set(path, &parse_override(value, "--set"), &|_, _, _| Vec::new())
         };
         set(&mut root, "traffic.a.size", "10 kB").unwrap();
         let Value::List(entries) = &root.get("traffic").unwrap().value else { panic!() };
@@ -453,7 +453,7 @@ mod tests {
                 None => Vec::new(),
             };
         let mut set = |path: &str| {
-            root.set(path, &parse_override("7"), &called)?;
+            root.set(path, &parse_override("7", "--set"), &called)?;
             let Value::List(entries) = &root.get("link").unwrap().value else { panic!() };
             Ok::<_, String>(entries.iter().map(Node::show).collect::<Vec<_>>().join(" "))
         };
@@ -475,12 +475,12 @@ mod tests {
 
     #[test]
     fn overrides_are_toml_or_text() {
-        assert_eq!(parse_override("10").value, Value::Integer(10));
-        assert_eq!(parse_override("10 Gbps").value, Value::Text("10 Gbps".into()));
-        assert_eq!(parse_override("\"10 Gbps\"").value, Value::Text("10 Gbps".into()));
-        assert_eq!(parse_override("true").value, Value::Flag(true));
-        assert!(matches!(parse_override("[1, 2]").value, Value::List(_)));
-        assert_eq!(parse_override("1\ny = 2").value, Value::Text("1\ny = 2".into()));
+        assert_eq!(parse_override("10", "--set").value, Value::Integer(10));
+        assert_eq!(parse_override("10 Gbps", "--set").value, Value::Text("10 Gbps".into()));
+        assert_eq!(parse_override("\"10 Gbps\"", "--set").value, Value::Text("10 Gbps".into()));
+        assert_eq!(parse_override("true", "--set").value, Value::Flag(true));
+        assert!(matches!(parse_override("[1, 2]", "--set").value, Value::List(_)));
+        assert_eq!(parse_override("1\ny = 2", "--set").value, Value::Text("1\ny = 2".into()));
     }
 
     #[test]

@@ -134,6 +134,14 @@ pub fn as_column(texts: &[&str]) -> Option<(&'static str, Vec<f64>)> {
     })
 }
 
+/// Kind of a unit, as names of columns have it, and the worth of the unit in the smallest of its kind. `None`: it is none.
+pub fn unit(name: &str) -> Option<(&'static str, u128)> {
+    COLUMNS.iter().find_map(|(kind, units, _)| {
+        let (_, worth) = units.iter().find(|(unit, _)| *unit == name)?;
+        Some((*kind, *worth as u128))
+    })
+}
+
 fn quoted(units: Units) -> String {
     let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
     names.join(", ")

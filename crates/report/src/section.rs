@@ -474,6 +474,9 @@ fn commands(m: &Manifest, full: Option<bool>) -> String {
     for set in &m.asked.set {
         let _ = write!(out, " --set {}", quoted(set));
     }
+    for vary in &m.asked.vary {
+        let _ = write!(out, " --vary {}", quoted(vary));
+    }
     if let Some(repeat) = m.repeat {
         let _ = write!(out, " --repeat {repeat}");
     }
@@ -677,6 +680,7 @@ mod tests {
             asked: Asked {
                 cc: vec!["cubic".into(), "dctcp".into()],
                 set: vec!["hosts.mtu=\"9000 B\"".into(), "params.shift_g=5".into()],
+                vary: vec!["hosts.hz=100,1000".into()],
             },
             back_end: on("lab", None, 0.1),
             ..plain
@@ -684,7 +688,7 @@ mod tests {
         assert_eq!(
             commands(&asked, None),
             "knee run scenarios/published/incast.toml --on lab --quick --cc cubic,dctcp --set 'hosts.mtu=\"9000 B\"' \
-             --set params.shift_g=5 --repeat 3 --seed 7 --scale 0.1"
+             --set params.shift_g=5 --vary hosts.hz=100,1000 --repeat 3 --seed 7 --scale 0.1"
         );
         let virtual_time = Manifest {
             back_end: on("vkernel", Some("6.1"), 1.0),

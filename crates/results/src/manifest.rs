@@ -126,12 +126,14 @@ pub struct Effort {
     pub peak_rss_bytes: Option<u64>,
 }
 
-/// `--cc` and `--set` as they were given.
+/// `--cc`, `--set` and `--vary` as they were given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Asked {
     pub cc: Vec<String>,
     pub set: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vary: Vec<String>,
 }
 
 /// A file that an algorithm was compiled from: enough to know it again.
@@ -210,12 +212,16 @@ impl Remark {
     }
 }
 
-/// A varied key and its values, as written.
+/// A varied key and its values, as written, or keys that vary together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Axis {
+    /// Path of the key, or the name of several.
     pub path: String,
     pub values: Vec<String>,
+    /// The keys, if they are several: `vary` has the values of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
     /// The name of its column, where the tables have numbers in the place of quantities: the path and the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,

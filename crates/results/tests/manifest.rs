@@ -93,7 +93,7 @@ fn whole() -> Manifest {
         },
         files: vec!["runs.csv".into()],
         vary: object(json!({"network.bottleneck.rate": ["1 Gbps"]})),
-        asked: Asked { cc: vec![text()], set: vec![text()] },
+        asked: Asked { cc: vec![text()], set: vec![text()], vary: vec![text()] },
         modules: vec![Module {
             algorithm: text(),
             path: text(),
@@ -138,6 +138,7 @@ fn whole() -> Manifest {
         axes: vec![Axis {
             path: "network.bottleneck.rate".into(),
             values: vec!["1 Gbps".into()],
+            keys: vec![text()],
             column: Some("network.bottleneck.rate_bps".into()),
             numbers: vec![1e9],
         }],

@@ -1,14 +1,17 @@
 //! Cases and varied values, and the identity of their runs.
 
-use knee_file::keys::{Shape, Table};
-use knee_file::{NO_WILDCARD, Node, Origin, Value, did_you_mean, one_of, units};
+use knee_file::keys::{Name, Shape, Table};
+use knee_file::{Error, NO_WILDCARD, Node, Origin, Reader, Value, did_you_mean, one_of, units};
 use knee_run::spec::Cc;
+use serde_json::Value as Json;
 
 use crate::metric::Metric;
+use crate::range::{MAX_VALUES, range};
 
 /// Largest number of runs: configurations times repeats.
 pub const MAX_RUNS: usize = 100_000;
-const MAX_AXIS: usize = 1_000;
+/// Between the values of keys that vary together.
+const TOGETHER: &str = " / ";
 /// Tables whose keys a case may change or a sweep may vary.
 pub(crate) const VARIED: &[&str] = &["network", "hosts", "host", "traffic", "params", "sample"];
 
@@ -27,18 +30,19 @@ pub struct Case {
     /// Key that names the algorithm, and its place.
     pub(crate) cc_from: (String, Origin),
     /// Reason why the case cannot be run. It only matters if the case is selected, because `--cc` may select others.
-    pub(crate) wrong: Option<Box<knee_file::Error>>,
+    pub(crate) wrong: Option<Box<Error>>,
     /// Changed keys: path and value.
     pub(crate) set: Vec<(String, Node)>,
 }
 
-/// A varied key with its values.
+/// A varied key with its values, or several keys that take theirs together.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// Path of the key.
+    /// Path of the key, or the name of several.
     pub path: String,
     pub(crate) origin: Origin,
-    pub(crate) values: Vec<Node>,
+    /// Each key with its values, as many of one as of another.
+    pub(crate) keys: Vec<(String, Vec<Node>)>,
 }
 
 /// A case with one value per axis.
@@ -103,20 +107,161 @@ pub struct Column {
 }
 
 impl Axis {
+    /// Reads a varied key with its list or range, or a name with a table of such keys.
+    pub(crate) fn read(path: &str, node: &Node) -> Result<Axis, String> {
+        let keys = match node.table().filter(|_| is_name(path)) {
+            Some(table) => {
+                let key = |(key, node): &(String, Node)| {
+                    let values = varied_path(key).and_then(|()| axis_values(node));
+                    Ok((key.clone(), values.map_err(|why| format!("{key} {why}"))?))
+                };
+                table.iter().map(key).collect::<Result<Vec<_>, String>>()?
+            }
+            None => {
+                varied_path(path)?;
+                vec![(path.to_owned(), axis_values(node)?)]
+            }
+        };
+        let Some((first, values)) = keys.first() else {
+            return Err("must have keys, each with its list of values".into());
+        };
+        if let Some((other, others)) = keys.iter().find(|(_, all)| all.len() != values.len()) {
+            return Err(format!(
+                "{first} has {} values and {other} has {}: keys that vary together need as many each",
+                values.len(),
+                others.len()
+            ));
+        }
+        Ok(Axis { path: path.to_owned(), origin: node.origin, keys })
+    }
+
+    /// Returns the axis with other values: a list or range of its key, or some of the labels of several keys.
+    pub(crate) fn with_values(&self, node: &Node) -> Result<Axis, String> {
+        if !self.is_together() || node.table().is_some() {
+            return Axis::read(&self.path, node);
+        }
+        let items = match &node.value {
+            Value::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        let labels = self.labels();
+        let position = |item: &Node| {
+            let label = item.label();
+            let known = labels.iter().map(String::as_str);
+            labels.iter().position(|known| *known == label).ok_or_else(|| one_of(&label, known))
+        };
+        let chosen = items.iter().map(position).collect::<Result<Vec<usize>, _>>()?;
+        if chosen.is_empty() {
+            return Err("must have at least one value".into());
+        }
+        let mut axis = Axis { origin: node.origin, ..self.clone() };
+        for (_, values) in &mut axis.keys {
+            *values = chosen.iter().map(|at| values[*at].clone()).collect();
+        }
+        Ok(axis)
+    }
+
+    /// Returns what gives its values, for messages.
+    pub(crate) fn set_by(&self) -> &'static str {
+        match self.origin {
+            Origin::CommandLine(option) => option,
+            _ => "[vary]",
+        }
+    }
+
+    /// Whether it is a name of keys that vary together.
+    pub fn is_together(&self) -> bool {
+        !self.has(&self.path)
+    }
+
+    /// Whether a key is one of its keys.
+    pub fn has(&self, key: &str) -> bool {
+        self.paths().any(|path| path == key)
+    }
+
+    /// Returns the paths of its keys.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|(path, _)| path.as_str())
+    }
+
+    /// Returns the keys with the values of a point.
+    pub(crate) fn at(&self, point: usize) -> impl Iterator<Item = (&str, &Node)> {
+        self.keys.iter().map(move |(path, values)| (path.as_str(), &values[point]))
+    }
+
+    /// Returns the number of points.
+    pub(crate) fn points(&self) -> usize {
+        self.keys.first().map_or(0, |(_, values)| values.len())
+    }
+
+    /// Returns the value of a point as text: the values of keys that vary together are one label.
+    pub(crate) fn label(&self, point: usize) -> String {
+        let labels: Vec<String> = self.at(point).map(|(_, node)| node.label()).collect();
+        labels.join(TOGETHER)
+    }
+
+    /// Returns the value of a point as JSON, or its label if keys vary together.
+    pub(crate) fn json(&self, point: usize) -> Json {
+        match self.is_together() {
+            true => self.label(point).into(),
+            false => self.keys[0].1[point].json(),
+        }
+    }
+
     /// Returns the column for tables.
     pub fn column(&self) -> Column {
-        let texts: Option<Vec<&str>> = self.values.iter().map(Node::text).collect();
+        if self.is_together() {
+            // No other column has a dot.
+            return Column { name: format!("vary.{}", self.path), numbers: None };
+        }
+        let (path, values) = &self.keys[0];
+        let texts: Option<Vec<&str>> = values.iter().map(Node::text).collect();
         match texts.and_then(|texts| units::as_column(&texts)) {
             Some((unit, numbers)) => {
-                Column { name: format!("{}_{unit}", self.path), numbers: Some(numbers) }
+                Column { name: format!("{path}_{unit}"), numbers: Some(numbers) }
             }
-            None => Column { name: self.path.clone(), numbers: None },
+            None => Column { name: path.clone(), numbers: None },
         }
     }
 
     /// Returns the values as text.
     pub fn labels(&self) -> Vec<String> {
-        self.values.iter().map(Node::label).collect()
+        (0..self.points()).map(|point| self.label(point)).collect()
+    }
+}
+
+/// Whether a word may name keys that vary together.
+fn is_name(word: &str) -> bool {
+    Name::is_fit(word) && !VARIED.contains(&word) && !["run", "case"].contains(&word)
+}
+
+/// Reads the varied keys of a table `[vary]`.
+pub(crate) fn read_axes(vary: &Reader<'_>) -> Result<Vec<Axis>, Error> {
+    let mut axes = Vec::new();
+    for (path, node) in vary.entries() {
+        let axis = Axis::read(path, node).map_err(|why| vary.error(path, why))?;
+        add_axis(&mut axes, axis).map_err(|why| vary.error(path, why))?;
+    }
+    Ok(axes)
+}
+
+/// Adds varied keys, unless one of them varies already.
+pub(crate) fn add_axis(axes: &mut Vec<Axis>, axis: Axis) -> Result<(), String> {
+    let twice = |other: &Axis| {
+        let key = axis.keys.iter().find(|(key, _)| other.has(key));
+        key.map(|(key, _)| (key.clone(), other.path.clone()))
+    };
+    match axes.iter().find_map(twice) {
+        Some((key, other)) if key == other => {
+            Err(format!("varies {key}, which also varies by itself: leave one out"))
+        }
+        Some((key, other)) => {
+            Err(format!("varies {key}, which also varies in {other}: leave one out"))
+        }
+        None => {
+            axes.push(axis);
+            Ok(())
+        }
     }
 }
 
@@ -137,68 +282,29 @@ pub(crate) fn varied_path(path: &str) -> Result<(), String> {
     ))
 }
 
-/// Returns the values of a list or a range. A single value is a list of one.
+/// Returns the values of a list or a range, or of a list with ranges. A single value is a list of one.
 pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
-    let values = match &node.value {
-        Value::List(items) => items.clone(),
-        Value::Text(text) => match range(text)? {
-            Some(texts) => {
-                texts.into_iter().map(|value| Node { origin: node.origin, value }).collect()
-            }
-            None => vec![node.clone()],
-        },
-        _ => vec![node.clone()],
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
     };
-    match values.len() {
-        0 => Err("must have at least one value".into()),
-        1..=MAX_AXIS => Ok(values),
-        n => Err(format!("has {n} values, but at most {MAX_AXIS} are allowed")),
-    }
-}
-
-/// Parses `1..64`, `10..50 step 10 kB` or `1..64 times 2`. `None` if the text is no range.
-fn range(text: &str) -> Result<Option<Vec<Value>>, String> {
-    let Some((first, rest)) = text.split_once("..") else { return Ok(None) };
-    let bad = || {
-        "must be a range of whole numbers, as in \"1..64\", \"10..50 step 10 kB\" or \"1..64 times 2\""
-            .to_owned()
-    };
-    let first: u64 = match first.trim().parse() {
-        Ok(first) => first,
-        Err(_) => return Ok(None),
-    };
-    let mut words = rest.split_whitespace().peekable();
-    let last: u64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(bad)?;
-    let mut step = |name: &str| -> Result<Option<u64>, String> {
-        if words.next_if(|word| *word == name).is_none() {
-            return Ok(None);
-        }
-        words.next().and_then(|word| word.parse().ok()).map(Some).ok_or_else(bad)
-    };
-    let (step, factor) = (step("step")?, step("times")?);
-    let unit = words.collect::<Vec<_>>().join(" ");
-    let grows = first <= last && step != Some(0) && factor.is_none_or(|f| f > 1 && first > 0);
-    if !grows || (step.is_some() && factor.is_some()) {
-        return Err(bad());
-    }
     let mut values = Vec::new();
-    let mut value = first;
-    while value <= last {
-        if values.len() > MAX_AXIS {
-            return Err(format!("must have at most {MAX_AXIS} values"));
+    for item in items {
+        match item.text().map(range).transpose()?.flatten() {
+            Some(all) => {
+                values.extend(all.into_iter().map(|value| Node { origin: item.origin, value }));
+            }
+            None => values.push(item.clone()),
         }
-        values.push(match unit.as_str() {
-            "" => Value::Integer(i64::try_from(value).map_err(|_| bad())?),
-            unit => Value::Text(format!("{value} {unit}")),
-        });
-        let next = match factor {
-            Some(factor) => value.checked_mul(factor),
-            None => value.checked_add(step.unwrap_or(1)),
-        };
-        let Some(next) = next else { break };
-        value = next;
+        if items.len().max(values.len()) > MAX_VALUES {
+            let most = format!("at most {MAX_VALUES} are allowed");
+            return Err(format!("has {} values, but {most}", items.len().max(values.len())));
+        }
     }
-    Ok(Some(values))
+    match values.is_empty() {
+        true => Err("must have at least one value".into()),
+        false => Ok(values),
+    }
 }
 
 /// Whether the file's own cases include this name.

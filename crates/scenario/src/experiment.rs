@@ -8,18 +8,16 @@ use std::sync::Arc;
 use knee_algo::Algorithm;
 use knee_algo::module::{self, Modules};
 use knee_file::keys::{Below, Key, List, Name, Shape, Text};
-use knee_file::{
-    Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
-};
+use knee_file::{Node, Origin, Reader, Resolved, keys, one_of, schema};
 use knee_results::manifest::InputFile;
 use knee_results::{Cell, manifest};
 use knee_run::spec::{Cc, KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{
-    Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path,
+    Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, read_axes, varied_path,
 };
-use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
+use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
@@ -31,7 +29,7 @@ use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
 use crate::output::{OutputKeys, read_stats};
-use crate::paths;
+use crate::overrides::{apply_set, apply_vary, parse_set, parse_vary, set_params, split_params};
 use crate::published::{self, Published, Stat, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
@@ -112,7 +110,12 @@ static VARY: keys::Table = keys::Table {
     name: "vary",
     says: "Varied keys: `\"traffic.short.size\" = [\"10 kB\", \"800 kB\"]`, `\"params.shift_g\" = \
         \"3..5\"`.",
-    shape: || Shape::Any("paths of keys. Values are lists, or ranges as `\"2..64 times 2 pkts\"`"),
+    shape: || {
+        Shape::Any(
+            "paths of keys. Values are lists, or ranges as `\"2..64 times 2 pkts\"` and `\"1 Gbps..100 Gbps log 5\"`. A name \
+            with a table of such keys varies them together",
+        )
+    },
 };
 
 /// The file format, for schema and page.
@@ -130,6 +133,8 @@ pub struct Overrides {
     pub cc: Vec<String>,
     /// Settings `key=value`, applied after everything in the file.
     pub set: Vec<String>,
+    /// Varied keys `key=list`, instead of the file's values or in addition to its varied keys.
+    pub vary: Vec<String>,
     /// Replaces `run.repeat`.
     pub repeat: Option<u32>,
     /// Replaces `run.seed`.
@@ -256,7 +261,7 @@ impl Experiment {
             let table = reader.child(&TOP.module)?;
             let trusted = overrides.only_reads.then_some(&overrides.cc[..]);
             let files = modules::files(path, table, &overrides.modules, trusted)?;
-            let axes = read_axes(&reader)?;
+            let axes = reader.child(&TOP.vary)?.map_or(Ok(Vec::new()), |vary| read_axes(&vary))?;
             let quick = match reader.has(&TOP.quick) {
                 true => read_quick(&reader, &read_cases(&reader, &files)?, &axes, &TOP.quick)?,
                 false => None,
@@ -264,8 +269,15 @@ impl Experiment {
             (axes, quick, files)
         };
         let chosen = quick.as_ref().filter(|_| overrides.quick);
-        let set: Vec<_> = chosen.iter().flat_map(|quick| quick.overrides()).chain(set).collect();
+        let vary = parse_vary(path, &overrides.vary, &set)?;
+        let of_quick = chosen.iter().flat_map(|quick| quick.overrides());
+        let of_quick = of_quick.filter(|(key, _)| !vary.iter().any(|(varied, _)| varied == key));
+        let set: Vec<_> = of_quick.chain(set).collect();
         let mut axes = own_axes.clone();
+        apply_vary(path, &mut axes, vary)?;
+        let is_new = |axis: &&Axis| !own_axes.iter().any(|own| own.path == axis.path);
+        let known_axes: Vec<Axis> =
+            own_axes.iter().chain(axes.iter().filter(is_new)).cloned().collect();
         let (params, set) = split_params(set, &axes);
         let as_written = root.clone();
         let set = apply_set(path, &mut root, &mut axes, set)?;
@@ -274,7 +286,7 @@ impl Experiment {
         let own_cases = read_cases(&reader, &files)?;
         let published = read_published(&reader, &own_cases, &own_axes, &TOP.published)?;
         let claims = read_claims(&reader, &own_cases, &own_axes, &TOP.claim)?;
-        let charts = read_charts(&reader, &own_axes, &TOP.chart)?;
+        let charts = read_charts(&reader, &known_axes, &TOP.chart)?;
         let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
         let names = if overrides.cc.is_empty() { of_quick } else { overrides.cc.as_slice() };
         let mut cases = choose_cases(path, own_cases, names, &files)?;
@@ -561,7 +573,7 @@ impl Experiment {
     /// Returns the varied values of a configuration as text, in the order of [`Experiment::axes`].
     pub fn point_labels(&self, configuration: &Configuration) -> Vec<String> {
         let values = self.axes.iter().zip(&configuration.point);
-        values.map(|(axis, value)| axis.values[*value].label()).collect()
+        values.map(|(axis, value)| axis.label(*value)).collect()
     }
 
     /// Returns the varied values of a configuration as cells of tables.
@@ -569,7 +581,7 @@ impl Experiment {
         let values = self.axes.iter().zip(&self.columns).zip(configuration.point.clone());
         values.map(|((axis, column), value)| match &column.numbers {
             Some(numbers) => numbers[value].into(),
-            None => axis.values[value].label().into(),
+            None => axis.label(value).into(),
         })
     }
 
@@ -578,7 +590,7 @@ impl Experiment {
         let values = self.axes.iter().zip(&self.columns).zip(&configuration.point);
         let json = values.map(|((axis, column), value)| match &column.numbers {
             Some(numbers) => (column.name.clone(), numbers[*value].into()),
-            None => (column.name.clone(), axis.values[*value].json()),
+            None => (column.name.clone(), axis.json(*value)),
         });
         json.collect()
     }
@@ -621,8 +633,9 @@ impl Experiment {
 
     /// Returns the varied values, by path.
     pub fn varied(&self) -> Map<String, Json> {
-        let values = |axis: &Axis| axis.values.iter().map(Node::json).collect::<Json>();
-        self.axes.iter().map(|axis| (axis.path.clone(), values(axis))).collect()
+        let json = |values: &Vec<Node>| values.iter().map(Node::json).collect::<Json>();
+        let keys = self.axes.iter().flat_map(|axis| &axis.keys);
+        keys.map(|(path, values)| (path.clone(), json(values))).collect()
     }
 }
 
@@ -647,98 +660,7 @@ pub fn read_text(path: &Path) -> Result<String, Error> {
         .map_err(|why| Error::unreadable(path, why))
 }
 
-// ---- --set ----
-
-fn parse_set(path: &Path, set: &[String]) -> Result<Vec<(String, Node)>, Error> {
-    set.iter()
-        .map(|assignment| {
-            let (key, value) = assignment.split_once('=').ok_or_else(|| {
-                let shown: String = assignment.chars().take(60).collect();
-                let message = "must be KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
-                Error::input(path, Origin::CommandLine, shown.escape_debug().to_string(), message)
-            })?;
-            Ok((key.trim().to_owned(), parse_override(value.trim())))
-        })
-        .collect()
-}
-
-/// Applies settings of the document itself, and returns those that apply after cases and varied values. For a varied
-/// key, the value or list replaces the file's.
-fn apply_set(
-    path: &Path,
-    root: &mut Node,
-    axes: &mut [Axis],
-    set: Vec<(String, Node)>,
-) -> Result<Vec<(String, Node)>, Error> {
-    let mut later = Vec::new();
-    for (key, node) in set {
-        let wrong = |why| Error::input(path, Origin::CommandLine, key.clone(), why);
-        if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
-            axis.values = axis_values(&node).map_err(wrong)?;
-            axis.origin = node.origin;
-            continue;
-        }
-        if key.split('.').next() == Some("vary") {
-            return Err(wrong(
-                "is the path of [vary]: set the varied key itself, as in traffic.short.size='[\"1 \
-                    kB\"]'"
-                    .into(),
-            ));
-        }
-        paths::set(root, &key, &node).map_err(wrong)?;
-        later.push((key, node));
-    }
-    Ok(later)
-}
-
-/// Splits off `params.NAME` of the cases, unless the file varies it.
-fn split_params(set: Vec<(String, Node)>, axes: &[Axis]) -> (Table, Table) {
-    set.into_iter().partition(|(key, _)| {
-        key.starts_with("params.") && !axes.iter().any(|axis| axis.path == *key)
-    })
-}
-
-/// Sets a parameter in every case whose algorithm has it.
-fn set_params(
-    path: &Path,
-    cases: &mut [Case],
-    params: &[(String, Node)],
-) -> Result<(), knee_file::Error> {
-    for (key, node) in params {
-        let wrong = |message: String| {
-            knee_file::Error::new(path, node.origin, key.clone(), message).with_value(node.show())
-        };
-        let name = key.strip_prefix("params.").unwrap_or(key);
-        let mut known: Vec<&str> = Vec::new();
-        let mut is_known = false;
-        for cc in cases.iter_mut().filter_map(|case| case.cc.as_mut()) {
-            let names = cc.algorithm.params().iter().map(|info| -> &str { info.name });
-            known.extend(names.clone());
-            if names.clone().any(|known| known == name) {
-                is_known = true;
-                set_param(cc, name, node).map_err(wrong)?;
-            }
-        }
-        if !is_known {
-            let near = did_you_mean(name, known);
-            return Err(wrong(format!("no case has an algorithm with this parameter{near}")));
-        }
-    }
-    Ok(())
-}
-
 // ---- [vary] ----
-
-fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, knee_file::Error> {
-    let Some(vary) = root.child(&TOP.vary)? else { return Ok(Vec::new()) };
-    vary.entries()
-        .map(|(path, node)| {
-            varied_path(path).map_err(|why| vary.error(path, why))?;
-            let values = axis_values(node).map_err(|why| vary.error(path, why))?;
-            Ok(Axis { path: path.to_owned(), origin: node.origin, values })
-        })
-        .collect()
-}
 
 /// Returns every case at every point. The first axis varies slowest.
 fn cross(
@@ -747,7 +669,7 @@ fn cross(
     axes: &[Axis],
     repeat: u32,
 ) -> Result<Vec<Configuration>, Error> {
-    let points = axes.iter().fold(cases.len(), |n, axis| n.saturating_mul(axis.values.len()));
+    let points = axes.iter().fold(cases.len(), |n, axis| n.saturating_mul(axis.points()));
     let runs = points.saturating_mul(repeat as usize);
     let too_many = |what: &str, n: usize, most: usize| {
         Err(Error::input(
@@ -767,7 +689,7 @@ fn cross(
     for axis in axes {
         let longer = |point: &Vec<usize>| {
             let point = point.clone();
-            (0..axis.values.len()).map(move |i| [point.as_slice(), &[i]].concat())
+            (0..axis.points()).map(move |i| [point.as_slice(), &[i]].concat())
         };
         all = all.iter().flat_map(longer).collect();
     }

@@ -10,12 +10,14 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use knee_file::keys::{Below, Choice, Key, Keys, Shape, Table, Text, entries};
-use knee_file::{Error, Fields, Reader, keys};
+use knee_file::keys::{Below, Choice, Key, Keys, Name, Shape, Special, Table, Text, entries};
+use knee_file::units::Quantity as _;
+use knee_file::{Error, Fields, Reader, Value, keys};
 use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::Rate;
 use knee_run::spec::{HostConfig, Link, LinuxVersion, Network, NodeId, PROFILES};
 use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
+use serde_json::json;
 
 use crate::balance;
 use crate::classes::find_inputs;
@@ -29,6 +31,9 @@ use graph::Ways;
 
 /// Largest number of cables between leaves and spines.
 const MAX_FABRIC_CABLES: u64 = 250_000;
+/// Bounds on the oversubscription of a leaf.
+const LEAST_RATIO: f64 = 0.1;
+const MOST_RATIO: f64 = 1000.0;
 /// Largest number of links of a graph, each direction by itself.
 const MAX_LINKS: u64 = 800_000;
 
@@ -109,6 +114,11 @@ keys! {
         down: Below = table(&CABLE_TABLE).needed(),
         /// Leaf and spine, both ways.
         fabric: Below = table(&CABLE_TABLE).needed(),
+        /// Rate of a leaf's hosts over that of its links to spines. It gives `fabric` its rate.
+        oversubscription: Special = takes(|| {
+            let words = format!("a number from {LEAST_RATIO} to {MOST_RATIO}");
+            (words, json!({ "type": "number", "minimum": LEAST_RATIO, "maximum": MOST_RATIO }))
+        }).usually("that of `fabric.rate`"),
     }
 }
 
@@ -187,7 +197,7 @@ impl NetworkSpec {
         let topology = reader.choose(&ANY.topology)?;
         reader.check(&keys_of(topology))?;
         let frame = hosts.base.mtu_bytes + ETHERNET_BYTES;
-        let cables = Cables { network: &reader, frame_bytes: frame };
+        let cables = Cables { network: &reader, frame_bytes: frame, rate: None };
         let (mut network, sampled_if_used) = match topology {
             Topology::ManyToOne => (many_to_one(&reader, &cables, &hosts)?, Vec::new()),
             Topology::Star => star(&reader, &cables, &hosts)?,
@@ -387,6 +397,8 @@ static HOST: Fields = Fields {
 keys! {
     /// Hosts of a `[[host]]`; missing keys are as in `[hosts]`.
     static SOME: SomeKeys = "some" {
+        /// Name in paths, as in `host.slow.rto_min`.
+        name: Key<Name> = usually("none"),
         /// A host, or a range as `s1..s3`.
         hosts: Key<Text> = needed("r"),
     }
@@ -405,7 +417,10 @@ pub(crate) static HOST_TABLE: Table = Table {
     says: "Settings of some hosts that differ from `[hosts]`.",
     shape: || {
         let mut entries = entries(&[&SOME, &VERSION, &HOST]);
-        entries.iter_mut().skip(1).for_each(|entry| entry.default = "as in `hosts`".to_owned());
+        entries
+            .iter_mut()
+            .skip(SOME.names().len())
+            .for_each(|entry| entry.default = "as in `hosts`".to_owned());
         Shape::Keys(entries)
     },
 };
@@ -424,6 +439,9 @@ impl Hosts {
     fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
         for reader in root.children("host")? {
             reader.check(&[&SOME, &VERSION, &HOST])?;
+            if reader.has(&SOME.name) {
+                reader.need_name(&SOME.name)?;
+            }
             let names = [reader.need_text(&SOME.hosts)?];
             let mut base = self.base.clone();
             if reader.has(&VERSION.linux) {
@@ -460,9 +478,9 @@ fn read_host(reader: &Reader<'_>, mut host: HostConfig) -> Result<HostConfig, Er
     }
     if let Some(cpu) = reader.child("cpu")? {
         let costs = host.cpu.get_or_insert_default();
-        cpu.only(&[&receiving::CPU])?.fill_rest(|v| costs.fields(v))?;
+        cpu.only(&[&receiving::CPU])?.fill_rest(0, |v| costs.fields(v))?;
     }
-    reader.fill_rest(|v| host.fields(v))?;
+    reader.fill_rest(0, |v| host.fields(v))?;
     Ok(host)
 }
 
@@ -558,18 +576,57 @@ fn leaf_spine(
         return Err(reader.error(&LEAF_SPINE.spines, message));
     }
     let (host_down, if_used) = port_to_host(reader, cables, &LEAF_SPINE.down)?;
+    let host_up = cables.need(&LEAF_SPINE.up, End::Host, false)?;
+    let of_fabric = fabric_rate(reader, host_up.rate, (per_leaf, spines))?;
+    let fabric = Cables { rate: of_fabric, ..*cables };
     let network = LeafSpine {
         leaves: leaves as u32,
         spines: spines as u32,
         hosts_per_leaf: per_leaf as u32,
         host: hosts.base.clone(),
-        host_up: cables.need(&LEAF_SPINE.up, End::Host, false)?,
+        host_up,
         host_down,
-        fabric: cables.need(&LEAF_SPINE.fabric, End::Switch, false)?,
+        fabric: fabric.need(&LEAF_SPINE.fabric, End::Switch, false)?,
     }
     .build();
     let ports = if if_used { ports_to_hosts(&network) } else { Vec::new() };
     Ok((network, ports))
+}
+
+/// Returns the rate of links between leaves and spines, if the file gives their oversubscription in its place: `hosts * rate of
+/// a host / (spines * oversubscription)`.
+fn fabric_rate(
+    reader: &Reader<'_>,
+    of_host: Option<Rate>,
+    (hosts, spines): (u64, u64),
+) -> Result<Option<Rate>, Error> {
+    let key = &LEAF_SPINE.oversubscription;
+    let Some(node) = reader.node(key) else { return Ok(None) };
+    let ratio = match &node.value {
+        Value::Integer(_) | Value::Other(_) | Value::Text(_) => node.label().parse::<f64>().ok(),
+        _ => None,
+    };
+    let is_fine = |ratio: &f64| (LEAST_RATIO..=MOST_RATIO).contains(ratio);
+    let ratio = ratio.filter(is_fine).ok_or_else(|| {
+        let why = format!("must be a number from {LEAST_RATIO} to {MOST_RATIO}, as in 3 or 1.5");
+        reader.error(key, why)
+    })?;
+    if reader.child(&LEAF_SPINE.fabric)?.is_some_and(|fabric| fabric.has("rate")) {
+        return Err(reader.error(key, "conflicts with network.fabric.rate: leave one out"));
+    }
+    let Some(of_host) = of_host else {
+        return Err(reader.error(key, "needs network.up.rate, the rate of a host"));
+    };
+    let bps = hosts as f64 * of_host.bps() as f64 / (spines as f64 * ratio);
+    let rate = Rate::parse(&format!("{bps:.0} bps")).map_err(|_| {
+        reader.error(
+            key,
+            format!("gives network.fabric {bps:.0} bps, but 1 kbps to 1 Tbps are allowed"),
+        )
+    })?;
+    reader.note(key, node.json());
+    reader.note("fabric.rate", rate.show());
+    Ok(Some(rate))
 }
 
 /// Builds senders `s1..` at one end of a row of switches and receivers `r1..` at the other. At each hop, cross

@@ -3,7 +3,7 @@
 use knee_file::keys::{Below, Key, List, Text};
 use knee_file::{Error, Node, Reader, Table, keys, one_of};
 
-use crate::cases::{Axis, Case, MAX_RUNS, SET, axis_values, has_case, varied_path};
+use crate::cases::{Axis, Case, MAX_RUNS, SET, has_case, varied_path};
 use crate::published::AT;
 
 /// The part of an experiment that represents it.
@@ -66,9 +66,9 @@ pub(crate) fn read_quick(
                 return Err(table.error(path, "must be a key of [vary]"));
             };
             let labels = axis.labels();
-            let values = axis_values(node).map_err(|why| table.error(path, why))?;
-            if let Some(other) = values.iter().find(|value| !labels.contains(&value.label())) {
-                let why = one_of(&other.label(), labels.iter().map(String::as_str));
+            let of_quick = axis.with_values(node).map_err(|why| table.error(path, why))?.labels();
+            if let Some(other) = of_quick.iter().find(|label| !labels.contains(label)) {
+                let why = one_of(other, labels.iter().map(String::as_str));
                 return Err(table.error(path, format!("each {why}")));
             }
             vary.push((path.to_owned(), node.clone()));
@@ -78,7 +78,7 @@ pub(crate) fn read_quick(
     if let Some(table) = reader.child(&KEYS.set)? {
         for (path, node) in table.entries() {
             varied_path(path).map_err(|why| table.error(path, why))?;
-            if axes.iter().any(|axis| axis.path == path) {
+            if axes.iter().any(|axis| axis.has(path)) {
                 return Err(table.error(path, "is a varied key: choose its values in quick.vary"));
             }
             set.push((path.to_owned(), node.clone()));

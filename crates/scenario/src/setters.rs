@@ -50,11 +50,19 @@ impl Experiment {
         for (path, node) in case.set.iter().filter(|_| has(Setter::Case)) {
             put(&mut root, path, &format!("case.{}.set.{path}", case.name), node)?;
         }
-        for (at, (axis, value)) in self.axes.iter().zip(&row.point).enumerate() {
-            let node = &axis.values[*value];
-            let key = format!("vary.{}", axis.path);
-            match (axis.path.strip_prefix("params."), &mut cc) {
-                (None, _) if has(Setter::Axis(at)) => put(&mut root, &axis.path, &key, node)?,
+        let values = self.axes.iter().zip(&row.point).enumerate();
+        let values = values.flat_map(|(at, (axis, point))| {
+            axis.at(*point).map(move |(path, node)| (at, axis, path, node))
+        });
+        for (at, axis, path, node) in values {
+            let key = match (axis.origin, axis.is_together()) {
+                (Origin::CommandLine(_), false) => path.to_owned(),
+                (Origin::CommandLine(_), true) => format!("{}.{path}", axis.path),
+                (_, false) => format!("vary.{path}"),
+                (_, true) => format!("vary.{}.{path}", axis.path),
+            };
+            match (path.strip_prefix("params."), &mut cc) {
+                (None, _) if has(Setter::Axis(at)) => put(&mut root, path, &key, node)?,
                 (None, _) => {}
                 (Some(param), Some(cc)) => set_param(cc, param, node)
                     .map_err(|why| Error::input(&self.path, axis.origin, key, why))?,
@@ -97,9 +105,13 @@ impl Experiment {
             // Each alone is enough for the error.
             due = all;
         }
-        if error.origin == Origin::CommandLine {
+        if let Origin::CommandLine(_) = error.origin {
             // The place of the error says it already.
-            due.retain(|setter| !matches!(setter, Setter::Set(_)));
+            due.retain(|setter| match setter {
+                Setter::Case => true,
+                Setter::Axis(at) => self.axes[*at].origin != error.origin,
+                Setter::Set(_) => false,
+            });
         }
         let words: Vec<String> =
             due.into_iter().map(|one| self.words(one, row, &error.key)).collect();
@@ -112,26 +124,34 @@ impl Experiment {
         match setter {
             Setter::Case => {
                 let case = &self.cases[row.case];
-                let related: Vec<&str> = case.set.iter().map(|(path, _)| path.as_str()).collect();
-                let near: Vec<&str> =
-                    related.iter().copied().filter(|path| meets(path, key)).collect();
-                let paths = if near.is_empty() { related } else { near };
-                format!("case {:?} sets {}", case.name, paths.join(", "))
+                let related = near(case.set.iter().map(|(path, _)| path.as_str()), key);
+                format!("case {:?} sets {}", case.name, related.join(", "))
             }
             Setter::Axis(at) => {
                 let axis = &self.axes[at];
-                format!("[vary] sets {} = {}", axis.path, axis.values[row.point[at]].show())
+                let keys = near(axis.paths(), key);
+                let values = axis.at(row.point[at]).filter(|(path, _)| keys.contains(path));
+                let values: Vec<String> =
+                    values.map(|(path, node)| format!("{path} = {}", node.show())).collect();
+                format!("{} sets {}", axis.set_by(), values.join(", "))
             }
             Setter::Set(at) => {
                 let (path, node) = &self.set[at];
                 let by = match node.origin {
-                    Origin::CommandLine => "--set",
+                    Origin::CommandLine(option) => option,
                     _ => "[quick]",
                 };
                 format!("{by} sets {path} = {}", node.show())
             }
         }
     }
+}
+
+/// Returns the paths that are above or below a key, or all if none is.
+fn near<'a>(paths: impl Iterator<Item = &'a str>, key: &str) -> Vec<&'a str> {
+    let all: Vec<&str> = paths.collect();
+    let near: Vec<&str> = all.iter().copied().filter(|path| meets(path, key)).collect();
+    if near.is_empty() { all } else { near }
 }
 
 /// Returns whether one path begins with the other.

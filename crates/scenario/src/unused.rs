@@ -31,15 +31,18 @@ pub(crate) fn cc(path: &Path, case: &Case, mut own: Vec<String>) -> Error {
 pub(crate) fn check_set(path: &Path, cases: &[Case], axes: &[Axis]) -> Result<(), Error> {
     for case in cases {
         for (key, node) in &case.set {
-            let replaces = |axis: &&Axis| {
-                key.strip_prefix(&axis.path)
+            let replaces = |varied: &&str| {
+                key.strip_prefix(*varied)
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
-            if let Some(axis) = axes.iter().find(replaces) {
-                let why = format!(
-                    "acts on nothing, because [vary] has other values of {}: leave one out",
-                    axis.path
-                );
+            let replaced_by = |axis: &Axis| {
+                let varied = axis.paths().find(replaces)?;
+                let by = axis.set_by();
+                Some(format!(
+                    "acts on nothing, because {by} has other values of {varied}: leave one out"
+                ))
+            };
+            if let Some(why) = axes.iter().find_map(replaced_by) {
                 return Err(Error::input(
                     path,
                     node.origin,

@@ -8,3 +8,4 @@ mod kinds;
 mod queues;
 mod resolve;
 mod unused;
+mod vary;

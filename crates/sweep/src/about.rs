@@ -28,7 +28,11 @@ pub(crate) fn axis(axis: &cases::Axis) -> Axis {
     Axis {
         path: axis.path.clone(),
         values: axis.labels(),
-        column: column.numbers.is_some().then_some(column.name),
+        keys: match axis.is_together() {
+            true => axis.paths().map(str::to_owned).collect(),
+            false => Vec::new(),
+        },
+        column: (column.name != axis.path).then_some(column.name),
         numbers: column.numbers.unwrap_or_default(),
     }
 }

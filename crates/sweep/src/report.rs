@@ -323,7 +323,11 @@ pub(crate) fn manifest(
         simulator: effort(swept),
         files: files.iter().copied().map(owned).collect(),
         vary: experiment.varied(),
-        asked: Asked { cc: experiment.asked.cc.clone(), set: experiment.asked.set.clone() },
+        asked: Asked {
+            cc: experiment.asked.cc.clone(),
+            set: experiment.asked.set.clone(),
+            vary: experiment.asked.vary.clone(),
+        },
         modules: experiment.modules.iter().filter_map(|algorithm| module(algorithm)).collect(),
         inputs: experiment.inputs.clone(),
         resolved,

@@ -35,7 +35,7 @@ pub struct Options {
     /// Also compare different experiments by equal names of cases and varied values, and rows whose runs were all
     /// limited by the host.
     pub force: bool,
-    /// Also show figures that are zero on both sides.
+    /// Also list figures that agree.
     pub show_all: bool,
 }
 
@@ -106,12 +106,6 @@ impl Line {
     /// Returns whether values that were cut off leave the difference open.
     pub fn is_open(&self) -> bool {
         self.verdict == Verdict::Undecided && self.note == CUT_OFF
-    }
-
-    /// Returns whether both sides are zero, so that the line says nothing.
-    fn is_of_nothing(&self) -> bool {
-        let is_zero = |mean: &Mean| mean.mean == 0.0 && !mean.is_bound;
-        self.verdict == Verdict::Ok && is_zero(&self.a) && is_zero(&self.b)
     }
 
     /// Returns a difference as a share of the base. `None` if the first mean is zero: from zero nothing is a percentage.

@@ -51,11 +51,14 @@ pub fn render(comparisons: &[Comparison]) -> String {
     for of_host in forced {
         let _ = writeln!(out, "FORCED: {of_host}");
     }
-    let table = match comparisons {
+    let (table, hidden) = match comparisons {
         [one] => grid(one),
         several => grid_of_several(several),
     };
-    let _ = writeln!(out, "\n{}\n", table.render());
+    let _ = match table.len() {
+        0 => writeln!(out),
+        _ => writeln!(out, "\n{}\n", table.render()),
+    };
     let mut told = BTreeSet::new();
     for left_out in comparisons.iter().flat_map(|comparison| &comparison.left_out) {
         if told.insert(left_out) {
@@ -73,10 +76,8 @@ pub fn render(comparisons: &[Comparison]) -> String {
             rounded(100.0 * comparison.options.within)
         );
     }
-    let hidden = |one: &&Line| !is_shown(one, first.options);
-    let hidden = first.lines.iter().filter(hidden).count();
     if hidden > 0 {
-        let _ = writeln!(out, "{hidden} figures are zero on both sides: --all shows them");
+        let _ = writeln!(out, "{hidden} figures that agree are not listed: --all lists them");
     }
     out
 }
@@ -94,7 +95,8 @@ fn describe(name: &str, side: &Side) -> String {
     format!("{name}: {} ({}, {back_end}{scale})\n", side.dir.display(), side.experiment)
 }
 
-fn grid(comparison: &Comparison) -> Grid {
+/// Makes a line for each figure, and counts those that are not listed.
+fn grid(comparison: &Comparison) -> (Grid, usize) {
     let mut grid = Grid::default();
     let heads = ["verdict", "row", "subject", "metric"];
     grid.head(heads.map(str::to_owned), Align::Left);
@@ -104,11 +106,12 @@ fn grid(comparison: &Comparison) -> Grid {
     for line in comparison.lines.iter().filter(|line| is_shown(line, comparison.options)) {
         grid.row(cells(line));
     }
-    grid
+    let hidden = comparison.lines.len() - grid.len();
+    (grid, hidden)
 }
 
 fn is_shown(line: &Line, options: Options) -> bool {
-    options.show_all || !line.is_of_nothing()
+    options.show_all || line.verdict != Verdict::Ok
 }
 
 fn shown(verdict: Verdict) -> String {
@@ -170,8 +173,8 @@ fn cells(line: &Line) -> Vec<String> {
 }
 
 /// Makes a line for each figure that the first directory shares with another: the first mean, then for each other
-/// directory its mean, the difference and the verdict. Lines are sorted by their worst verdict.
-fn grid_of_several(comparisons: &[Comparison]) -> Grid {
+/// directory its mean, the difference and the verdict. Lines are sorted by their worst verdict. Counts those that are not listed.
+fn grid_of_several(comparisons: &[Comparison]) -> (Grid, usize) {
     let mut grid = Grid::default();
     grid.head(["row", "subject", "metric"].map(str::to_owned), Align::Left);
     grid.head(["A", "± 95 %"].map(str::to_owned), Align::Right);
@@ -197,10 +200,11 @@ fn grid_of_several(comparisons: &[Comparison]) -> Grid {
         y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
     });
     let options = comparisons.first().map(|first| first.options).unwrap_or_default();
-    let of_something =
+    let is_listed =
         |row: &&Vec<Option<&Line>>| row.iter().flatten().any(|line| is_shown(line, options));
-    rows.iter().filter(of_something).for_each(|row| grid.row(cells_of_several(row)));
-    grid
+    rows.iter().filter(is_listed).for_each(|row| grid.row(cells_of_several(row)));
+    let hidden = rows.len() - grid.len();
+    (grid, hidden)
 }
 
 fn cells_of_several(row: &[Option<&Line>]) -> Vec<String> {

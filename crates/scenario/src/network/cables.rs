@@ -2,6 +2,7 @@
 
 use knee_file::keys::{Below, Shape, Table, entries};
 use knee_file::{Error, Fields, Reader};
+use knee_queue::time::Rate;
 use knee_queue::{DropTailConfig, Limit, PortProperties, QueueConfig};
 use knee_run::topology::Cable;
 
@@ -19,6 +20,8 @@ pub(super) enum End {
 pub(super) struct Cables<'r, 'a> {
     pub(super) network: &'r Reader<'a>,
     pub(super) frame_bytes: u32,
+    /// Rate of cables that do not say theirs.
+    pub(super) rate: Option<Rate>,
 }
 
 /// The keys of a cable.
@@ -64,8 +67,8 @@ impl Cables<'_, '_> {
         end: End,
         recorded: bool,
     ) -> Result<Cable, Error> {
-        let mut cable = Cable { sampled: recorded, ..nothing() };
-        reader.fill(self.frame_bytes, |v| cable.fields(v))?;
+        let mut cable = Cable { sampled: recorded, rate: self.rate, ..nothing() };
+        reader.fill_rest(self.frame_bytes, |v| cable.fields(v))?;
         cable.sampled &= cable.rate.is_some();
         match (cable.rate, reader.child("queue")?) {
             (Some(rate), Some(queue)) => {

@@ -1,0 +1,158 @@
+//! `--set` and `--vary`: values of the command line in place of the file's.
+
+use std::path::Path;
+
+use knee_file::{Node, Origin, Value, did_you_mean, parse_override};
+
+use crate::cases::{Axis, Case, add_axis};
+use crate::cc::set_param;
+use crate::error::Error;
+use crate::paths;
+
+const SET: &str = "--set";
+const VARY: &str = "--vary";
+
+/// Keys with their values.
+type Assigned = Vec<(String, Node)>;
+
+pub(crate) fn parse_set(path: &Path, set: &[String]) -> Result<Assigned, Error> {
+    let example = "KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
+    let assigned = |text: &String| {
+        let (key, value) = assignment(path, text, (SET, example))?;
+        Ok((key.to_owned(), parse_override(value, SET)))
+    };
+    set.iter().map(assigned).collect()
+}
+
+/// Reads `--vary`: a key with a list as in TOML, or with values and ranges between commas.
+pub(crate) fn parse_vary(
+    path: &Path,
+    vary: &[String],
+    set: &[(String, Node)],
+) -> Result<Assigned, Error> {
+    let example = "KEY=LIST, as in network.bottleneck.rate=\"10 Gbps,25 Gbps\"";
+    let mut all = Assigned::new();
+    for text in vary {
+        let (key, list) = assignment(path, text, (VARY, example))?;
+        let wrong = |why: &str| Err(Error::input(path, Origin::CommandLine(VARY), key, why));
+        if list.is_empty() {
+            return wrong(&format!("must be {example}"));
+        }
+        if all.iter().any(|(prior, _)| prior == key) {
+            return wrong("is given to --vary twice: give all its values to one");
+        }
+        if set.iter().any(|(set, _)| set == key) {
+            return wrong(
+                "is given to --vary and has one value by --set or --profile: leave one out",
+            );
+        }
+        let whole = parse_override(list, VARY);
+        let is_toml = whole.text() != Some(list);
+        let node = match is_toml || !list.contains(',') {
+            true => whole,
+            false => {
+                let items = list.split(',').map(|item| parse_override(item.trim(), VARY));
+                Node { origin: Origin::CommandLine(VARY), value: Value::List(items.collect()) }
+            }
+        };
+        all.push((key.to_owned(), node));
+    }
+    Ok(all)
+}
+
+/// Splits `KEY=VALUE`.
+fn assignment<'a>(
+    path: &Path,
+    text: &'a str,
+    (option, example): (&'static str, &str),
+) -> Result<(&'a str, &'a str), Error> {
+    let (key, value) = text.split_once('=').ok_or_else(|| {
+        let shown: String = text.chars().take(60).collect();
+        let why = format!("must be {example}");
+        Error::input(path, Origin::CommandLine(option), shown.escape_debug().to_string(), why)
+    })?;
+    Ok((key.trim(), value.trim()))
+}
+
+/// Applies `--vary`: other values for a varied key, or one more varied key.
+pub(crate) fn apply_vary(path: &Path, axes: &mut Vec<Axis>, vary: Assigned) -> Result<(), Error> {
+    for (key, node) in vary {
+        let wrong = |why| Error::input(path, Origin::CommandLine(VARY), key.clone(), why);
+        if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
+            *axis = axis.with_values(&node).map_err(wrong)?;
+            continue;
+        }
+        let axis = Axis::read(&key, &node).map_err(wrong)?;
+        add_axis(axes, axis).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// Applies settings of the document itself, and returns those that apply after cases and varied values. For a varied
+/// key, the value or list replaces the file's.
+pub(crate) fn apply_set(
+    path: &Path,
+    root: &mut Node,
+    axes: &mut [Axis],
+    set: Assigned,
+) -> Result<Assigned, Error> {
+    let mut later = Vec::new();
+    for (key, node) in set {
+        let wrong = |why| Error::input(path, Origin::CommandLine(SET), key.clone(), why);
+        if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
+            *axis = axis.with_values(&node).map_err(wrong)?;
+            continue;
+        }
+        if let Some(axis) = axes.iter().find(|axis| axis.has(&key)) {
+            let (name, label) = (&axis.path, axis.label(0));
+            return Err(wrong(format!(
+                "varies with others in {name}: choose among their values, as in --set {name}='{label}'"
+            )));
+        }
+        if key.split('.').next() == Some("vary") {
+            return Err(wrong(
+                "is the path of [vary]: set the varied key itself, as in traffic.short.size='[\"1 \
+                    kB\"]'"
+                    .into(),
+            ));
+        }
+        paths::set(root, &key, &node).map_err(wrong)?;
+        later.push((key, node));
+    }
+    Ok(later)
+}
+
+/// Splits off `params.NAME` of the cases, unless the file varies it.
+pub(crate) fn split_params(set: Assigned, axes: &[Axis]) -> (Assigned, Assigned) {
+    set.into_iter()
+        .partition(|(key, _)| key.starts_with("params.") && !axes.iter().any(|axis| axis.has(key)))
+}
+
+/// Sets a parameter in every case whose algorithm has it.
+pub(crate) fn set_params(
+    path: &Path,
+    cases: &mut [Case],
+    params: &[(String, Node)],
+) -> Result<(), knee_file::Error> {
+    for (key, node) in params {
+        let wrong = |message: String| {
+            knee_file::Error::new(path, node.origin, key.clone(), message).with_value(node.show())
+        };
+        let name = key.strip_prefix("params.").unwrap_or(key);
+        let mut known: Vec<&str> = Vec::new();
+        let mut is_known = false;
+        for cc in cases.iter_mut().filter_map(|case| case.cc.as_mut()) {
+            let names = cc.algorithm.params().iter().map(|info| -> &str { info.name });
+            known.extend(names.clone());
+            if names.clone().any(|known| known == name) {
+                is_known = true;
+                set_param(cc, name, node).map_err(wrong)?;
+            }
+        }
+        if !is_known {
+            let near = did_you_mean(name, known);
+            return Err(wrong(format!("no case has an algorithm with this parameter{near}")));
+        }
+    }
+    Ok(())
+}
