@@ -30,7 +30,7 @@ use crate::last_scenario::LastScenario;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
-use crate::output::OutputKeys;
+use crate::output::{Output, OutputKeys};
 use crate::paths;
 use crate::published::{self, Published, read_published};
 use crate::quick::{self, Quick, read_quick};
@@ -174,6 +174,8 @@ pub struct Experiment {
     pub is_quick: bool,
     /// Charts of a report.
     pub charts: Vec<Chart>,
+    /// Whether a report has default charts besides.
+    pub has_default_charts: bool,
     /// Cases to compare.
     pub cases: Vec<Case>,
     /// Varied keys.
@@ -298,6 +300,7 @@ impl Experiment {
             is_quick: chosen.is_some(),
             quick,
             charts,
+            has_default_charts: Output::read(&reader)?.has_default_charts,
             cases,
             columns: axes.iter().map(Axis::column).collect(),
             axes,
@@ -447,7 +450,7 @@ impl Experiment {
     /// Fails if a name is no column.
     pub fn plots(&self) -> Result<Vec<manifest::Plot>, Error> {
         let is_asked = !self.asked.cc.is_empty();
-        let mut all = Vec::new();
+        let mut all: Vec<manifest::Plot> = Vec::new();
         let varied = || self.columns.iter().map(|column| column.name.as_str());
         for name in &self.plot {
             match inside::plots(name, &self.algorithms, varied()) {
@@ -456,6 +459,16 @@ impl Experiment {
                 Err(why) => {
                     return Err(Error::input(&self.path, Origin::Nowhere, "sample.plot", why));
                 }
+            }
+        }
+        // The modes of our algorithms are drawn unasked: other plots are read by them.
+        let ours = self.algorithms.iter().filter(|algorithm| algorithm.module().is_none());
+        let modes = ours.flat_map(|algorithm| algorithm.diag()).filter(|of| !of.choices.is_empty());
+        for mode in modes {
+            if !all.iter().any(|plot| plot.name == mode.name) {
+                all.extend(
+                    inside::plots(mode.name, &self.algorithms, varied()).unwrap_or_default(),
+                );
             }
         }
         Ok(all)
