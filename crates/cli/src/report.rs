@@ -18,12 +18,23 @@ pub(crate) struct Args {
     /// Write no report, but each chart and plot as SVG and PNG, with its numbers as CSV, into this directory.
     #[arg(long, value_name = "OUTDIR", conflicts_with = "output")]
     figures: Option<PathBuf>,
+    /// Width of the figures on paper, 2 to 20 inches: a column has some 3.5, a page 7. Their titles are left out.
+    #[arg(long, value_name = "INCHES", requires = "figures", value_parser = inches)]
+    width: Option<f64>,
+}
+
+/// The width of a figure.
+fn inches(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches("in").trim_end().parse::<f64>().ok();
+    number
+        .filter(|inches| (2.0..=20.0).contains(inches))
+        .ok_or_else(|| "must be from 2 to 20 inches, as in 3.5".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let dir = results(&args.dir);
     if let Some(out) = &args.figures {
-        return figures(&dir, out);
+        return figures(&dir, out, args.width);
     }
     let html = args.output.clone().unwrap_or_else(|| dir.join("report.html"));
     // The signal handler comes first: captures take time to read, and Ctrl-C must leave nothing behind.
@@ -45,15 +56,16 @@ fn said(why: knee_report::Error) -> Failure {
 }
 
 #[cfg(feature = "tools")]
-fn figures(dir: &Path, out: &Path) -> Result<u8, Failure> {
+fn figures(dir: &Path, out: &Path, inches: Option<f64>) -> Result<u8, Failure> {
     let painter = knee_png::Painter::new();
-    let count = knee_report::write_figures(dir, out, &|svg| painter.png(svg)).map_err(said)?;
+    let draw = |svg: &str| if inches.is_some() { painter.paper(svg) } else { painter.png(svg) };
+    let count = knee_report::write_figures(dir, out, inches, &draw).map_err(said)?;
     print(&format!("{count} figures in {}\n", out.display()))?;
     Ok(DONE)
 }
 
 #[cfg(not(feature = "tools"))]
-fn figures(_: &Path, _: &Path) -> Result<u8, Failure> {
+fn figures(_: &Path, _: &Path, _: Option<f64>) -> Result<u8, Failure> {
     Err(Failure::Says(format!("--figures: {}", crate::left_out::TOOLS)))
 }
 

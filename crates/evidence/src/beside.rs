@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use knee_scenario::chart::{CASE, Chart};
+use knee_scenario::chart::{CASE, Chart, Kind};
 use knee_scenario::claim::{Claim, short};
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::Metric;
@@ -232,8 +232,11 @@ fn drawn(
 ) -> Option<(String, Metric, Stat, Option<String>)> {
     let of_chart = |chart: &Chart| {
         let x = Some(chart.x.clone()).filter(|x| x != CASE);
-        (chart.subject.clone(), chart.metric, chart.stat, x)
+        let figure = &chart.figure;
+        (figure.subject.clone(), figure.metric, figure.stat, x)
     };
+    let charts = experiment.charts.iter();
+    let charts = charts.filter(|chart| matches!(chart.kind, Kind::Lines | Kind::Bars));
     let claimed =
         experiment.claims.iter().flat_map(|claim| &claim.checks).map(|check| &check.figure);
     let claimed = claimed.map(|term| (term.subject.clone(), term.metric, term.stat, None));
@@ -242,7 +245,7 @@ fn drawn(
     let shown = swept.tables.iter().flat_map(|row| &row.subjects).filter_map(|subject| {
         Some((subject.name.clone(), subject.metrics.first()?.0, Stat::Mean, None))
     });
-    experiment.charts.iter().map(of_chart).chain(claimed).chain(published).chain(shown).next()
+    charts.map(of_chart).chain(claimed).chain(published).chain(shown).next()
 }
 
 /// Returns a block of one of eight heights, or a dot for a missing value.

@@ -93,7 +93,11 @@ fn wanted(experiment: &Experiment) -> Vec<(&str, Metric)> {
         std::iter::once(&check.figure).chain(other).map(|term| (term.subject.as_str(), term.metric))
     });
     let published = experiment.published.iter().map(|p| (p.subject.as_str(), p.metric));
-    let charts = experiment.charts.iter().map(|chart| (chart.subject.as_str(), chart.metric));
+    let charts = experiment
+        .charts
+        .iter()
+        .flat_map(|chart| std::iter::once(&chart.figure).chain(&chart.against));
+    let charts = charts.map(|figure| (figure.subject.as_str(), figure.metric));
     of_claims.chain(published).chain(charts).collect()
 }
 

@@ -113,7 +113,7 @@ impl Captured {
     /// The part of an experiment's section.
     pub(crate) fn html(&self) -> String {
         let mut out = String::from(
-            "<h3>Captures</h3><p class=\"small\">Packets that hosts sent and received in the first \
+            "<h3 id=\"captures\">Captures</h3><p class=\"small\">Packets that hosts sent and received in the first \
              run of each row. A run's number links to its flows and to packets that show each \
              finding. Each capture of a packet counts.</p><table class=\"flows captures\">",
         ) + &head(&RUNS);
@@ -411,7 +411,7 @@ mod tests {
             .expect("there are captures");
         let text = captured.html();
         for wanted in [
-            "<h3>Captures</h3>",
+            "<h3 id=\"captures\">Captures</h3>",
             "href=\"it%27s%20%3Cnew%3E-captures/run-0/report.html\">0</a>",
             "data-label=\"Run\">1</td>",
             "&lt;i&gt;</td><td data-label=\"At\">size 2 kB</td>",

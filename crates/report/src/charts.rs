@@ -1,19 +1,22 @@
 //! Charts of the summary: what the experiment asks for, or one for each metric that matters.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
-use knee_results::manifest::{At, Axis, Chart, Manifest, Published};
-use knee_results::{Metric, quoted as cell};
+use knee_results::Metric;
+use knee_results::manifest::{self, Chart, Manifest, Published};
 
+use crate::bars::{Bar, Bars};
+use crate::colours;
+use crate::distribution::{CDF, Distributions};
 use crate::figure::{Figure, Piece};
 use crate::palette::Style;
+use crate::panels::{At, MOST_PANELS, chart_id, csv, facets, is_at, panel_title, without_unit};
 use crate::plot::{Dot, Dots, Line, Lines, Point, Range, legend, legend_published};
 use crate::summary::{Row, Summary};
-use crate::text::{self, Unit, short_path, slug};
+use crate::text::{self, Unit, short_path};
+use crate::together::TIME;
+use crate::tradeoff;
 
-/// Panels of one chart; what is beyond is in the summary.
-pub(crate) const MOST_PANELS: usize = 24;
 /// A log axis where none is asked for: the largest is so many times the least.
 const FAR: f64 = 40.0;
 /// Default charts: metrics and titles.
@@ -34,21 +37,65 @@ const METRICS: [(Metric, &str); 12] = [
 /// Charts where the experiment names none.
 const MOST_DEFAULT: usize = 12;
 
-/// All charts of a directory, and the number of those that are left out where the experiment asks for none.
+/// All charts of a directory but those over time: what the experiment asks for, then the default ones. Also the number of default
+/// ones that are left out.
 pub(crate) fn charts(
     manifest: &Manifest,
     summary: &Summary,
     styles: &[Style],
+    distributions: &Distributions,
 ) -> (Vec<Figure>, usize) {
-    let mut asked = manifest.charts.clone();
-    let mut left_out = 0;
-    if asked.is_empty() {
-        asked = default_charts(manifest, summary);
-        left_out = asked.len().saturating_sub(MOST_DEFAULT);
-        asked.truncate(MOST_DEFAULT);
+    let asked = manifest.charts.iter().filter(|chart| chart.kind != TIME);
+    let mut figures: Vec<Figure> = asked
+        .map(|chart| {
+            let drawn = match chart.kind.as_str() {
+                CDF => distributions.asked(manifest, styles, chart),
+                "tradeoff" => tradeoff::draw(manifest, summary, styles, chart),
+                "heat" => colours::draw(manifest, summary, chart),
+                _ => draw(manifest, summary, styles, chart),
+            };
+            drawn.unwrap_or_else(|| nothing(manifest, chart))
+        })
+        .collect();
+    if manifest.only_these_charts {
+        return (figures, 0);
     }
-    let drawn = asked.iter().filter_map(|chart| draw(manifest, summary, styles, chart));
-    (drawn.collect(), left_out)
+    let mut more = default_charts(manifest, summary);
+    more.retain(|chart| !manifest.charts.iter().any(|asked| is_same(asked, chart)));
+    let room = MOST_DEFAULT.saturating_sub(figures.len());
+    let left_out = more.len().saturating_sub(room);
+    more.truncate(room);
+    figures.extend(more.iter().filter_map(|chart| draw(manifest, summary, styles, chart)));
+    figures.extend(distributions.others(manifest, styles));
+    (figures, left_out)
+}
+
+/// Whether both draw one figure along the cases or values.
+fn is_same(a: &Chart, b: &Chart) -> bool {
+    let of = |chart: &Chart| (chart.subject.clone(), chart.metric.clone(), chart.stat.clone());
+    matches!(a.kind.as_str(), "lines" | "bars") && of(a) == of(b)
+}
+
+/// The figure of a chart that has nothing to draw.
+fn nothing(manifest: &Manifest, chart: &Chart) -> Figure {
+    let why = match chart.kind.as_str() {
+        CDF => "Nothing is drawn: no case has 50 values of it.",
+        _ => "Nothing is drawn: these results have no values of it.",
+    };
+    Figure {
+        id: chart_id(manifest, &chart.title, &chart.kind),
+        title: chart.title.clone(),
+        caption: why.to_owned(),
+        legend: Vec::new(),
+        pieces: Vec::new(),
+        csv: String::new(),
+    }
+}
+
+/// The queue with the most packets waiting.
+pub(crate) fn longest_queue(summary: &Summary) -> Option<&str> {
+    let queue = Metric::Queue.name();
+    longest_queues_first(summary).into_iter().find(|(_, metric)| *metric == queue).map(|of| of.0)
 }
 
 fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
@@ -75,11 +122,14 @@ fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
                 stat => format!("{}, {}", text::metric(metric), text::stat(stat)),
             };
             charts.push(Chart {
+                kind: "lines".to_owned(),
                 title: format!("{subject}: {about}"),
                 subject: subject.to_owned(),
                 metric: metric.to_owned(),
                 stat: (*stat).to_owned(),
                 x: x.clone(),
+                against: None,
+                y: None,
                 log: low > 0.0 && high / low > FAR,
             });
         }
@@ -133,10 +183,15 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     };
     let x = manifest.axes.iter().position(|axis| axis.path == chart.x && axis.values.len() > 1);
     // Without any value there is nothing to draw, and the reason stands below.
-    let panels =
-        if values().next().is_some() { facets(&manifest.axes, x, &rows) } else { Vec::new() };
+    let panels = if values().next().is_some() {
+        facets(&manifest.axes, x.as_slice(), &rows)
+    } else {
+        Vec::new()
+    };
     let left_out = panels.len().saturating_sub(MOST_PANELS);
+    let is_bars = chart.kind == "bars";
     let pieces: Vec<Piece> = match x {
+        _ if is_bars => panels.iter().take(MOST_PANELS).map(|at| drawn.bars(x, at)).collect(),
         Some(x) => panels.iter().take(MOST_PANELS).map(|at| drawn.lines(x, at)).collect(),
         None => panels.iter().take(MOST_PANELS).map(|at| drawn.dots(at)).collect(),
     };
@@ -144,9 +199,9 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     if x.is_some() && !pieces.is_empty() {
         let shown = |case: &&String| rows.iter().any(|row| row.case == **case);
         let cases = manifest.cases.iter().zip(styles).filter(|(case, _)| shown(case));
-        key.extend(cases.map(|(case, style)| legend(case, *style, true, true)));
+        key.extend(cases.map(|(case, style)| legend(case, *style, !is_bars, true)));
     }
-    if !published.is_empty() {
+    if !published.is_empty() && !is_bars {
         key.push(legend_published());
     }
     let mut captions: Vec<String> = Vec::new();
@@ -173,11 +228,7 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
         false => chart.title.clone(),
     };
     Some(Figure {
-        id: format!(
-            "{}-chart-{}",
-            slug(&manifest.experiment),
-            slug(&format!("{title} {}", chart.stat))
-        ),
+        id: chart_id(manifest, &title, &chart.stat),
         title,
         caption: captions.join(" "),
         legend: key,
@@ -188,23 +239,6 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
 
 fn spread(stat: &str) -> bool {
     matches!(stat, "mean" | "p50")
-}
-
-/// Combinations of the values of all axes but one that rows have, by index of the axis.
-fn facets(axes: &[Axis], x: Option<usize>, rows: &[&Row]) -> Vec<Vec<(usize, String)>> {
-    let mut all: Vec<Vec<(usize, String)>> = Vec::new();
-    for row in rows {
-        let at = row
-            .at
-            .iter()
-            .enumerate()
-            .filter(|(axis, _)| Some(*axis) != x && axes[*axis].values.len() > 1);
-        let at: Vec<(usize, String)> = at.map(|(axis, value)| (axis, value.clone())).collect();
-        if !all.contains(&at) {
-            all.push(at);
-        }
-    }
-    all
 }
 
 /// A quantity as experiment files have it, for distances along an axis.
@@ -227,23 +261,6 @@ fn quantity(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(number * factor)
-}
-
-/// Values without the unit that all of them have, and it as an axis shows it.
-fn without_unit(values: &[String]) -> (Vec<String>, String) {
-    let split = |value: &String| {
-        let (number, unit) = value.split_once(' ')?;
-        number.parse::<f64>().ok()?;
-        Some((number.to_owned(), unit.to_owned()))
-    };
-    let parts: Option<Vec<(String, String)>> = values.iter().map(split).collect();
-    match parts {
-        Some(parts) if parts.windows(2).all(|pair| pair[0].1 == pair[1].1) => {
-            let unit = parts.first().map_or_else(String::new, |(_, unit)| format!(", {unit}"));
-            (parts.into_iter().map(|(number, _)| number).collect(), unit)
-        }
-        _ => (values.to_vec(), String::new()),
-    }
 }
 
 /// Where the values of an axis are, from 0 to 1: to scale if they are quantities, linear or by ratio, as crowds them
@@ -335,15 +352,65 @@ impl Drawn<'_> {
         Range::holding(ends.chain(published).collect::<Vec<_>>().into_iter(), self.chart.log)
     }
 
-    fn title(&self, at: &[(usize, String)]) -> String {
-        let parts = at.iter().map(|(axis, value)| {
-            format!("{} {value}", short_path(&self.manifest.axes[*axis].path))
-        });
-        parts.collect::<Vec<_>>().join(", ")
+    fn title(&self, at: &At) -> String {
+        panel_title(self.manifest, at)
     }
 
-    fn is_at(&self, row: &Row, at: &[(usize, String)]) -> bool {
-        at.iter().all(|(axis, value)| row.at[*axis] == *value)
+    /// What a point says of a row.
+    fn says(&self, row: &Row, point: &Point) -> String {
+        let shown = |value: f64| self.unit.named(value / self.unit.factor);
+        let interval = match point.high > point.low {
+            true => format!(" ({} to {})", shown(point.low), shown(point.high)),
+            false => String::new(),
+        };
+        let least = if point.is_bound { "at least " } else { "" };
+        let runs = if row.runs == 1 { "1 run".to_owned() } else { format!("{} runs", row.runs) };
+        let whose = text::configuration(&row.case, &self.manifest.axes, &row.at);
+        format!("{whose}: {least}{}{interval}, {runs}", shown(point.value))
+    }
+
+    /// A bar for each case at each value.
+    fn bars(&self, x: Option<usize>, at: &At) -> Piece {
+        let here = || self.rows.iter().filter(|row| is_at(row, at));
+        let shown = |case: &&String| here().any(|row| row.case == **case);
+        let cases: Vec<&String> = self.manifest.cases.iter().filter(shown).collect();
+        let (groups, unit) = match x {
+            Some(x) => {
+                let values = self.manifest.axes[x].values.iter();
+                let values = values.filter(|v| here().any(|row| row.at[x] == **v)).cloned();
+                let values: Vec<String> = values.collect();
+                let (labels, unit) = without_unit(&values);
+                (values.into_iter().zip(labels).collect::<Vec<_>>(), unit)
+            }
+            None => (
+                cases.iter().map(|case| ((*case).clone(), (*case).clone())).collect(),
+                String::new(),
+            ),
+        };
+        let bars = here().filter_map(|row| {
+            let nth = self.manifest.cases.iter().position(|case| *case == row.case)?;
+            let of = x.map_or(&row.case, |x| &row.at[x]);
+            let group = groups.iter().position(|(value, _)| value == of)?;
+            let point = self.point(row)?;
+            let within =
+                x.and_then(|_| cases.iter().position(|case| **case == row.case)).unwrap_or(0);
+            let says = self.says(row, &point);
+            Some(Bar { group, within, style: self.styles[nth], point, says })
+        });
+        let ends = self.rows.iter().filter_map(|row| self.point(row)).flat_map(|p| [p.low, p.high]);
+        let ends: Vec<f64> = ends.chain([0.0]).collect();
+        Bars {
+            title: &self.title(at),
+            x_label: &x.map_or_else(String::new, |x| {
+                format!("{}{unit}", short_path(&self.manifest.axes[x].path))
+            }),
+            y_label: &self.y_label(),
+            groups: &groups.iter().map(|(_, label)| label.clone()).collect::<Vec<_>>(),
+            many: if x.is_some() { cases.len() } else { 1 },
+            y: Range::holding(ends.into_iter(), false),
+            bars: &bars.collect::<Vec<_>>(),
+        }
+        .draw()
     }
 
     fn y_label(&self) -> String {
@@ -351,7 +418,7 @@ impl Drawn<'_> {
         format!("{stat}{}", self.unit.suffix())
     }
 
-    fn lines(&self, x: usize, at: &[(usize, String)]) -> Piece {
+    fn lines(&self, x: usize, at: &At) -> Piece {
         let axis = &self.manifest.axes[x];
         let values: Vec<String> = axis
             .values
@@ -364,10 +431,13 @@ impl Drawn<'_> {
         let index = |value: &str| values.iter().position(|v| v == value);
         let mut lines = Vec::new();
         for (case, style) in self.manifest.cases.iter().zip(self.styles) {
-            let of_case = self.rows.iter().filter(|row| row.case == *case && self.is_at(row, at));
-            let mut points: Vec<(usize, Point)> =
-                of_case.filter_map(|row| Some((index(&row.at[x])?, self.point(row)?))).collect();
-            points.sort_by_key(|(i, _)| *i);
+            let of_case = self.rows.iter().filter(|row| row.case == *case && is_at(row, at));
+            let points = of_case.filter_map(|row| {
+                let (i, point) = (index(&row.at[x])?, self.point(row)?);
+                Some((i, point, self.says(row, &point)))
+            });
+            let mut points: Vec<(usize, Point, String)> = points.collect();
+            points.sort_by_key(|(i, ..)| *i);
             lines.push(Line { style: *style, points });
         }
         let here = self.published.iter().filter(|p| {
@@ -393,26 +463,28 @@ impl Drawn<'_> {
         .draw()
     }
 
-    fn dots(&self, at: &[(usize, String)]) -> Piece {
+    fn dots(&self, at: &At) -> Piece {
         let f = self.unit.factor;
         let row_of =
-            |case: &String| self.rows.iter().find(|row| row.case == *case && self.is_at(row, at));
+            |case: &String| self.rows.iter().find(|row| row.case == *case && is_at(row, at));
         let cases = self.manifest.cases.iter().zip(self.styles);
         let dots: Vec<Dot<'_>> = cases
             .filter_map(|(case, style)| {
                 let Some(row) = row_of(case) else {
                     // A case that has the subject, but no value of the metric, says so.
-                    let is_there = |row: &&Row| row.case == *case && self.is_at(row, at);
+                    let is_there = |row: &&Row| row.case == *case && is_at(row, at);
                     return self.of_subject.iter().any(is_there).then(|| Dot {
                         name: case,
                         style: *style,
                         point: Err("no values".to_owned()),
                         spread: None,
                         published: None,
+                        says: String::new(),
                     });
                 };
                 let point = self.point(row);
                 Some(Dot {
+                    says: point.map_or_else(String::new, |point| self.says(row, &point)),
                     name: case,
                     style: *style,
                     point: point.ok_or_else(|| row.lacks(&self.chart.stat)),
@@ -437,7 +509,7 @@ impl Drawn<'_> {
     }
 }
 
-fn value_at<'a>(at: &'a At, path: &str) -> Option<&'a str> {
+fn value_at<'a>(at: &'a manifest::At, path: &str) -> Option<&'a str> {
     at.iter().find(|(name, _)| name == path).map(|(_, value)| value.as_str())
 }
 
@@ -458,40 +530,10 @@ pub(crate) fn published_for<'a>(
     })
 }
 
-fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str) -> String {
-    let mut out = String::from("case");
-    manifest.axes.iter().for_each(|axis| {
-        let _ = write!(out, ",{}", cell(axis.column()));
-    });
-    let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
-    let _ = writeln!(
-        out,
-        ",subject,metric,{}{unit},ci95{unit},runs,cut_off,at_least{unit}",
-        chart.stat
-    );
-    for row in rows {
-        out.push_str(&cell(&row.case));
-        row.at.iter().zip(&manifest.axes).for_each(|(value, axis)| {
-            let _ = write!(out, ",{}", cell(&axis.cell(value)));
-        });
-        let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-        let ci95 = number(row.half(&chart.stat));
-        let _ = writeln!(
-            out,
-            ",{},{},{},{ci95},{},{},{}",
-            cell(&row.subject),
-            row.metric,
-            number(row.stat(&chart.stat)),
-            row.runs,
-            row.cut_off,
-            number(row.at_least(&chart.stat))
-        );
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[test]
@@ -528,12 +570,13 @@ mod tests {
     fn drawn(metric: &str, stat: &str, log: bool, rows: &[(&str, &str)]) -> Figure {
         let (manifest, summary) = summary(metric, rows);
         let chart = Chart {
-            title: String::new(),
+            kind: "lines".into(),
             subject: "link".into(),
             metric: metric.into(),
             stat: stat.into(),
             x: "case".into(),
             log,
+            ..Chart::default()
         };
         let styles = vec![Style::default(); rows.len()];
         draw(&manifest, &summary, &styles, &chart).expect("is drawn")
@@ -622,7 +665,8 @@ mod tests {
             summary.rows.extend(Summary::read(&manifest).expect("is read").rows);
             std::fs::remove_dir_all(&dir).expect("is removed");
         }
-        let (drawn, left_out) = charts(&manifest, &summary, &[Style::default()]);
+        let none = Distributions::read(&manifest, None).expect("is read");
+        let (drawn, left_out) = charts(&manifest, &summary, &[Style::default()], &none);
         assert_eq!(left_out, 19 - MOST_DEFAULT, "link0 has no queue at any time");
         assert!(drawn[0].title.starts_with("link13: "), "{}", drawn[0].title);
         assert!(drawn[1].title.starts_with("link19: "), "{}", drawn[1].title);

@@ -158,7 +158,7 @@ impl Heat {
     /// The part of the section, which `assets/heat.js` draws.
     pub(crate) fn html(&self, id: &str) -> String {
         let mut out = format!(
-            "<h3>The whole network over time</h3><div class=\"heat\" data-id=\"{id}\" \
+            "<h3 id=\"{id}-links\">The whole network over time</h3><div class=\"heat\" data-id=\"{id}\" \
              role=\"group\" aria-label=\"Links of the network over time\"><div class=\"choose\">\
              <label>show <select class=\"what\"><option value=\"sent\">utilisation</option><option \
              value=\"marks\">marks</option><option value=\"drops\">drops</option></select></label>"

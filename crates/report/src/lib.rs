@@ -5,10 +5,13 @@
 //! PNG with its numbers as CSV; whoever calls it draws the PNG. [`write_analysed`] has captures of runs analysed, too, by whoever calls it. What directories hold is in `docs/results.md`; nothing here knows how it was made.
 #![forbid(unsafe_code)]
 
+mod bars;
 mod capture;
 mod captured;
 mod charts;
 mod claims;
+mod colours;
+mod contents;
 mod distribution;
 mod error;
 mod figure;
@@ -20,6 +23,7 @@ mod network;
 mod overview;
 mod page;
 mod palette;
+mod panels;
 mod plot;
 mod section;
 mod series;
@@ -29,6 +33,8 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod text;
+mod together;
+mod tradeoff;
 
 pub use captured::Analyse;
 pub use error::Error;

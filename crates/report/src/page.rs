@@ -12,8 +12,9 @@ use knee_results::{self as results, Manifest};
 
 use crate::capture::{Capture, FINDINGS};
 use crate::captured::{Analyse, Captured, Fresh};
+use crate::contents::Contents;
 use crate::error::Error;
-use crate::figure::Figure;
+use crate::figure::{Figure, Paper};
 use crate::findings;
 use crate::overview::{dirs, overview};
 use crate::palette;
@@ -139,7 +140,12 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
             (None, _) => ids.keys().cloned().collect::<Vec<_>>().join(", "),
             _ => "Published experiments on data-center congestion control, re-run".to_owned(),
         };
-        put(&head(&title))?;
+        put(&head(&title).replace("<main>", "<main class=\"wide\">"))?;
+        if !is_one {
+            let mut contents = Contents::default();
+            ids.iter().for_each(|(name, id)| contents.part(id.as_str(), name.as_str()));
+            put(&contents.html())?;
+        }
         let (mut pages, mut has_heat) = (None, false);
         if let Some(reproduction) = &reproduction {
             put(&overview(reproduction, &manifests))?;
@@ -155,6 +161,9 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
             }
             let full = reproduction.as_ref().map(|reproduction| reproduction.full);
             has_heat |= section.has_heat();
+            if is_one {
+                put(&section.contents().html())?;
+            }
             put(&section.html(&files_prefix(dir, html), &known, full))?;
             pages = section.captured.map(|captured| captured.pages);
         }
@@ -244,11 +253,18 @@ fn limits(directories: usize) -> Limits {
 /// Draws an SVG file as PNG, or says why it cannot be drawn.
 pub type Draw<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
 
-/// Writes each figure and each series as SVG and PNG, with its numbers as CSV. Gives how many there are.
+/// Writes each figure and each series as SVG and PNG, with its numbers as CSV; for a paper so many inches wide, without titles.
+/// Gives how many there are.
 ///
 /// # Errors
 /// [`Error`] as of [`write()`].
-pub fn write_figures(dir: &Path, out: &Path, draw: Draw<'_>) -> Result<usize, Error> {
+pub fn write_figures(
+    dir: &Path,
+    out: &Path,
+    inches: Option<f64>,
+    draw: Draw<'_>,
+) -> Result<usize, Error> {
+    let paper = inches.map_or(Paper::Page, Paper::Inches);
     if is_capture(dir) {
         let why =
             "holds captures: leave out --figures, and save plots with the buttons of the report";
@@ -260,7 +276,7 @@ pub fn write_figures(dir: &Path, out: &Path, draw: Draw<'_>) -> Result<usize, Er
     for (name, dir) in &dirs {
         let section = Section::read(read(name, dir)?, limits(dirs.len()))?;
         let mut save = |figure: &Figure| -> Result<(), Error> {
-            let svg = figure.file();
+            let svg = figure.file(paper);
             let put = |ending: &str, bytes: &[u8]| {
                 let path = out.join(format!("{}.{ending}", figure.id));
                 knee_files::write(&path, bytes)
@@ -280,7 +296,7 @@ pub fn write_figures(dir: &Path, out: &Path, draw: Draw<'_>) -> Result<usize, Er
             Ok(())
         };
         section.figures().try_for_each(&mut save)?;
-        section.series_figures().try_for_each(|figure| save(&figure))?;
+        section.series_figures(paper.plots()).try_for_each(|figure| save(&figure))?;
     }
     Ok(count)
 }

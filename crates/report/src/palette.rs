@@ -131,7 +131,7 @@ pub(crate) fn file_style() -> String {
     let mut out = String::from(
         "text{font-family:\"DejaVu Sans\",Verdana,\"Liberation Sans\",Arial,sans-serif;font-size:11px;fill:#3c3c44}\
          .b{font-weight:bold;fill:#16161a}.m{fill:#6a6a74}.g{stroke:#e3e3e8}.a{stroke:#9a9aa4}.p{stroke:#16161a;fill:#fff}\
-         .z{fill:#0b7a50;fill-opacity:.13}.n{fill:#fff;stroke:#55555e}.h{fill:#f0f0f3;stroke:#55555e}.w{fill:#fff}\
+         .z{fill:#0b7a50;fill-opacity:.13}.n{fill:#fff;stroke:#55555e}.h{fill:#f0f0f3;stroke:#55555e}.w{fill:#fff}.t{stroke:#16161a}\
          .ok{color:#0b7a50}.no{color:#b3261e}.un{color:#6a6a74}",
     );
     for (i, [r, g, b]) in shades(false).enumerate() {

@@ -2,14 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::Piece;
+use crate::figure::{PANEL, Piece};
 use crate::palette::Style;
 use crate::series::{Plot, Points};
 use crate::svg::{Align, Svg, stroke};
 use crate::text::{Unit, digits};
-
-/// Width of a panel: one fits a phone, three a desk.
-pub(crate) const PANEL: f64 = 340.0;
 
 /// Values along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,7 +151,8 @@ pub(crate) struct Point {
 /// A line of a panel: where along x, and what.
 pub(crate) struct Line {
     pub(crate) style: Style,
-    pub(crate) points: Vec<(usize, Point)>,
+    /// Place, value and what it says.
+    pub(crate) points: Vec<(usize, Point, String)>,
 }
 
 /// Lines over the values of an axis.
@@ -204,7 +202,7 @@ impl Lines<'_> {
         for (n, line) in self.lines.iter().enumerate() {
             // Beside each other, so that intervals do not cover each other.
             let aside = (n as f64 - (many - 1.0) / 2.0) * (10.0 / many).min(3.0);
-            let at = |(i, point): &(usize, Point)| (at_x(*i) + aside, at_y(point.value));
+            let at = |(i, point, _): &(usize, Point, String)| (at_x(*i) + aside, at_y(point.value));
             out.curve(line.style, through(line.points.iter().map(at)), 1.8);
             for each in &line.points {
                 let ((x, y), point) = (at(each), each.1);
@@ -217,6 +215,7 @@ impl Lines<'_> {
                     let arrow = "M0-4V-15M-3-11.5 0-15.5 3-11.5";
                     out.shape(line.style, (x, y), arrow, stroke(1.3));
                 }
+                out.spot((x, y), &each.2);
             }
         }
         Piece { width, height, body: out.0 }
@@ -232,6 +231,18 @@ pub(crate) fn through(points: impl Iterator<Item = (f64, f64)>) -> String {
     path
 }
 
+/// A path that keeps each value until the next point.
+fn stepped(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (x, y) in points {
+        let _ = match path.is_empty() {
+            true => write!(path, "M{x:.1} {y:.1}"),
+            false => write!(path, "H{x:.1}V{y:.1}"),
+        };
+    }
+    path
+}
+
 /// Height of a panel's title.
 pub(crate) fn head(title: &str) -> f64 {
     if title.is_empty() { 0.0 } else { 14.0 }
@@ -243,7 +254,7 @@ pub(crate) fn panel_title(out: &mut Svg, title: &str) {
 }
 
 /// Grid, ticks and the label of the y axis, which stands above it.
-fn y_axis(
+pub(crate) fn y_axis(
     out: &mut Svg,
     y: Range,
     (label, label_y): (&str, f64),
@@ -268,6 +279,8 @@ pub(crate) struct Dot<'a> {
     /// From the least to the largest value.
     pub(crate) spread: Option<(f64, f64)>,
     pub(crate) published: Option<f64>,
+    /// What it says when pointed at.
+    pub(crate) says: String,
 }
 
 /// A value for each case, one below the other.
@@ -339,6 +352,7 @@ impl Dots<'_> {
                 value = format!("> {value}");
             }
             out.text("b", (width - 6.0, y + 4.0), Align::End, &value);
+            out.spot((at(point.value), y), &dot.says);
         }
         out.text("m", ((left + right) / 2.0, bottom + 30.0), Align::Middle, self.label);
         Piece { width, height, body: out.0 }
@@ -346,22 +360,32 @@ impl Dots<'_> {
 }
 
 /// Values over time, with the names of lines below.
-pub(crate) fn traces(plot: &Plot, points: &Points, end_s: f64) -> Piece {
-    let (width, left) = (1020.0, 50.0);
+pub(crate) fn traces(plot: &Plot, points: &Points, end_s: f64, width: f64) -> Piece {
+    let left = if plot.names.is_empty() { 50.0 } else { 84.0 };
     let (right, top, bottom) = (width - 8.0, 34.0, 190.0);
     let all = || points.y.iter().flatten().filter(|y| y.is_finite()).map(|y| f64::from(*y));
     let unit = Unit::of(&plot.unit, all().fold(0.0, |a, b| a.max(b.abs())));
     // From zero: what hardly moves shall look so.
-    let y = Range::holding(all().chain([0.0]).map(|y| y * unit.factor), false);
+    let last = (plot.names.len() as f64 - 1.0).max(0.0);
+    let y = Range::holding(all().chain([0.0, last]).map(|y| y * unit.factor), false);
     let time = Unit::of("s", end_s);
     let x = Range { low: 0.0, high: end_s * time.factor, log: false };
     let at_y = |value: f64| bottom - y.share(value) * (bottom - top);
     let at_x = |value: f64| left + x.share(value) * (right - left);
     let mut out = Svg::default();
     out.text("b", (2.0, 12.0), Align::Start, &plot.title);
-    y_axis(&mut out, y, (unit.name, top - 8.0), left, right, &at_y);
-    for tick in x.ticks(8.0) {
-        out.text("", (at_x(tick), bottom + 16.0), Align::Middle, &digits(tick));
+    if plot.names.is_empty() {
+        y_axis(&mut out, y, (unit.name, top - 8.0), left, right, &at_y);
+    }
+    for (value, name) in plot.names.iter().enumerate() {
+        let py = at_y(value as f64);
+        out.rule("g", format_args!("M{left} {py:.1}H{right}"));
+        out.text("", (left - 6.0, py + 4.0), Align::End, &fitted(name, left - 6.0));
+    }
+    for tick in x.ticks((width / 128.0).max(3.0)) {
+        let (name, last) = (digits(tick), width - 2.0);
+        let x = at_x(tick).min(last - width_of(&name) / 2.0);
+        out.text("", (x, bottom + 16.0), Align::Middle, &name);
     }
     out.text("m", (2.0, bottom + 16.0), Align::Start, time.name);
     let (mut legend_x, mut legend_y) = (left, bottom + 36.0);
@@ -370,7 +394,9 @@ pub(crate) fn traces(plot: &Plot, points: &Points, end_s: f64) -> Piece {
         let points = known.map(|(x, value)| {
             (at_x(f64::from(*x) * time.factor), at_y(f64::from(*value) * unit.factor))
         });
-        out.curve(line.style, through(points), 1.2);
+        // A name holds until the next.
+        let path = if plot.names.is_empty() { through(points) } else { stepped(points) };
+        out.curve(line.style, path, 1.2);
         let room = width_of(&line.label) + 44.0;
         if legend_x + room > right && legend_x > left {
             (legend_x, legend_y) = (left, legend_y + 16.0);

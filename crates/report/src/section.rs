@@ -2,20 +2,21 @@
 
 use std::fmt::Write as _;
 
-use knee_results::manifest::Published;
+use knee_results::manifest::{Chart, Published};
 use knee_results::{Manifest, quoted as cell};
 use serde_json::json;
 
 use crate::captured::Captured;
-use crate::charts::{charts, published_for};
+use crate::charts::{self, charts, published_for};
 use crate::claims;
-use crate::distribution;
-use crate::figure::{Figure, Piece};
+use crate::contents::Contents;
+use crate::distribution::Distributions;
+use crate::figure::{Figure, PANEL, Piece};
 use crate::heat::Heat;
 use crate::limited::Limited;
 use crate::network;
 use crate::palette::{Style, styles};
-use crate::plot::{PANEL, Range, fitted, legend, traces, width_of};
+use crate::plot::{Range, fitted, legend, traces, width_of};
 use crate::series::{Group, Plot, Series};
 use crate::summary::{Summary, interval, spread};
 use crate::svg::{Align, Area, Svg};
@@ -25,6 +26,7 @@ use crate::text::{
     Unit, address, base64, configuration, digits, escaped, metric, short_path, slug, stat, took,
     varied,
 };
+use crate::together::{self, TIME, Together};
 use knee_results::Error;
 
 /// Columns of published figures beside ours.
@@ -55,6 +57,7 @@ pub(crate) struct Section {
     /// Charts that the experiment did not ask for, and that have no room.
     charts_left_out: usize,
     pub(crate) series: Series,
+    together: Vec<Together>,
     heat: Option<Heat>,
     summary: Summary,
     limited: Limited,
@@ -71,9 +74,14 @@ impl Section {
         let mut figures = Vec::new();
         let network = network::figure(&manifest);
         let ratios = ratios(&manifest, &summary, &styles);
-        let (charts, charts_left_out) = charts(&manifest, &summary, &styles);
+        let longest = charts::longest_queue(&summary).filter(|_| !manifest.only_these_charts);
+        let distributions = Distributions::read(&manifest, longest)?;
+        let (charts, charts_left_out) = charts(&manifest, &summary, &styles, &distributions);
         figures.extend(charts);
-        figures.extend(distribution::figures(&manifest, &styles)?);
+        let mut over_time = manifest.charts.clone();
+        over_time.retain(|chart| chart.kind == TIME);
+        over_time.extend(longest.filter(|_| manifest.cases.len() > 1).map(queue_over_time));
+        let together = together::read(&manifest, &styles, &over_time)?;
         let series = Series::read(&manifest, limits.flows, limits.series)?;
         let heat = Heat::read(&manifest, limits.series)?;
         let limited = Limited::read(&manifest)?;
@@ -85,6 +93,7 @@ impl Section {
             figures,
             charts_left_out,
             series,
+            together,
             heat,
             summary,
             limited,
@@ -96,6 +105,42 @@ impl Section {
     /// The id of the section in the page.
     pub(crate) fn id(&self) -> String {
         slug(&self.manifest.experiment)
+    }
+
+    /// What is in the section.
+    pub(crate) fn contents(&self) -> Contents {
+        let (m, id) = (&self.manifest, self.id());
+        let mut contents = Contents::default();
+        contents.part(id.clone(), m.experiment.clone());
+        if let Some(network) = &self.network {
+            contents.part(network.id.clone(), "Network");
+        }
+        if !m.claims.is_empty() {
+            contents.part(format!("{id}-claims"), "Claims");
+        }
+        if !m.published.is_empty() {
+            contents.part(format!("{id}-published"), "Published and ours");
+        }
+        if !self.figures.is_empty() {
+            contents.part(format!("{id}-figures"), "Figures");
+            self.figures.iter().for_each(|of| contents.within(of.id.clone(), of.title.clone()));
+        }
+        if self.has_series() {
+            contents.part(format!("{id}-over-time"), "Over time");
+            self.together.iter().for_each(|of| contents.within(of.id.clone(), of.title.clone()));
+        }
+        if self.heat.is_some() {
+            contents.part(format!("{id}-links"), "The whole network");
+        }
+        if self.captured.is_some() {
+            contents.part("captures", "Captures");
+        }
+        contents.part(format!("{id}-again"), "Re-run, files");
+        contents
+    }
+
+    fn has_series(&self) -> bool {
+        !self.series.groups.is_empty() || !self.together.is_empty()
     }
 
     /// The section; links to its files begin with `files`. `full`: whether the reproduction that it belongs to is.
@@ -139,14 +184,16 @@ impl Section {
             let _ = write!(out, "<p class=\"small\">{}</p>", escaped(&why));
         }
         if !m.claims.is_empty() {
-            out.push_str("<h3>Claims</h3>");
+            let _ = write!(out, "<h3 id=\"{id}-claims\">Claims</h3>");
             m.claims.iter().for_each(|claim| out.push_str(&claims::html(m, claim, &id, known)));
         }
         out.push_str(&self.published_html());
         if !self.figures.is_empty() {
-            out.push_str(
-                "<h3>Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval of the mean \
-                 over runs. Pale bars: minimum to maximum; an arrow where one goes on beyond the edge.</p><div class=\"figures\">",
+            let _ = write!(
+                out,
+                "<h3 id=\"{id}-figures\">Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval of the mean \
+                 over runs. Pale bars: minimum to maximum; an arrow where one goes on beyond the edge. \
+                 Point at a mark to read its value.</p><div class=\"figures\">"
             );
             self.figures.iter().for_each(|figure| out.push_str(&figure.html()));
             out.push_str("</div>");
@@ -177,8 +224,11 @@ impl Section {
                 escaped(&m.text)
             );
         }
-        let _ =
-            write!(out, "<h3>Re-run</h3><pre class=\"cmd\">{}</pre>", escaped(&commands(m, full)));
+        let _ = write!(
+            out,
+            "<h3 id=\"{id}-again\">Re-run</h3><pre class=\"cmd\">{}</pre>",
+            escaped(&commands(m, full))
+        );
         if !m.files.is_empty() {
             out.push_str("<p class=\"files\">Files: ");
             for (i, file) in m.files.iter().map(String::as_str).chain([Manifest::FILE]).enumerate()
@@ -209,7 +259,7 @@ impl Section {
         if rows.is_empty() {
             return String::new();
         }
-        let mut out = String::from("<h3>Published and ours</h3>");
+        let mut out = format!("<h3 id=\"{}-published\">Published and ours</h3>", self.id());
         out.extend(self.ratios.iter().map(Figure::html));
         let open = if rows.len() > MANY { "" } else { " open" };
         let _ = write!(
@@ -268,13 +318,36 @@ impl Section {
     }
 
     fn series_html(&self, id: &str) -> String {
-        if self.series.groups.is_empty() {
+        if !self.has_series() {
             return String::new();
         }
-        let m = &self.manifest;
-        let mut out = format!(
-            "<h3>Over time</h3><div class=\"series\" data-id=\"{id}\"><div class=\"choose\">"
+        let mut out = format!("<h3 id=\"{id}-over-time\">Over time</h3>");
+        for chart in &self.together {
+            let _ = write!(out, "<div class=\"together\" id=\"{}\">", chart.id);
+            out += &self.viewer(&chart.id, &chart.groups);
+            out.push_str("</div>");
+        }
+        if !self.series.groups.is_empty() {
+            out += &self.viewer(id, &self.series.groups);
+        }
+        out.push_str(
+            "<noscript><p class=\"warn\">These plots need JavaScript. <code>knee report DIR \
+             --figures OUTDIR</code> draws the same; the CSV files have the numbers.</p></noscript>",
         );
+        if self.series.left_out > 0 {
+            let _ = write!(
+                out,
+                "<p class=\"small\">{} more configurations are left out; see the CSV files.</p>",
+                self.series.left_out
+            );
+        }
+        out
+    }
+
+    /// Plots of one of these groups, and what chooses it.
+    fn viewer(&self, id: &str, groups: &[Group]) -> String {
+        let m = &self.manifest;
+        let mut out = format!("<div class=\"series\" data-id=\"{id}\"><div class=\"choose\">");
         let mut select = |label: &str, values: Vec<&str>| {
             if values.len() > 1 {
                 let _ = write!(out, "<label>{} <select>", escaped(label));
@@ -289,33 +362,23 @@ impl Section {
         let there = |axis: usize| {
             let values = m.axes[axis].values.iter().map(String::as_str);
             values
-                .filter(|value| self.series.groups.iter().any(|group| group.at[axis] == *value))
+                .filter(|value| groups.iter().any(|group| group.at[axis] == *value))
                 .collect::<Vec<_>>()
         };
         let cases = m
             .cases
             .iter()
             .map(String::as_str)
-            .filter(|case| self.series.groups.iter().any(|group| group.case == *case));
+            .filter(|case| groups.iter().any(|group| group.case == *case));
         select("case", cases.collect());
         (0..m.axes.len()).for_each(|axis| select(&short_path(&m.axes[axis].path), there(axis)));
         let _ = write!(
             out,
             "<span class=\"hint\">Drag to zoom, double-click to reset. The cursor shows values in \
-             every plot.</span></div><div class=\"plots\"></div><p class=\"small \
-             said\"></p><noscript><p class=\"warn\">These plots need JavaScript. <code>knee \
-             report DIR --figures OUTDIR</code> draws the same; the CSV files have the \
-             numbers.</p></noscript>"
+             every plot.</span></div><div class=\"plots\"></div><p class=\"small said\"></p>\
+             <script type=\"application/json\">{}</script></div>",
+            self.series_json(groups)
         );
-        if self.series.left_out > 0 {
-            let _ = write!(
-                out,
-                "<p class=\"small\">{} more configurations are left out; see the CSV files.</p>",
-                self.series.left_out
-            );
-        }
-        let _ =
-            write!(out, "<script type=\"application/json\">{}</script></div>", self.series_json());
         out
     }
 
@@ -325,18 +388,34 @@ impl Section {
     }
 
     /// The series as figures, one for each configuration.
-    pub(crate) fn series_figures(&self) -> impl Iterator<Item = Figure> {
-        self.series
-            .groups
-            .iter()
-            .map(|group| series_figure(&self.manifest, group, self.series.every))
+    pub(crate) fn series_figures(&self, width: f64) -> impl Iterator<Item = Figure> {
+        let groups = self.series.groups.iter().map(move |group| {
+            let about = configuration(&group.case, &self.manifest.axes, &group.at);
+            let (m, run) = (&self.manifest, group.run);
+            let id = format!("{}-series-{}", slug(&m.experiment), slug(&about));
+            let title = format!("{}: {about}, run {run}", m.experiment);
+            series_figure((id, title), group, self.series.every, width)
+        });
+        let together = self.together.iter().flat_map(move |chart| {
+            chart.groups.iter().map(move |group| {
+                let at = varied(&self.manifest.axes, &group.at);
+                let (id, title) = match at.is_empty() {
+                    true => (chart.id.clone(), chart.title.clone()),
+                    false => {
+                        (format!("{}-{}", chart.id, slug(&at)), format!("{}, {at}", chart.title))
+                    }
+                };
+                series_figure((id, title), group, self.series.every, width)
+            })
+        });
+        together.chain(groups)
     }
 
     /// The series as the page's script wants them.
-    fn series_json(&self) -> String {
-        let groups: Vec<_> = self.series.groups.iter().map(|group| {
+    fn series_json(&self, groups: &[Group]) -> String {
+        let groups: Vec<_> = groups.iter().map(|group| {
             let plots: Vec<_> = group.plots.iter().map(|plot| plot_json(plot, group.end_s, self.series.every)).collect();
-            json!({ "case": group.case, "at": group.at, "run": group.run, "end": group.end_s, "left_out": group.left_out(), "plots": plots })
+            json!({ "case": group.case, "at": group.at, "run": (!group.case.is_empty()).then_some(group.run), "end": group.end_s, "left_out": group.left_out(), "plots": plots })
         }).collect();
         // Nothing in a script element may end it.
         json!({ "groups": groups }).to_string().replace('<', "\\u003c")
@@ -365,12 +444,18 @@ fn plot_json(plot: &Plot, end_s: f64, every: usize) -> serde_json::Value {
         })
         .collect();
     let x: Vec<u8> = points.x.iter().flat_map(|x| x.to_le_bytes()).collect();
-    json!({ "title": plot.title, "unit": unit.name, "exact": exact, "x": base64(&x), "lines": lines })
+    json!({ "title": plot.title, "unit": unit.name, "names": plot.names, "exact": exact, "x": base64(&x), "lines": lines })
+}
+
+/// The default chart over time: the queue with the most packets waiting, in every case.
+fn queue_over_time(link: &str) -> Chart {
+    let title = format!("{link}: packets waiting, every case");
+    let (subject, metric) = (link.to_owned(), "queue".to_owned());
+    Chart { kind: TIME.to_owned(), title, subject, metric, ..Chart::default() }
 }
 
 /// The series of a configuration, drawn.
-fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
-    let about = configuration(&group.case, &m.axes, &group.at);
+fn series_figure((id, title): (String, String), group: &Group, every: usize, width: f64) -> Figure {
     let mut csv = String::from("plot,line,unit,at_s,value\n");
     let mut pieces = Vec::new();
     let mut exact = true;
@@ -388,18 +473,11 @@ fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
                 );
             }
         }
-        pieces.push(traces(plot, &points, group.end_s));
+        pieces.push(traces(plot, &points, group.end_s, width));
     }
     let exact = if exact { "" } else { "Minimum and maximum of each short period." };
     let caption = group.left_out() + exact;
-    Figure {
-        id: format!("{}-series-{}", slug(&m.experiment), slug(&about)),
-        title: format!("{}: {about}, run {}", m.experiment, group.run),
-        caption: caption.trim_end().into(),
-        legend: Vec::new(),
-        pieces,
-        csv,
-    }
+    Figure { id, title, caption: caption.trim_end().into(), legend: Vec::new(), pieces, csv }
 }
 
 /// Values as 16-bit shares of the way from the least to the largest; 65535: there is none.

@@ -48,6 +48,8 @@ pub(crate) struct Group {
 pub(crate) struct Plot {
     pub(crate) title: Cow<'static, str>,
     pub(crate) unit: Cow<'static, str>,
+    /// Names of the values 0, 1, ...; of most plots none.
+    pub(crate) names: Vec<String>,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -73,7 +75,7 @@ pub(crate) struct Points {
 }
 
 impl Line {
-    fn new(label: String, style: Style) -> Line {
+    pub(crate) fn new(label: String, style: Style) -> Line {
         Line {
             label,
             style,
@@ -84,7 +86,7 @@ impl Line {
         }
     }
 
-    fn add(&mut self, at_s: f64, end_s: f64, value: f64) {
+    pub(crate) fn add(&mut self, at_s: f64, end_s: f64, value: f64) {
         if self.ends.is_empty() {
             self.ends = vec![[f32::NAN; 2]; BUCKETS];
             self.falls = vec![false; BUCKETS];
@@ -139,6 +141,11 @@ impl Line {
 }
 
 impl Group {
+    /// The same configuration but for its case, with this plot.
+    pub(crate) fn with(self, plot: Plot) -> Group {
+        Group { case: String::new(), plots: vec![plot], ..self }
+    }
+
     /// Says which flows and queues are not drawn.
     pub(crate) fn left_out(&self) -> String {
         let words = |(shown, all): (usize, usize), what: &str| match shown < all {
@@ -302,7 +309,7 @@ fn queues(
         let end_s = group.end_s;
         if group.plots.is_empty() {
             let (title, unit) = (QUEUES.into(), "pkts".into());
-            group.plots.push(Plot { title, unit, lines: Vec::new() });
+            group.plots.push(Plot { title, unit, names: Vec::new(), lines: Vec::new() });
         }
         let lines = &mut group.plots[0].lines;
         let name = row.text(link);
@@ -419,12 +426,14 @@ fn choose_flows(
             *nth += 1;
         }
         group.first_of_flows = group.plots.len();
-        let always = FLOW_COLUMNS.map(|(_, _, title, unit, _)| (title.into(), unit.into()));
-        let wanted = wanted(manifest).map(|wanted| (wanted.title, wanted.unit));
-        for (title, unit) in always.into_iter().chain(wanted) {
+        let always =
+            FLOW_COLUMNS.map(|(_, _, title, unit, _)| (title.into(), unit.into(), Vec::new()));
+        let wanted = wanted(manifest);
+        let wanted = wanted.map(|of| (of.title, of.unit, of.names.to_vec()));
+        for (title, unit, names) in always.into_iter().chain(wanted) {
             let lines =
                 template.iter().map(|(label, style)| Line::new(label.clone(), *style)).collect();
-            group.plots.push(Plot { title, unit, lines });
+            group.plots.push(Plot { title, unit, names, lines });
         }
     }
     Ok(())
@@ -472,6 +481,7 @@ struct Wanted<'a> {
     column: &'a str,
     title: Cow<'static, str>,
     unit: Cow<'static, str>,
+    names: &'a [String],
     factor: f64,
 }
 
@@ -493,7 +503,7 @@ fn wanted(manifest: &Manifest) -> impl Iterator<Item = Wanted<'_>> {
             ),
         };
         let title = format!("Inside: {}", plot.name).into();
-        Wanted { column: &plot.column, title, unit: unit.into(), factor }
+        Wanted { column: &plot.column, title, unit: unit.into(), names: &plot.names, factor }
     })
 }
 
@@ -583,7 +593,7 @@ mod tests {
             let value = if i == 54_321 { 1000.0 } else { f64::from(i % 7) };
             line.add(f64::from(i + 1) * 1e-5, 1.0, value);
         }
-        let plot = Plot { title: "".into(), unit: "".into(), lines: vec![line] };
+        let plot = Plot { title: "".into(), unit: "".into(), names: Vec::new(), lines: vec![line] };
         for every in 1..=COARSEST {
             let (points, exact) = plot.points(1.0, every);
             assert!(!exact);
@@ -601,7 +611,7 @@ mod tests {
         let samples: Vec<(f64, f64)> =
             (1..=400).map(|i| (f64::from(i) * 1e-3, f64::from(i * i))).collect();
         samples.iter().for_each(|(at, value)| line.add(*at, 0.4, *value));
-        let plot = Plot { title: "".into(), unit: "".into(), lines: vec![line] };
+        let plot = Plot { title: "".into(), unit: "".into(), names: Vec::new(), lines: vec![line] };
         let (points, exact) = plot.points(0.4, 1);
         assert!(exact);
         assert_eq!(points.x.len(), 400);

@@ -122,6 +122,15 @@ impl Svg {
         self.shape(style, (x, y), path, FILLED);
     }
 
+    /// A place whose value is read by pointing at it. It shows nothing; the page's script finds the nearest.
+    pub(crate) fn spot(&mut self, (x, y): (f64, f64), says: &str) {
+        let says = escaped(says);
+        let _ = write!(
+            self.0,
+            "<circle class=\"v\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"none\"><title>{says}</title></circle>"
+        );
+    }
+
     /// The mark of what was published: a hollow diamond, large enough to be seen behind one of ours.
     pub(crate) fn published(&mut self, at: (f64, f64)) {
         self.shape("p", at, "M0-6.5 6.5 0 0 6.5-6.5 0z", "stroke-width=\"1.5\"");
@@ -137,6 +146,15 @@ impl Svg {
         };
         let text = escaped(text);
         let _ = write!(self.0, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{text}</text>");
+    }
+
+    /// A text around a point, in a colour that stands out from what is behind it in every theme.
+    pub(crate) fn text_in(&mut self, colour: &str, (x, y): (f64, f64), text: &str) {
+        let text = escaped(text);
+        let _ = write!(
+            self.0,
+            "<text style=\"fill:{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{text}</text>"
+        );
     }
 
     /// A rectangle with further attributes.

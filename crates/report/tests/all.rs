@@ -2,5 +2,6 @@
 
 mod browser;
 mod capture;
+mod charts;
 mod common;
 mod report;

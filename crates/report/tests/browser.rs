@@ -15,16 +15,15 @@ fn shown(browser: &mut Browser, made: &Made, temp: &Temp) -> std::path::PathBuf 
 
 /// Brings the plots over time into sight and gives the middle of the first.
 fn plots(browser: &mut Browser) -> (f64, f64, f64) {
-    browser.eval("document.querySelector('.series').scrollIntoView()");
-    browser.wait_for("document.querySelector('.series').plots?.length > 2");
+    browser.eval("document.querySelector('.series[data-id=made-up]').scrollIntoView()");
+    browser.wait_for("document.querySelector('.series[data-id=made-up]').plots?.length > 2");
     browser.wait_for_drawing();
-    let at = browser.eval("(() => { const r = document.querySelector('.u-over').getBoundingClientRect(); return [r.left, r.top + r.height / 2, r.width] })()");
+    let at = browser.eval("(() => { const r = document.querySelector('.series[data-id=made-up] .u-over').getBoundingClientRect(); return [r.left, r.top + r.height / 2, r.width] })()");
     let part = |i: usize| at[i].as_f64().expect("a number");
     (part(0), part(1), part(2))
 }
 
-const SCALES: &str =
-    "document.querySelector('.series').plots.map(u => [u.scales.x.min, u.scales.x.max])";
+const SCALES: &str = "document.querySelector('.series[data-id=made-up]').plots.map(u => [u.scales.x.min, u.scales.x.max])";
 
 #[test]
 fn a_report_shows_itself_without_errors_and_asks_nobody() {
@@ -154,17 +153,18 @@ fn the_selector_shows_another_case() {
     assert!(!browser.eval(titles).to_string().contains("alpha"), "CUBIC has none");
     let choose = |nth: usize, value: &str| {
         format!(
-            "(() => {{ const s = document.querySelectorAll('.choose select')[{nth}]; s.value = '{value}'; s.dispatchEvent(new Event('change')) }})()"
+            "(() => {{ const s = document.querySelectorAll('.series[data-id=made-up] .choose select')[{nth}]; s.value = '{value}'; s.dispatchEvent(new Event('change')) }})()"
         )
     };
     browser.eval(&choose(0, "dctcp"));
     browser.wait_for(&format!("({titles}).includes('alpha')"));
-    let run = "document.querySelector('.series').group.run";
+    let run = "document.querySelector('.series[data-id=made-up]').group.run";
     assert_eq!(browser.eval(run), 6);
     browser.eval(&choose(1, "1 MB"));
     browser.wait_for(&format!("{run} === 10"));
     // What is drawn is what the file has, to the digits kept.
-    let last = browser.eval("document.querySelector('.series').plots[0].data[0].at(-1)");
+    let last =
+        browser.eval("document.querySelector('.series[data-id=made-up]').plots[0].data[0].at(-1)");
     assert!((last.as_f64().expect("a number") - 400.0).abs() < 1e-3, "{last}");
     assert_eq!(browser.complaints(&html), Vec::<String>::new());
 }
@@ -288,4 +288,69 @@ fn the_whole_network_is_a_picture_that_time_and_keys_move() {
     let hottest = browser.eval("document.querySelector('.heat .hottest').textContent");
     assert_eq!(hottest, "Most: spine31-leaf127 3 marks");
     assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_mark_says_and_a_table_of_every_plot_are_one_move_away() {
+    let Some(mut browser) = open("points") else { return };
+    let temp = Temp::new();
+    let html = shown(&mut browser, &Made::default(), &temp);
+    let chart = "document.querySelector('figure.chart[id*=completion]')";
+    browser.eval(&format!("{chart}.scrollIntoView()"));
+    browser.wait_for_drawing();
+    let at = browser.eval(&format!(
+        "(() => {{ const r = {chart}.querySelector('.v').getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2] }})()"
+    ));
+    let part = |i: usize| at[i].as_f64().expect("a number");
+    browser.mouse("mouseMoved", part(0) + 3.0, part(1) + 3.0, 0);
+    browser.wait_for("!document.querySelector('.tip').hidden");
+    let says = browser.eval("document.querySelector('.tip').textContent");
+    assert_eq!(says, "cubic, size 10 kB: 1 ms (0.9 ms to 1.1 ms), 2 runs");
+    browser.mouse("mouseMoved", 2.0, 2.0, 0);
+    browser.wait_for("document.querySelector('.tip').hidden");
+
+    browser.eval(&format!("{chart}.querySelector('[data-save=table]').click()"));
+    let heads = format!("[...{chart}.querySelectorAll('.numbers th')].map(th => th.textContent)");
+    assert_eq!(browser.eval(&heads)[4], "mean_s");
+    // Numbers are sorted as numbers, and once more the other way round.
+    let column = format!(
+        "[...{chart}.querySelectorAll('.numbers tbody tr')].map(tr => +tr.cells[4].textContent)"
+    );
+    let click = format!("{chart}.querySelectorAll('.numbers th button')[4].click()");
+    for (falls, order) in [(false, "a <= b"), (true, "a >= b")] {
+        browser.eval(&click);
+        let sorted =
+            format!("{column}.every((b, i, all) => i === 0 || (a => {order})(all[i - 1]))");
+        assert_eq!(browser.eval(&sorted), true, "falls: {falls}");
+    }
+    assert_eq!(browser.eval(&format!("{column}.length")), 6);
+    browser.eval(&format!("{chart}.querySelector('[data-save=table]').click()"));
+    assert_eq!(
+        browser.eval(&format!("{chart}.querySelector('.numbers')")),
+        serde_json::Value::Null
+    );
+    // So has a plot over time.
+    plots(&mut browser);
+    browser.eval("document.querySelector('.plot [data-save=table]').click()");
+    let rows = browser.eval("document.querySelectorAll('.plot .numbers tbody tr').length");
+    assert!(rows.as_u64() > Some(100), "{rows}");
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}
+
+#[test]
+fn contents_stand_beside_a_wide_page_and_fold_on_a_narrow_one() {
+    let Some(mut browser) = open("contents") else { return };
+    let temp = Temp::new();
+    let html = shown(&mut browser, &Made::default(), &temp);
+    let lost = "[...document.querySelectorAll('nav.contents a')].filter(a => !document.getElementById(a.hash.slice(1))).map(a => a.hash)";
+    assert_eq!(browser.eval(lost), serde_json::json!([]));
+    assert_eq!(browser.eval("document.querySelector('nav.contents details').open"), true);
+    // The page begins where the list ends, and columns fill it.
+    let beside = "document.querySelector('section.experiment').getBoundingClientRect().left - document.querySelector('nav.contents').getBoundingClientRect().right";
+    assert!(browser.eval(beside).as_f64() >= Some(0.0));
+    let filled = "(() => { const grid = document.querySelector('.figures').getBoundingClientRect(); const all = [...document.querySelectorAll('.figures figure')].map(f => f.getBoundingClientRect().right); return (Math.max(...all) - grid.left) / grid.width })()";
+    assert!(browser.eval(filled).as_f64() > Some(0.9));
+    browser.resize(390, 900, false);
+    browser.load(&html);
+    assert_eq!(browser.eval("document.querySelector('nav.contents details').open"), false);
 }

@@ -147,10 +147,14 @@ fn what_is_cut_or_missing_is_said_and_leaves_no_page() {
     }
     fs::remove_file(temp.join("out/rounds.csv")).expect("was there");
     Made { segments: 20, has_packets: true }.write(&temp.join("out"));
-    let said =
-        knee_report::write_figures(&temp.join("out"), &temp.join("figures"), &|_| unreachable!())
-            .expect_err("is refused")
-            .to_string();
+    let said = knee_report::write_figures(
+        &temp.join("out"),
+        &temp.join("figures"),
+        None,
+        &|_| unreachable!(),
+    )
+    .expect_err("is refused")
+    .to_string();
     assert!(said.contains("leave out --figures"), "{said}");
 }
 

@@ -10,7 +10,7 @@ use crate::common::{Made, Temp};
 
 fn write_figures(dir: &Path, out: &Path) -> usize {
     let painter = Painter::new();
-    knee_report::write_figures(dir, out, &|svg| painter.png(svg)).expect("figures")
+    knee_report::write_figures(dir, out, None, &|svg| painter.png(svg)).expect("figures")
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn figures_are_written_in_three_formats() {
     Made { samples: 50, ..Made::default() }.write(&temp.join("results"));
     let out = temp.join("figures");
     let count = write_figures(&temp.join("results"), &out);
-    // The network, ratios, two charts, a distribution, and the series of six configurations.
-    assert_eq!(count, 11);
+    // The network, ratios, two charts, two distributions, the queue of three sizes, and the series of six configurations.
+    assert_eq!(count, 15);
     assert_eq!(fs::read_dir(&out).expect("is there").count(), 3 * count);
     let chart = "made-up-chart-completion-of-short-transfers-mean";
     let png = fs::read(out.join(format!("{chart}.png"))).expect("is there");

@@ -71,6 +71,9 @@ pub struct Manifest {
     pub published: Vec<Published>,
     pub claims: Vec<Claim>,
     pub charts: Vec<Chart>,
+    /// Whether a report has no other charts than these.
+    #[serde(skip_serializing_if = "is_false")]
+    pub only_these_charts: bool,
     /// Additional plots of connections.
     pub plots: Vec<Plot>,
     /// Varied keys with their values as the tables name them.
@@ -376,16 +379,35 @@ pub struct Term {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chart {
+    /// `lines`, `bars`, `cdf`, `time`, `tradeoff` or `heat`.
+    #[serde(default = "lines")]
+    pub kind: String,
     pub title: String,
     pub subject: String,
     pub metric: String,
     #[serde(default = "mean")]
     pub stat: String,
+    /// What is on the x axis of a trade-off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<Figure>,
     /// A varied path, or `case`.
     #[serde(default = "case")]
     pub x: String,
+    /// The varied path up the side of a heat map.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub y: Option<String>,
     /// Whether the y axis is logarithmic.
     pub log: bool,
+}
+
+/// A statistic of a metric.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figure {
+    pub subject: String,
+    pub metric: String,
+    #[serde(default = "mean")]
+    pub stat: String,
 }
 
 /// A value of connections that the experiment wants to be drawn.
@@ -396,6 +418,9 @@ pub struct Plot {
     /// Column of `series-flows.csv`.
     pub column: String,
     pub unit: String,
+    /// Names of the values 0, 1, ..., as of the modes of BBR.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 /// Hosts, switches and what is between them.
@@ -538,6 +563,14 @@ fn case() -> String {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references down")]
+fn lines() -> String {
+    "lines".to_owned()
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

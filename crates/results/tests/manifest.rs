@@ -1,8 +1,8 @@
 //! What a manifest leaves out.
 
 use knee_results::manifest::{
-    About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, InputFile, Link, Manifest,
-    Module, ModuleFile, Network, Node, NodeKind, Plot, Published, Remark, Term,
+    About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, Figure, InputFile, Link,
+    Manifest, Module, ModuleFile, Network, Node, NodeKind, Plot, Published, Remark, Term,
 };
 use knee_results::reproduction::Reproduction;
 use knee_results::{CheckVerdict, ClaimVerdict};
@@ -123,17 +123,22 @@ fn whole() -> Manifest {
         }],
         claims: vec![claim],
         charts: vec![Chart {
+            kind: "heat".into(),
             title: text(),
             subject: "bulk".into(),
             metric: "goodput".into(),
             stat: "p99".into(),
+            against: Some(Figure { subject: text(), metric: "rtt".into(), stat: "p50".into() }),
             x: "network.bottleneck.rate".into(),
+            y: Some(text()),
             log: true,
         }],
+        only_these_charts: true,
         plots: vec![Plot {
             name: "velocity".into(),
             column: "velocity".into(),
             unit: "packets".into(),
+            names: vec!["STARTUP".into()],
         }],
         axes: vec![Axis {
             path: "network.bottleneck.rate".into(),
@@ -207,6 +212,7 @@ fn what_is_left_out_has_the_usual_meaning() {
     let check = &claim.checks[0];
     assert_eq!([&published.stat, &chart.stat, &check.terms[0].stat], ["mean"; 3]);
     assert!(published.value.is_nan() && chart.x == "case" && !chart.log);
+    assert_eq!((chart.kind.as_str(), &chart.against, &chart.y), ("lines", &None, &None));
     assert_eq!(claim.verdict, ClaimVerdict::Undecided);
     assert_eq!([check.verdict, check.rows[0].verdict], [CheckVerdict::Undecided; 2]);
     let network = read.network.expect("it is there");

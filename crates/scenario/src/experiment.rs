@@ -28,7 +28,7 @@ use crate::last_scenario::LastScenario;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
-use crate::output::{OutputKeys, read_stats};
+use crate::output::{Output, OutputKeys, read_stats};
 use crate::overrides::{apply_set, apply_vary, parse_set, parse_vary, set_params, split_params};
 use crate::published::{self, Published, Stat, read_published};
 use crate::quick::{self, Quick, read_quick};
@@ -183,6 +183,8 @@ pub struct Experiment {
     pub charts: Vec<Chart>,
     /// Statistics of tables. Empty means the usual ones.
     pub stats: Vec<Stat>,
+    /// Whether a report has default charts besides.
+    pub has_default_charts: bool,
     /// Cases to compare.
     pub cases: Vec<Case>,
     /// Varied keys.
@@ -315,6 +317,7 @@ impl Experiment {
             quick,
             charts,
             stats: read_stats(&reader, &overrides.stats)?,
+            has_default_charts: Output::read(&reader)?.has_default_charts,
             cases,
             columns: axes.iter().map(Axis::column).collect(),
             axes,
@@ -464,7 +467,7 @@ impl Experiment {
     /// Fails if a name is no column.
     pub fn plots(&self) -> Result<Vec<manifest::Plot>, Error> {
         let is_asked = !self.asked.cc.is_empty();
-        let mut all = Vec::new();
+        let mut all: Vec<manifest::Plot> = Vec::new();
         let varied = || self.columns.iter().map(|column| column.name.as_str());
         for name in &self.plot {
             match inside::plots(name, &self.algorithms, varied()) {
@@ -473,6 +476,16 @@ impl Experiment {
                 Err(why) => {
                     return Err(Error::input(&self.path, Origin::Nowhere, "sample.plot", why));
                 }
+            }
+        }
+        // The modes of our algorithms are drawn unasked: other plots are read by them.
+        let ours = self.algorithms.iter().filter(|algorithm| algorithm.module().is_none());
+        let modes = ours.flat_map(|algorithm| algorithm.diag()).filter(|of| !of.choices.is_empty());
+        for mode in modes {
+            if !all.iter().any(|plot| plot.name == mode.name) {
+                all.extend(
+                    inside::plots(mode.name, &self.algorithms, varied()).unwrap_or_default(),
+                );
             }
         }
         Ok(all)

@@ -64,15 +64,17 @@ pub(crate) fn plots<'a>(
 ) -> Result<Vec<manifest::Plot>, String> {
     let inside = diagnostics(algorithms);
     let own = ResultFile::FlowSample.columns();
-    let plot = |column, unit: &str| {
+    let plot = |column, unit: &str, choices: &str| {
         let (name, unit) = (name.to_owned(), unit.to_owned());
-        manifest::Plot { name, column, unit }
+        let names = choices.split('|').filter(|name| !name.is_empty()).map(str::to_owned);
+        manifest::Plot { name, column, unit, names: names.collect() }
     };
     let found =
         inside.iter().zip(inside_columns(&inside, varied)).filter(|(diag, _)| diag.name == name);
-    let mut plots: Vec<_> = found.map(|(diag, column)| plot(column, diag.unit)).collect();
+    let mut plots: Vec<_> =
+        found.map(|(diag, column)| plot(column, diag.unit, diag.choices)).collect();
     if own.contains(&name) {
-        plots.push(plot(name.to_owned(), ""));
+        plots.push(plot(name.to_owned(), "", ""));
     }
     if plots.is_empty() {
         return Err(one_of(name, inside.iter().map(|diag| diag.name).chain(own.iter().copied())));

@@ -21,6 +21,8 @@ keys! {
         flows: Key<u64> = usually("100000").within(0, 1_000_000_000),
         /// Connections of a run with series, at most; a hash chooses them.
         series: Key<u64> = usually("all").within(0, 1_000_000_000),
+        /// Whether a report has its default charts besides those of `[[chart]]`.
+        charts: Key<bool> = or(true),
         /// Statistics of tables: `mean`, `sd`, `min`, `p50`, `p95`, `p99`, `p999`, `max`.
         stats: Key<List<Text>> = usually("mean, sd, p50, p95, p99, max"),
     }
@@ -47,6 +49,8 @@ pub struct Output {
     sketches: Option<bool>,
     flows: Option<u64>,
     series: Option<u64>,
+    /// Whether a report has default charts.
+    pub has_default_charts: bool,
 }
 
 impl Output {
@@ -56,6 +60,7 @@ impl Output {
             sketches: output.get(&OUTPUT.sketches)?,
             flows: output.get(&OUTPUT.flows)?,
             series: output.get(&OUTPUT.series)?,
+            has_default_charts: output.get(&OUTPUT.charts)?.unwrap_or(true),
         })
     }
 

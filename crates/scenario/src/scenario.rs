@@ -239,6 +239,16 @@ impl Scenario {
         Some(entry.map(|(_, kind)| kind).or_else(queue).or_else(buffer).or_else(class)?.metrics())
     }
 
+    /// Whether this key of `[sample]` has a period.
+    pub(crate) fn is_sampled(&self, key: &str) -> bool {
+        let Sampling { flows, queues, goodput, .. } = self.sampling;
+        match key {
+            "flows" => flows.is_some(),
+            "queues" => queues.is_some(),
+            _ => goodput.is_some(),
+        }
+    }
+
     /// Returns the size classes that are measured separately, over all entries of this name.
     pub fn size_classes(&self, subject: &str) -> Vec<SizeClass> {
         let entries = self.traffic.iter().filter(|entry| entry.name == subject);

@@ -469,3 +469,34 @@ fn what_is_no_experiment_file_is_said() {
     let (message, _) = file("deep.toml", format!("a = {}", "[".repeat(100_000)).as_bytes());
     assert!(message.contains(": not TOML: "), "{message}");
 }
+
+#[test]
+fn a_chart_that_does_not_fit_says_what_would() {
+    let check = |chart: &str, expected: &str| {
+        let text = format!("{GOOD}\n[[chart]]\ntitle = \"t\"\n{chart}");
+        let said = message(&text, &Overrides::default());
+        assert!(said.contains(expected) && said.lines().count() == 1, "{chart}:\n{said}");
+    };
+    let short = "subject = \"short\"\nmetric = \"completion\"\n";
+    let with = |more: &str| format!("{short}{more}\n");
+    check(
+        &with("kind = \"heat\""),
+        "\"heat\" needs two varied keys with several values: add one to [vary]",
+    );
+    check(&with("kind = \"tradeoff\""), "chart.against: missing, as in against = { subject = ");
+    check(&with("kind = \"pie\""), "kind = \"pie\": must be one of \"lines\", \"bars\", \"cdf\"");
+    check(&with("kind = \"cdf\"\nstat = \"p99\""), "is not of kind = \"cdf\": leave it out");
+    check(&with("y = \"case\""), "is not of kind = \"lines\": leave it out, or choose \"heat\"");
+    check(&with("kind = \"time\""), "completion is not sampled over time: choose ");
+    let timeouts = "subject = \"short\"\nmetric = \"timeouts\"\nkind = \"cdf\"\n";
+    check(timeouts, "timeouts is one value of a run and has no distribution: choose completion");
+    let goodput = "subject = \"short\"\nmetric = \"goodput\"\nkind = \"time\"\n";
+    check(goodput, "needs samples: set sample.goodput, as in goodput = \"1 ms\"");
+    let queue = "subject = \"switch-r\"\nmetric = \"queue\"\nkind = \"cdf\"\n";
+    check(queue, "needs samples: set sample.queues");
+    let other = "kind = \"tradeoff\"\nagainst = { subject = \"web\", metric = \"goodput\" }";
+    check(
+        &with(other),
+        "chart.against.subject: \"web\" is neither a traffic entry nor a recorded link",
+    );
+}

@@ -55,11 +55,18 @@ pub(crate) fn published(published: &Published) -> manifest::Published {
 /// Describes a chart.
 pub(crate) fn chart(chart: &Chart) -> manifest::Chart {
     manifest::Chart {
+        kind: chart.kind.name().into(),
         title: chart.title.clone(),
-        subject: chart.subject.clone(),
-        metric: chart.metric.name().into(),
-        stat: chart.stat.name().into(),
+        subject: chart.figure.subject.clone(),
+        metric: chart.figure.metric.name().into(),
+        stat: chart.figure.stat.name().into(),
+        against: chart.against.as_ref().map(|other| manifest::Figure {
+            subject: other.subject.clone(),
+            metric: other.metric.name().into(),
+            stat: other.stat.name().into(),
+        }),
         x: chart.x.clone(),
+        y: chart.y.clone(),
         log: chart.log,
     }
 }

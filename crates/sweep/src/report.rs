@@ -338,6 +338,7 @@ pub(crate) fn manifest(
         published: experiment.published.iter().map(about::published).collect(),
         claims: claims.to_vec(),
         charts: experiment.charts.iter().map(about::chart).collect(),
+        only_these_charts: !experiment.has_default_charts,
         plots: experiment.plots()?,
         axes: experiment.axes.iter().map(about::axis).collect(),
         cases: experiment.cases.iter().map(|case| case.name.clone()).collect(),
