@@ -56,7 +56,7 @@ knee_fuzz::target!(|text: &str| {
         // Painting takes ten times as long as all the rest.
         Ok(()) if text.len() % 8 == 0 => {
             let painter = knee_png::Painter::new();
-            if let Err(error) = write_figures(&a, &out, &|svg| painter.png(svg)) {
+            if let Err(error) = write_figures(&a, &out, None, &|svg| painter.png(svg)) {
                 check_message(&error.to_string());
             }
         }

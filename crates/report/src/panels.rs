@@ -81,7 +81,7 @@ pub(crate) fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str)
             let _ = write!(out, ",{}", cell(&axis.cell(value)));
         });
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-        let ci95 = number(row.ci95.filter(|_| chart.stat == "mean"));
+        let ci95 = number(row.half(&chart.stat));
         let _ = writeln!(
             out,
             ",{},{},{},{ci95},{},{},{}",

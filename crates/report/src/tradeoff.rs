@@ -48,10 +48,7 @@ impl<'a> Side<'a> {
 
     fn value(&self, row: &Row) -> Option<Value> {
         let value = row.stat(&self.wanted.stat)?;
-        let (low, high) = match self.wanted.stat.as_str() {
-            "mean" => row.interval(value),
-            _ => (value, value),
-        };
+        let (low, high) = row.interval(&self.wanted.stat, value);
         let f = self.unit.factor;
         Some(Value { value: value * f, low: low * f, high: high * f })
     }
@@ -283,7 +280,7 @@ fn csv(manifest: &Manifest, up: &Side<'_>, along: &Side<'_>) -> String {
         });
         for (side, row) in [(along, other), (up, *row)] {
             let number = |value: Option<f64>| value.map_or_else(String::new, |v| v.to_string());
-            let ci95 = row.ci95.filter(|_| side.wanted.stat == "mean");
+            let ci95 = row.half(&side.wanted.stat);
             let _ = write!(out, ",{},{}", number(row.stat(&side.wanted.stat)), number(ci95));
         }
         out.push('\n');
