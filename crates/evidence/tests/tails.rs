@@ -17,7 +17,7 @@ cc = ["cubic", "dctcp"]
 topology = "many-to-one"
 senders = 3
 access = { rate = "1 Gbps" }
-bottleneck = { rate = "1 Gbps", delay = "50 us", queue = { kind = "step", limit = "400 pkts", k = "20 pkts" } }
+bottleneck = { rate = "1 Gbps", delay = "50 us", queue = { kind = "step", limit = "20000 pkts", k = "20 pkts" } }
 
 [[traffic]]
 name = "bulk"
@@ -37,7 +37,7 @@ start = "10 ms"
 start_jitter = "150 ms"
 
 [run]
-duration = "200 ms"
+duration = "900 ms"
 repeat = 6
 
 [sample]
@@ -65,7 +65,7 @@ at_least = 1
 [[claim.check]]
 figure = { subject = "switch-r", metric = "queue", case = "cubic" }
 minus = { case = "dctcp" }
-at_least = "1 pkt"
+at_least = "1 pkts"
 "#;
 
 fn experiment(text: &str) -> std::sync::Arc<Experiment> {
@@ -80,7 +80,10 @@ fn tables_and_results_have_the_interval_of_a_p99() {
     let shown = table::render(&tails, &swept);
     let heads = |shown: &str, title: &str| -> Vec<String> {
         let head = shown.lines().skip_while(|line| !line.starts_with(title)).nth(1).unwrap();
-        head.split("  ").map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
+        head.split("  ")
+            .map(|cell| cell.trim().to_owned())
+            .filter(|cell| !cell.is_empty())
+            .collect()
     };
     let short = heads(&shown, "short: completion");
     let usual = ["case", "mean", "± 95 %", "sd", "p50", "p95", "p99", "± 95 %", "max", "values"];
@@ -110,21 +113,24 @@ fn columns_that_are_asked_for_replace_the_usual_ones() {
     let of_file = experiment(&of_file);
     let swept = run_into(&scratch, &of_file, &simulated()).unwrap();
     let shown = table::render(&of_file, &swept);
-    let head = shown.lines().skip_while(|line| !line.starts_with("short: completion")).nth(1).unwrap();
+    let head =
+        shown.lines().skip_while(|line| !line.starts_with("short: completion")).nth(1).unwrap();
     assert!(head.contains("p50  ± 95 %  values") && !head.contains("mean"), "{shown}");
     assert!(shown.contains("p99.9 needs 1000 values: "), "{shown}");
     assert!(shown.contains("completion of short (900)"), "{shown}");
     let overrides = Overrides { stats: vec![Stat::Max], ..Overrides::default() };
     let asked = parsed("tails.toml", &of_file.text, &overrides);
     let shown = table::render(&asked, &swept);
-    let head = shown.lines().skip_while(|line| !line.starts_with("short: completion")).nth(1).unwrap();
+    let head =
+        shown.lines().skip_while(|line| !line.starts_with("short: completion")).nth(1).unwrap();
     assert!(head.contains("max  values") && !head.contains('±'), "{shown}");
     for (stats, why) in [
         ("[\"p98\"]", "output.stats = [\"p98\"]: must be one of \"mean\", \"sd\""),
         ("[\"p99\", \"p99\"]", "has \"p99\" twice"),
     ] {
         let text = TAILS.replace("[sample]", &format!("[output]\nstats = {stats}\n\n[sample]"));
-        let parsed = Experiment::parse(std::path::Path::new("x.toml"), &text, &Overrides::default());
+        let parsed =
+            Experiment::parse(std::path::Path::new("x.toml"), &text, &Overrides::default());
         let said = parsed.unwrap_err().to_string();
         assert!(said.contains(why), "{said}");
     }
@@ -135,9 +141,10 @@ fn many_rows_keep_their_intervals_in_one_table() {
     let scratch = Scratch::new();
     let text = TAILS
         .replace("repeat = 6", "repeat = 2")
-        .replace("duration = \"200 ms\"", "duration = \"30 ms\"")
+        .replace("duration = \"900 ms\"", "duration = \"30 ms\"")
         .replace("start_jitter = \"150 ms\"", "start_jitter = \"10 ms\"");
-    let text = format!("{text}\n[vary]\n\"network.bottleneck.queue.k\" = \"10..150 step 10 pkts\"\n");
+    let text =
+        format!("{text}\n[vary]\n\"network.bottleneck.queue.k\" = \"10..150 step 10 pkts\"\n");
     let many = experiment(&text);
     let swept = run_into(&scratch, &many, &simulated()).unwrap();
     let shown = overview::render(&many, &swept);
@@ -217,7 +224,10 @@ fn repeats_are_added_until_every_row_is_narrow_enough() {
         ("p99 of short within 5", "must be a share below 100 %"),
         ("p99 of short within 0 %", "must be a share below 100 %"),
         ("p98 of short within 5 %", "must be one of \"mean\", \"sd\""),
-        ("max of short within 5 %", "max has no interval over runs: use mean, p50, p95, p99 or p999"),
+        (
+            "max of short within 5 %",
+            "max has no interval over runs: use mean, p50, p95, p99 or p999",
+        ),
         ("p99 of long within 5 %", "must be one of \"bulk\", \"short\""),
         ("p99 of rtt of short within 5 %", "must be one of \"completion\""),
         ("p99 of timeouts of short within 5 %", "timeouts has one value in a run"),
