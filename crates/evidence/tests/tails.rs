@@ -17,7 +17,7 @@ cc = ["cubic", "dctcp"]
 topology = "many-to-one"
 senders = 3
 access = { rate = "1 Gbps" }
-bottleneck = { rate = "1 Gbps", delay = "50 us", queue = { kind = "step", limit = "400 pkts", k = "20 pkts" } }
+bottleneck = { rate = "1 Gbps", delay = "50 us", queue = { kind = "step", limit = "20000 pkts", k = "20 pkts" } }
 
 [[traffic]]
 name = "bulk"
@@ -37,7 +37,7 @@ start = "10 ms"
 start_jitter = "150 ms"
 
 [run]
-duration = "200 ms"
+duration = "900 ms"
 repeat = 6
 
 [sample]
@@ -65,7 +65,7 @@ at_least = 1
 [[claim.check]]
 figure = { subject = "switch-r", metric = "queue", case = "cubic" }
 minus = { case = "dctcp" }
-at_least = "1 pkt"
+at_least = "1 pkts"
 "#;
 
 fn experiment(text: &str) -> std::sync::Arc<Experiment> {
@@ -141,7 +141,7 @@ fn many_rows_keep_their_intervals_in_one_table() {
     let scratch = Scratch::new();
     let text = TAILS
         .replace("repeat = 6", "repeat = 2")
-        .replace("duration = \"200 ms\"", "duration = \"30 ms\"")
+        .replace("duration = \"900 ms\"", "duration = \"30 ms\"")
         .replace("start_jitter = \"150 ms\"", "start_jitter = \"10 ms\"");
     let text =
         format!("{text}\n[vary]\n\"network.bottleneck.queue.k\" = \"10..150 step 10 pkts\"\n");

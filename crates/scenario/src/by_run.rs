@@ -3,6 +3,7 @@
 use knee_inference::{Known, Run};
 use knee_results::Metric;
 
+use crate::over_runs::KNOWN_WITHIN;
 use crate::published::Stat;
 use crate::sections::known;
 use crate::stats::Samples;
@@ -38,6 +39,14 @@ impl ByRun {
     }
 }
 
+/// Returns bounds, or their upper end where they are so close that the figure counts as known, as in summaries.
+pub fn if_close(bounds: Known) -> Known {
+    match bounds.high <= bounds.low * KNOWN_WITHIN {
+        true => Known::exact(bounds.high),
+        false => bounds,
+    }
+}
+
 /// Returns what is known of a figure of a run, in recorded units. `None` for another statistic than the mean or a percentile, and
 /// where the values do not have it.
 fn figure(run: &Samples, stat: Stat) -> Option<Known> {
@@ -47,7 +56,7 @@ fn figure(run: &Samples, stat: Stat) -> Option<Known> {
             let high = if run.cut_off().is_none() { low } else { f64::INFINITY };
             Some(Known { low, high })
         }
-        (_, Some(share)) => run.percentiles([share])[0].map(known),
+        (_, Some(share)) => run.percentiles([share])[0].map(known).map(if_close),
         _ => None,
     }
 }
@@ -69,6 +78,9 @@ mod tests {
         let found: Vec<_> = of_completion.runs.iter().map(|run| (run.seed, run.known)).collect();
         let expected = [(1, known(2.0, 2.0)), (2, known(3.0, f64::INFINITY)), (3, None)];
         assert_eq!(found, expected);
+        let bounds = |low: f64, high: f64| Known { low, high };
+        assert_eq!(if_close(bounds(100.0, 100.5)), Known::exact(100.5));
+        assert_eq!(if_close(bounds(100.0, 102.0)), bounds(100.0, 102.0));
         assert_eq!((figure(&cut, Stat::P99), figure(&cut, Stat::Max)), (None, None));
     }
 }

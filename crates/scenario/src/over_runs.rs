@@ -6,7 +6,7 @@ use crate::sections::Sections;
 use crate::stats::{CutOff, Possible, SHARES, Samples, Spread, Summary};
 
 /// Largest ratio of a percentile's two bounds at which it counts as known: the error of the sketches in results.
-const KNOWN_WITHIN: f64 = 1.0 + Sketch::ERROR;
+pub(crate) const KNOWN_WITHIN: f64 = 1.0 + Sketch::ERROR;
 
 /// A metric of a row while its runs are added one by one. It grows by a mean of 8 bytes per run and four percentiles
 /// of 16, and by up to some 250 kB for all values, and as much for what was cut off.

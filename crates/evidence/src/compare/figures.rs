@@ -10,6 +10,7 @@ use knee_results::{
 };
 
 use super::read::{differing, flat};
+use knee_scenario::by_run::if_close;
 use knee_scenario::claim::short;
 use knee_scenario::error::Error;
 use knee_scenario::published::Stat;
@@ -222,7 +223,8 @@ fn read_percentiles(
         let known = match (cells.number(value)?, cells.number(at_least)?) {
             (Some(value), _) => Known::exact(value),
             (None, Some(low)) => {
-                Known { low, high: cells.number(at_most)?.unwrap_or(f64::INFINITY) }
+                let high = cells.number(at_most)?.unwrap_or(f64::INFINITY);
+                if_close(Known { low, high })
             }
             (None, None) => continue,
         };
