@@ -238,9 +238,12 @@ fn unfit(kind: Kind, metric: Metric, metrics: &[Metric], scenario: &Scenario) ->
             Some((_, key)) if is_sampled(key) => None,
             Some((_, key)) => Some(needs(key)),
             None => {
-                let over =
-                    metrics.iter().filter(|m| OVER_TIME.iter().any(|(known, _)| known == *m));
-                let other = over.map(|metric| metric.name()).collect::<Vec<_>>().join(", ");
+                let over = |m: &&Metric| OVER_TIME.iter().any(|(known, _)| known == *m);
+                let other = metrics.iter().filter(over).map(|metric| metric.name());
+                let other = match other.collect::<Vec<_>>() {
+                    none if none.is_empty() => "a link, or traffic that has goodput".to_owned(),
+                    some => some.join(", "),
+                };
                 Some(format!("{} is not sampled over time: choose {other}", metric.name()))
             }
         },

@@ -483,7 +483,7 @@ fn a_chart_that_does_not_fit_says_what_would() {
         &with("kind = \"heat\""),
         "\"heat\" needs two varied keys with several values: add one to [vary]",
     );
-    check(&with("kind = \"tradeoff\""), "chart.against: missing, as in against = { subject = ");
+    check(&with("kind = \"tradeoff\""), "chart.1.against: missing, as in against = { subject = ");
     check(&with("kind = \"pie\""), "kind = \"pie\": must be one of \"lines\", \"bars\", \"cdf\"");
     check(&with("kind = \"cdf\"\nstat = \"p99\""), "is not of kind = \"cdf\": leave it out");
     check(&with("y = \"case\""), "is not of kind = \"lines\": leave it out, or choose \"heat\"");
