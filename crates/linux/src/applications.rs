@@ -175,3 +175,68 @@ pub fn outcome(
     outcome.count_window(&run.sampling, run.flows.len(), &WindowSnapshots { flows, queues });
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use knee_run::spec::{Cc, HostConfig, LinuxVersion, Network, Run, Sampling, Schedule, Traffic};
+
+    use super::*;
+
+    /// Two clients of one server, on three machines: each has its own flows and pools by its own numbers, and the server does
+    /// not know when requests arrive.
+    #[test]
+    fn each_program_has_the_pools_of_its_flows() {
+        let mut network = Network::default();
+        for name in ["a", "b", "server"] {
+            network.host(name, HostConfig::new(LinuxVersion(6, 1)));
+        }
+        let flow = |from| Flow {
+            group: 0,
+            from,
+            to: 2,
+            cc: Cc::by_name("reno").expect("it is in the folder"),
+            peer_cc: None,
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic: Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None },
+            read_at_bytes: 1,
+            sampled: false,
+            base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
+        };
+        let pool = |flows: [u32; 2], at_ns| Pool {
+            flows: flows.to_vec(),
+            arrivals_ns: vec![at_ns],
+            response_bytes: vec![7],
+        };
+        let run = Run {
+            seed: 1,
+            end: Time::from_ms(1),
+            until_done: false,
+            network,
+            flows: [0, 1, 0, 1].map(flow).to_vec(),
+            pings: Vec::new(),
+            sampling: Sampling::default(),
+            schedule: Schedule {
+                pools: vec![pool([0, 2], 5), pool([1, 3], 6)],
+                ..Schedule::default()
+            },
+        };
+        let pools_of = |machine: NodeId| {
+            let at = |node| {
+                let address = [10, 0, 0, node as u8].into();
+                Some(HostAddress { number: (node == machine).then_some(0), address })
+            };
+            let plan = plan(&run, &at, &|_, _| String::new()).expect("all are hosts");
+            assert!(plan.flows.is_sorted_by_key(|flow| flow.flow));
+            plan.schedule.pools
+        };
+        assert_eq!(pools_of(0), [pool([0, 1], 5)]);
+        assert_eq!(pools_of(1), [pool([0, 1], 6)]);
+        let without = |flows| Pool { arrivals_ns: Vec::new(), ..pool(flows, 0) };
+        assert_eq!(pools_of(2), [without([0, 2]), without([1, 3])]);
+    }
+}

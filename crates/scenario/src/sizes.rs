@@ -253,8 +253,9 @@ fn named(text: &str) -> Result<Vec<(u64, f64)>, String> {
         Err(_) => {
             let names = PUBLISHED.iter().map(|(name, _)| *name);
             Err(format!(
-                "must be a size (\"20 kB\"), a mix of sizes ({{ mix = [[\"10 kB\", \"90 %\"], [\"1 MB\", \"10 %\"]] }}), a list of sizes with cumulative shares ([[\"1 kB\", \"50 %\"], \
-                 [\"1 MB\", \"100 %\"]]), a file of them (\"sizes.csv\"), or a distribution, which {}",
+                "must be a size (\"20 kB\"), a mix ({{ mix = [[\"10 kB\", \"90 %\"], [\"1 MB\", \"10 %\"]] }}), \
+                 sizes with cumulative shares ([[\"1 kB\", \"50 %\"], [\"1 MB\", \"100 %\"]]), a file \
+                 (\"sizes.csv\"), or a distribution, which {}",
                 one_of(text, names)
             ))
         }
@@ -286,7 +287,7 @@ fn mixed(table: &Table) -> Result<Vec<(u64, f64)>, String> {
     if parts.iter().any(|(_, share)| *share <= 0.0) {
         return Err("shares of a mix must be above 0 %".into());
     }
-    let whole: f64 = parts.iter().map(|(_, share)| share).sum();
+    let whole = parts.iter().fold(0.0, |sum, (_, share)| sum + share);
     if (whole - 1.0).abs() > 1e-9 {
         let percent = (whole * 1e6).round() / 1e4;
         return Err(format!("shares of a mix must add up to 100 %, not {percent} %"));

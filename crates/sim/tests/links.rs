@@ -210,7 +210,7 @@ fn a_pure_ack_takes_the_place_of_one_that_waits() {
         let back = links.iter().position(|link| link.from == path.receiver_id());
         let back = back.expect("it is there");
         links[back].rate = Some(mbps(1));
-        links[back].queue = droptail(Limit::Pkts(1000));
+        links[back].queue = droptail(Limit::Pkts(10_000));
         links[back].thins_acks = thins_acks;
         links[back].sampled = true;
         let outcome = simulate(&run);

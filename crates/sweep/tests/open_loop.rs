@@ -137,12 +137,39 @@ fn arrivals_are_a_stream_of_their_own() {
     assert_eq!(of_poisson(&alone), of_poisson(&more));
 }
 
-/// Requests of drawn sizes on two connections, with loss: the server of each knows what to answer, and threads change nothing.
+/// Two racks, so that threads can share the run.
+const RACKS: &str = r#"question = "?"
+cc = ["dctcp"]
+
+[network]
+topology = "leaf-spine"
+leaves = 2
+spines = 2
+hosts_per_leaf = 2
+up = { rate = "1 Gbps", delay = "5 us" }
+down = { rate = "1 Gbps", delay = "5 us", queue = { kind = "step", limit = "500 kB", k = "30 kB" } }
+fabric = { rate = "1 Gbps", delay = "5 us", queue = { kind = "step", limit = "500 kB", k = "30 kB" } }
+
+[[traffic]]
+name = "it"
+kind = "rpc"
+from = "h0.0"
+to = ["h0.1", "h1.0", "h1.1"]
+flows = 2
+request = "300 B"
+sizes = { mix = [["10 kB", "90 %"], ["100 kB", "10 %"]] }
+load = "60 %"
+of = "h0.0"
+stop = "150 ms"
+
+[run]
+duration = "400 ms"
+"#;
+
+/// Requests of drawn sizes on two connections of each pair: the server of each knows what to answer, and threads change nothing.
 #[test]
 fn servers_answer_with_the_drawn_sizes_on_any_number_of_threads() {
-    let keys = "to = \"h2..h4\"\nflows = 2\nload = \"60 %\"\nof = \"h1\"\nrequest = \"300 B\"\nstop = \"150 ms\"\n\
-                sizes = { mix = [[\"10 kB\", \"90 %\"], [\"100 kB\", \"10 %\"]] }\n";
-    let run = run_of(&experiment(&format!("{keys}[run]\nduration = \"400 ms\"\n")));
+    let run = run_of(RACKS);
     let outcome = knee_sim::simulate(&run).unwrap();
     let arrived: usize = run.schedule.pools.iter().map(|pool| pool.arrivals_ns.len()).sum();
     // 600 Mbps of 19 kB: 3,947 a second.

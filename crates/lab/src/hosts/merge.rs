@@ -138,4 +138,13 @@ mod tests {
         assert_eq!((all.end_ns, all.late_ns, all.cpu_s, all.sides.len()), (9, 7, 3.0, 2));
         assert_eq!(all.sides[1].done_ns, Some(6));
     }
+
+    #[test]
+    fn planned_requests_begin_when_the_plan_says() {
+        let report = TrafficReport { rpcs: vec![(3, S, 5), (4, S, 5)], ..TrafficReport::default() };
+        let at = |at_ns, ahead_ns| ClockAt { at_ns, ahead_ns, within_ns: 100 };
+        let clock = ClockOver { before: at(0, 0), after: at(10 * S, 1_000_000) };
+        let all = merge(0, &|flow| flow == 3, [(report, clock)]);
+        assert_eq!(all.rpcs, [(4, S - 100_000, 5), (3, S, 5)]);
+    }
 }
