@@ -84,6 +84,7 @@ mod setters;
 mod sizes;
 pub mod stats;
 pub mod stored;
+pub mod stored_samples;
 pub mod switches;
 mod unused;
 

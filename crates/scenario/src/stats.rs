@@ -16,7 +16,7 @@ pub use knee_inference::student_t_95;
 use knee_inference::values_needed;
 use knee_results::{Bucket, Sketch, Sketched};
 
-use crate::stored::{StoredSamples, StoredSketch};
+use crate::stored_samples::{StoredSamples, StoredSketch};
 
 /// Two-sided 95 % point of the normal distribution.
 pub const Z_95: f64 = 1.959_964;
