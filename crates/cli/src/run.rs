@@ -61,8 +61,8 @@ pub(crate) struct Args {
     /// repeats. Without a sweep there it begins one.
     #[arg(long = "continue", requires = "output", conflicts_with_all = ["trace", "pcap"])]
     goes_on: bool,
-    /// Add repeats until half of the figure's 95 % interval over runs is below this share of it in every row, as "p99 of
-    /// short within 5 %" or "mean of goodput of bulk within 1 %". --repeat is the most then [default: 100].
+    /// Add repeats until half of a figure's 95 % interval over runs is below this share of it in every row. As "p99 of short
+    /// within 5 %", or "mean of goodput of bulk within 1 %". --repeat is the most then [default: 100].
     #[arg(long, value_name = "FIGURE", conflicts_with_all = ["trace", "pcap", "hash", "check"])]
     until: Option<String>,
     /// Run nothing. Print the name of each run: equal for runs that compute the same.
