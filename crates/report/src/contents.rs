@@ -4,19 +4,22 @@ use std::fmt::Write as _;
 
 use crate::text::escaped;
 
-/// Parts of the page with what is in them: where, and its title.
+/// Where something is, and its title.
+type Place = (String, String);
+
+/// Parts of the page with what is in them.
 #[derive(Default)]
-pub(crate) struct Contents(Vec<(String, String, Vec<(String, String)>)>);
+pub(crate) struct Contents(Vec<(Place, Vec<Place>)>);
 
 impl Contents {
     /// Adds a part.
     pub(crate) fn part(&mut self, id: impl Into<String>, title: impl Into<String>) {
-        self.0.push((id.into(), title.into(), Vec::new()));
+        self.0.push(((id.into(), title.into()), Vec::new()));
     }
 
     /// Adds something to the last part.
     pub(crate) fn within(&mut self, id: impl Into<String>, title: impl Into<String>) {
-        if let Some((.., within)) = self.0.last_mut() {
+        if let Some((_, within)) = self.0.last_mut() {
             within.push((id.into(), title.into()));
         }
     }
@@ -30,7 +33,7 @@ impl Contents {
         let mut out = String::from(
             "<nav class=\"contents\" aria-label=\"Contents\"><details open><summary>Contents</summary><ol>",
         );
-        for (id, title, within) in &self.0 {
+        for ((id, title), within) in &self.0 {
             let _ = write!(out, "<li>{}", link(id, title));
             if !within.is_empty() {
                 out.push_str("<ol>");

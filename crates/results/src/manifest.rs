@@ -554,6 +554,14 @@ struct Head {
     format: u64,
 }
 
+fn lines() -> String {
+    "lines".to_owned()
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 fn mean() -> String {
     "mean".to_owned()
 }
@@ -563,14 +571,6 @@ fn case() -> String {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references down")]
-fn lines() -> String {
-    "lines".to_owned()
-}
-
-fn is_false(flag: &bool) -> bool {
-    !*flag
-}
-
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
