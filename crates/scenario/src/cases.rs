@@ -179,6 +179,12 @@ impl Axis {
         self.paths().any(|path| path == key)
     }
 
+    /// Returns the key of it that lies in the table of this path.
+    pub(crate) fn key_in(&self, table: &str) -> Option<&str> {
+        let is_in = |key: &&str| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
+        self.paths().find(is_in)
+    }
+
     /// Returns the paths of its keys.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|(path, _)| path.as_str())

@@ -109,6 +109,11 @@ pub(crate) fn apply_set(
                 "varies with others in {name}: choose among their values, as in --set {name}='{label}'"
             )));
         }
+        if let Some(varied) = axes.iter().find_map(|axis| axis.key_in(&key)) {
+            return Err(wrong(format!(
+                "holds {varied}, which varies, so its values would not act: set keys of {key} one by one, or change a copy of the file"
+            )));
+        }
         if key.split('.').next() == Some("vary") {
             return Err(wrong(
                 "is the path of [vary]: set the varied key itself, as in traffic.short.size='[\"1 \

@@ -204,6 +204,12 @@ fn what_cannot_vary_gets_one_sentence() {
             "network.up.rate=1 Gbps",
             "varies with others in rack: choose among their values, as in --set rack='10 Gbps / 40 Gbps'",
         ),
+        (
+            String::new(),
+            "network.down.queue.limit=100 pkts,200 pkts",
+            "network.down.queue={ kind = \"droptail\", limit = \"50 pkts\" }",
+            "network.down.queue: holds network.down.queue.limit, which varies, so its values would not act",
+        ),
         (RACK.to_owned(), "", "rack=10 Gbps", "must be one of \"10 Gbps / 40 Gbps\", \"25 Gbps"),
         (String::new(), "hosts.tcp_ecn", "", "must be KEY=LIST, as in network.bottleneck.rate="),
         (String::new(), "hosts.tcp_ecn=", "", "hosts.tcp_ecn: must be KEY=LIST, as in"),

@@ -219,15 +219,25 @@ fn headlines(of: &Answers) -> Vec<String> {
             (format!("{} {difference}", row.name()), interval)
         };
         let than = format!("than {}'s", of.cases[0]);
+        // What is not told is not the same.
+        let untold = match here().filter(|row| row.answer == Answer::Unknown).count() {
+            0 => String::new(),
+            1 => ", and one question cannot be told".to_owned(),
+            many => format!(", and {many} questions cannot be told"),
+        };
         let sentence = match (better.map(says), worse.map(says)) {
             (Some((a, a_ends)), Some((b, b_ends))) => {
                 format!("{a} {than} ({a_ends}), but {b} ({b_ends})")
             }
-            (Some((a, ends)), None) => format!("{a} {than} ({ends}); nothing got measurably worse"),
-            (None, Some((b, ends))) => {
-                format!("{b} {than} ({ends}); nothing got measurably better")
+            (Some((a, ends)), None) => {
+                format!("{a} {than} ({ends}); nothing got measurably worse{untold}")
             }
-            (None, None) => format!("nothing got measurably better or worse than {}", of.cases[0]),
+            (None, Some((b, ends))) => {
+                format!("{b} {than} ({ends}); nothing got measurably better{untold}")
+            }
+            (None, None) => {
+                format!("nothing got measurably better or worse than {}{untold}", of.cases[0])
+            }
         };
         lines.push(format!("{case}{place}: {sentence}"));
     }
