@@ -7,13 +7,14 @@ use knee_evidence::compare::{
 };
 use knee_evidence::difference::{TOLERANCE, Verdict};
 
+use crate::complete;
 use crate::library::results;
 use crate::{CHECK_FAILED, DONE, Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Results directories, or their names below results: two or more of one experiment, or one with --cases. Or DIR:CASE of each case.
-    #[arg(required = true, num_args = 1.., value_name = "DIR")]
+    #[arg(required = true, num_args = 1.., value_name = "DIR", add = complete::results())]
     dirs: Vec<PathBuf>,
     /// Compare these cases of the directory: which is better, by how much, and how sure that is.
     #[arg(long, value_name = "CASE,CASE", value_delimiter = ',', conflicts_with = "force")]

@@ -7,13 +7,14 @@ use knee_evidence::explain;
 use knee_scenario::Overrides;
 use knee_scenario::built_in::Resolved;
 
+use crate::complete;
 use crate::library::{PUBLISHED, find, library};
 use crate::{Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// An experiment file, or the name of a built-in experiment (knee scenarios).
-    #[arg(value_name = "EXPERIMENT")]
+    #[arg(value_name = "EXPERIMENT", add = complete::experiment())]
     experiment: PathBuf,
 }
 

@@ -58,7 +58,7 @@ impl Words for Cli {
     fn run(&self) -> Result<u8, Failure> {
         match &self.command {
             Command::Doctor(args) => doctor::run(args, doctor::Parts::Host),
-            Command::Completions { shell } => completions::<Cli>(*shell).map(|()| DONE),
+            Command::Completions { shell } => completions(*shell).map(|()| DONE),
             Command::Man(args) => man::run::<Cli>(args).map(|()| DONE),
             Command::Kernel(command) => command.run(),
         }

@@ -7,6 +7,7 @@ mod algorithms;
 mod back_ends;
 mod check;
 mod compare;
+mod complete;
 mod doctor;
 mod explain;
 mod flight;
@@ -49,6 +50,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::CompleteEnv;
+use clap_complete::env::Shells;
 use knee_algo::module::Fault;
 use knee_sweep::machine::Build;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -282,10 +285,25 @@ fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", plain(text));
 }
 
-fn completions<C: CommandFactory>(shell: clap_complete::Shell) -> Result<(), Failure> {
+/// The variable by which a shell asks knee for completions.
+const COMPLETE: &str = "KNEE_COMPLETE";
+
+/// Prints what tells a shell to ask knee.
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut C::command(), "knee", &mut text);
-    print(&String::from_utf8_lossy(&text))
+    let written = Shells::builtins()
+        .completer(&shell.to_string())
+        .map(|shell| shell.write_registration(COMPLETE, "knee", "knee", "knee", &mut text));
+    // As a file on the path of functions, it is read at the first completion, which it then answers.
+    if shell == clap_complete::Shell::Zsh {
+        text.extend_from_slice(
+            b"[ \"$funcstack[1]\" != _knee ] || _clap_dynamic_completer_knee \"$@\"\n",
+        );
+    }
+    match written {
+        Some(Ok(())) => print(&String::from_utf8_lossy(&text)),
+        _ => Err(Failure::Says(format!("{shell}: has no completions here"))),
+    }
 }
 
 /// Returns a flag that the first Ctrl-C, SIGTERM or SIGHUP sets. A second one ends the process at once.
@@ -343,7 +361,7 @@ impl Words for Cli {
             Command::Explain(args) => explain::run(args).map(|()| DONE),
             Command::Scenarios(args) => scenarios::run(args).map(|()| DONE),
             Command::Schema(args) => schema::run(args).map(|()| DONE),
-            Command::Completions { shell } => completions::<Cli>(*shell).map(|()| DONE),
+            Command::Completions { shell } => completions(*shell).map(|()| DONE),
             Command::Man(args) => man::run::<Cli>(args).map(|()| DONE),
             Command::Compare(args) => compare::run(args),
             Command::Report(args) => report::run(args),
@@ -375,6 +393,7 @@ fn run_words(words: &impl Words) -> Result<u8, Failure> {
 
 fn command<C: Words>() -> ExitCode {
     knee_algo::module::bounded::let_children_be_waited_for();
+    CompleteEnv::with_factory(C::command).var(COMPLETE).complete();
     let version = Build::this().to_string();
     let parsed = C::command()
         .version(version)

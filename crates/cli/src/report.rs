@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::complete;
 use crate::library::results;
 use crate::{DONE, Failure, print, stop_on_signals};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A directory of knee run, knee reproduce or knee pcap --csv, or its name below results.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", add = complete::results())]
     dir: PathBuf,
     /// Write the report here [default: DIR/report.html]
     #[arg(short, long, value_name = "FILE")]

@@ -14,6 +14,7 @@ use knee_scenario::built_in::Resolved;
 use knee_sim::Simulator;
 use knee_sweep::runs::Options;
 
+use crate::complete;
 use crate::library::{PUBLISHED, find, library};
 use crate::progress::Line;
 use crate::{COULD_NOT, DONE, Failure, back_ends, complain, print, profile, stop_on_signals};
@@ -21,7 +22,7 @@ use crate::{COULD_NOT, DONE, Failure, back_ends, complain, print, profile, stop_
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Experiments: files, or names of built-in ones [default: all that --list shows]
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::experiment())]
     names: Vec<String>,
     /// Only a section (part of its title), or names that match a pattern, as nv-*. Separate several with commas.
     #[arg(long, value_name = "SECTION or PATTERN")]

@@ -20,6 +20,7 @@ use knee_sweep::runs::Options;
 use knee_sweep::sweep_result::{MOST_WARNINGS, SweepResult};
 
 use crate::back_ends::{self, On};
+use crate::complete;
 use crate::library::{RESULTS, find};
 use crate::progress::Line;
 use crate::{
@@ -29,11 +30,11 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Experiment files, or names of built-in experiments (knee scenarios).
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required = true, value_name = "FILE", add = complete::experiment())]
     files: Vec<PathBuf>,
     /// Cases of the file, or algorithms, to compare instead of all cases. knee compiles a path, as ./tcp_foo.c: a
     /// Linux module, or a file of knee new algorithm.
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...", add = complete::algorithm())]
     cc: Vec<String>,
     #[command(flatten)]
     module: crate::module_args::ModuleArgs,
@@ -471,7 +472,7 @@ mod tests {
         assert_eq!(progress(one, 0, 1, 8.0), "0 of 1 run, simulated 2.5 of 10 s, 8 s, 24 s left");
         let short = Reached { of_one: Some((0.05, 0.2)), may_end_early: true, ..one };
         let line = progress(short, 0, 1, 8.0);
-        assert_eq!(line, "0 of 1 run, simulated 50.0 of 200 ms, 8 s, at most 24 s left");
+        assert_eq!(line, "0 of 1 run, simulated 50 of 200 ms, 8 s, at most 24 s left");
         let two = Reached { runs: 0.5, ..Reached::default() };
         assert_eq!(progress(two, 1, 4, 3.0), "1 of 4 runs, 3 s, 5 s left");
         assert_eq!(progress(Reached::default(), 0, 4, 3.0), "0 of 4 runs, 3 s");

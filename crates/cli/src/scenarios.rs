@@ -9,13 +9,14 @@ use knee_files::Dir;
 use knee_scenario::Overrides;
 use knee_scenario::built_in::{BuiltIn, Resolved};
 
+use crate::complete;
 use crate::library::{BUILT_IN, PUBLISHED, resolve};
 use crate::{Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print the file of this experiment [default: list all]
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::built_in())]
     name: Option<PathBuf>,
     /// Write it to this file or into this directory. Without a name, write all into a directory. Existing files stay.
     #[arg(long, value_name = "DIR|FILE")]

@@ -215,7 +215,38 @@ fn shells_get_their_completions() {
     let scratch = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish"] {
         let words = said(&knee(&["completions", shell], scratch.path()));
-        assert!(words.contains("reproduce") && words.contains("explain"), "{shell}");
+        assert!(words.contains("KNEE_COMPLETE"), "{shell}: {words}");
+    }
+}
+
+#[test]
+fn names_are_completed() {
+    let scratch = tempfile::tempdir().unwrap();
+    for dir in ["results/mine", "elsewhere"] {
+        fs::create_dir_all(scratch.path().join(dir)).unwrap();
+    }
+    for file in ["incast-mine.toml", "tcp_mine.c"] {
+        fs::write(scratch.path().join(file), "").unwrap();
+    }
+    for (words, expected) in [
+        (&["run", "incast-"][..], &["incast-19", "incast-basic", "incast-mine.toml"][..]),
+        (&["run", "--cc", ""], &["bbr", "dctcp", "tcp_mine.c"]),
+        (&["scenarios", "rac"], &["rack", "rack-speeds"]),
+        (&["compare", "m"], &["mine"]),
+        (&["report", "el"], &["elsewhere/"]),
+        (&["rep"], &["report", "reproduce"]),
+    ] {
+        let bin = env!("CARGO_BIN_EXE_knee");
+        let completed = Command::new(bin)
+            .args(["--", "knee"])
+            .args(words)
+            .envs([("KNEE_COMPLETE", "fish")])
+            .current_dir(scratch.path())
+            .output()
+            .unwrap();
+        let text = text(&completed.stdout);
+        let found: Vec<&str> = text.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert!(expected.iter().all(|name| found.contains(name)), "{words:?}: {text}");
     }
 }
 

@@ -62,6 +62,7 @@ const VALUES: &[(&str, &str)] = &[
     ("cc", "\"reno\""),
     ("params", "{ beta = 700 }"),
     ("show", "\"timeouts\""),
+    ("output.stats", "\"mean\""),
     ("ping.size", "\"100 B\""),
     ("within", "\"5 %\""),
     ("over", "\"50 ms\""),
