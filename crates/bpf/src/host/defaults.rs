@@ -56,7 +56,7 @@ pub(super) fn set_default(
         Err(Error::File { source, .. }) if is_full(&source) => {}
         outcome => outcome?,
     }
-    let allow = || write_allowed(&format!("{before} {algorithm}"));
+    let allow = || change_allowed(|now| format!("{now} {algorithm}"));
     let outcome = match available_algorithms()?.iter().any(|known| known == algorithm) {
         // The list comes first: the kernel keeps a reference to each algorithm that it refuses to a
         // namespace, until the next boot (tcp_set_default_congestion_control of Linux 6.18).
@@ -69,19 +69,34 @@ pub(super) fn set_default(
             outcome => outcome,
         },
     };
-    restore_allowed(journal, run_dir)?;
+    change_allowed(|now| {
+        let others = now.split_whitespace().filter(|allowed| *allowed != algorithm);
+        others.collect::<Vec<_>>().join(" ")
+    })?;
+    forget_allowed(journal, run_dir)?;
     outcome
 }
 
-/// Undoes the temporary change of [`set_default`], also after a crash in between.
+/// Changes the list of allowed algorithms. Others register algorithms meanwhile, whose names a list of before would take away, so it
+/// is read again just before it is written; a name on it may be gone by then, and the kernel refuses the list.
+fn change_allowed(change: impl Fn(&str) -> String) -> Result<(), Error> {
+    let once = || write_allowed(&change(&read(ALLOWED)?));
+    once().or_else(|_| once())
+}
+
+fn forget_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(), Error> {
+    journal.allowed_before = None;
+    journal.shorten(run_dir)
+}
+
+/// Undoes the temporary change of [`set_default`] after a crash in between.
 pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(), Error> {
     if let Some(before) = &journal.allowed_before {
         let available = read(AVAILABLE)?;
         let there = |name: &&str| available.split_whitespace().any(|other| other == *name);
         let before: Vec<&str> = before.split_whitespace().filter(there).collect();
         write_allowed(&before.join(" "))?;
-        journal.allowed_before = None;
-        journal.shorten(run_dir)?;
+        forget_allowed(journal, run_dir)?;
     }
     Ok(())
 }
