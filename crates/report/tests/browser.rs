@@ -17,6 +17,8 @@ fn shown(browser: &mut Browser, made: &Made, temp: &Temp) -> std::path::PathBuf 
 fn plots(browser: &mut Browser) -> (f64, f64, f64) {
     browser.eval("document.querySelector('.series[data-id=made-up]').scrollIntoView()");
     browser.wait_for("document.querySelector('.series[data-id=made-up]').plots?.length > 2");
+    // The page has grown by the plots.
+    browser.eval("document.querySelector('.series[data-id=made-up]').scrollIntoView()");
     browser.wait_for_drawing();
     let at = browser.eval("(() => { const r = document.querySelector('.series[data-id=made-up] .u-over').getBoundingClientRect(); return [r.left, r.top + r.height / 2, r.width] })()");
     let part = |i: usize| at[i].as_f64().expect("a number");

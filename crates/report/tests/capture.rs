@@ -165,6 +165,8 @@ fn shown(browser: &mut Browser, html: &Path) {
     browser.load(html);
     browser.eval(&format!("{ROOT}.scrollIntoView()"));
     browser.wait_for(&format!("{ROOT}.plots?.length === 5"));
+    // The page has grown by the plots.
+    browser.eval(&format!("{ROOT}.scrollIntoView()"));
 }
 
 /// Packets with data that are within the zoom.
