@@ -29,7 +29,7 @@ pub(crate) fn find(word: &Path) -> Result<Resolved<'_>, Failure> {
     let found = resolve(word)?;
     if let Resolved::BuiltIn(one) = found {
         let file = format!("{}.toml", one.name);
-        if *word == *one.name && Path::new(&file).is_file() {
+        if word.as_os_str() == one.name && Path::new(&file).is_file() {
             complain(&format!(
                 "knee: note: {0} is the built-in experiment; write ./{file} for the file of this directory",
                 one.name
