@@ -553,7 +553,9 @@ fn cut_off_notes(experiment: &Experiment, swept: &SweepResult) -> String {
         true => {
             out.push_str("  run.until_done = true, with a longer run.duration, lets them finish\n")
         }
-        false => out.push_str("  a longer run.duration lets them finish\n"),
+        false => out.push_str(
+            "  a longer run.duration lets them finish; requests without end need a stop, too\n",
+        ),
     }
     out
 }

@@ -38,7 +38,24 @@ pub enum Origin {
     /// On this line of the file, from 1.
     Line(u32),
     /// The value comes from this option.
-    CommandLine(&'static str),
+    CommandLine(Flag),
+}
+
+/// An option that gives values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    Set,
+    Vary,
+}
+
+impl Flag {
+    /// The option as it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Flag::Set => "--set",
+            Flag::Vary => "--vary",
+        }
+    }
 }
 
 impl Error {
@@ -70,7 +87,7 @@ impl fmt::Display for Error {
         let at = match self.origin {
             Origin::Nowhere => String::new(),
             Origin::Line(line) => format!("{line}:"),
-            Origin::CommandLine(option) => format!(" {option}"),
+            Origin::CommandLine(flag) => format!(" {}", flag.name()),
         };
         let what = match (self.key.as_str(), self.value.as_str()) {
             ("", _) => String::new(),

@@ -2,8 +2,8 @@
 
 use crate::figure::{PANEL, Piece};
 use crate::palette::Style;
-use crate::plot::{Point, Range, fitted, head, panel_title, width_of, y_axis};
-use crate::svg::{Align, Area, FILLED, Svg};
+use crate::plot::{ARROW, Point, Range, fitted, head, panel_title, width_of, y_axis};
+use crate::svg::{Align, Area, FILLED, Svg, stroke};
 
 /// A bar: in which group, and its place there.
 pub(crate) struct Bar {
@@ -68,6 +68,9 @@ impl Bars<'_> {
                     "M{at:.1} {low:.1}V{high:.1}M{a:.1} {low:.1}H{b:.1}M{a:.1} {high:.1}H{b:.1}"
                 );
                 out.path("t", ends, "fill=\"none\" stroke-width=\"1.2\"");
+            }
+            if bar.point.is_bound {
+                out.shape(bar.style, (at, y), ARROW, stroke(1.3));
             }
             out.spot((at, y), &bar.says);
         }

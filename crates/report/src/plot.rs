@@ -212,8 +212,7 @@ impl Lines<'_> {
                 }
                 out.mark((x, y), line.style);
                 if point.is_bound {
-                    let arrow = "M0-4V-15M-3-11.5 0-15.5 3-11.5";
-                    out.shape(line.style, (x, y), arrow, stroke(1.3));
+                    out.shape(line.style, (x, y), ARROW, stroke(1.3));
                 }
                 out.spot((x, y), &each.2);
             }
@@ -221,6 +220,9 @@ impl Lines<'_> {
         Piece { width, height, body: out.0 }
     }
 }
+
+/// Above a mark: the figure is there or beyond.
+pub(crate) const ARROW: &str = "M0-4V-15M-3-11.5 0-15.5 3-11.5";
 
 /// A path from point to point.
 pub(crate) fn through(points: impl Iterator<Item = (f64, f64)>) -> String {

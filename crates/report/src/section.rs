@@ -191,7 +191,7 @@ impl Section {
         if !self.figures.is_empty() {
             let _ = write!(
                 out,
-                "<h3 id=\"{id}-figures\">Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval of the mean \
+                "<h3 id=\"{id}-figures\">Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval \
                  over runs. Pale bars: minimum to maximum; an arrow where one goes on beyond the edge. \
                  Point at a mark to read its value.</p><div class=\"figures\">"
             );

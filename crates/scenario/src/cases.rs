@@ -8,6 +8,10 @@ use serde_json::Value as Json;
 use crate::metric::Metric;
 use crate::range::{MAX_VALUES, range};
 
+/// Largest number of configurations: cases times varied values.
+pub(crate) const MAX_CONFIGURATIONS: usize = 10_000;
+/// Most keys that vary together.
+const MAX_TOGETHER: usize = 100;
 /// Largest number of runs: configurations times repeats.
 pub const MAX_RUNS: usize = 100_000;
 /// Between the values of keys that vary together.
@@ -110,6 +114,12 @@ impl Axis {
     /// Reads a varied key with its list or range, or a name with a table of such keys.
     pub(crate) fn read(path: &str, node: &Node) -> Result<Axis, String> {
         let keys = match node.table().filter(|_| is_name(path)) {
+            Some(table) if table.len() > MAX_TOGETHER => {
+                return Err(format!(
+                    "varies {} keys together, but at most {MAX_TOGETHER} are allowed",
+                    table.len()
+                ));
+            }
             Some(table) => {
                 let key = |(key, node): &(String, Node)| {
                     let values = varied_path(key).and_then(|()| axis_values(node));
@@ -164,7 +174,7 @@ impl Axis {
     /// Returns what gives its values, for messages.
     pub(crate) fn set_by(&self) -> &'static str {
         match self.origin {
-            Origin::CommandLine(option) => option,
+            Origin::CommandLine(flag) => flag.name(),
             _ => "[vary]",
         }
     }
@@ -266,6 +276,12 @@ pub(crate) fn add_axis(axes: &mut Vec<Axis>, axis: Axis) -> Result<(), String> {
         }
         None => {
             axes.push(axis);
+            let points = axes.iter().fold(1_usize, |n, axis| n.saturating_mul(axis.points()));
+            if points > MAX_CONFIGURATIONS {
+                return Err(format!(
+                    "makes {points} combinations of varied values, but at most {MAX_CONFIGURATIONS} are allowed"
+                ));
+            }
             Ok(())
         }
     }

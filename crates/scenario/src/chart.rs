@@ -234,6 +234,15 @@ fn unfit(kind: Kind, metric: Metric, metrics: &[Metric], scenario: &Scenario) ->
             Some(format!("{name} is one value of a run and has no distribution: choose {other}"))
         }
         Kind::Cdf if of_queue && !is_sampled("queues") => Some(needs("queues")),
+        Kind::Time
+            if matches!(metric, Metric::GoodputSum | Metric::Jain)
+                && scenario.output.most_series() < u64::MAX =>
+        {
+            let name = metric.name();
+            Some(format!(
+                "{name} is of all connections, and output.series keeps some: leave it out"
+            ))
+        }
         Kind::Time => match OVER_TIME.iter().find(|(known, _)| *known == metric) {
             Some((_, key)) if is_sampled(key) => None,
             Some((_, key)) => Some(needs(key)),

@@ -15,7 +15,8 @@ use knee_run::spec::{Cc, KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{
-    Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, read_axes, varied_path,
+    Axis, Case, Column, Configuration, MAX_CONFIGURATIONS, MAX_RUNS, RunId, SET, read_axes,
+    varied_path,
 };
 use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc};
 use crate::chart::{self, Chart, read_charts};
@@ -40,8 +41,6 @@ use crate::unused;
 
 /// Largest experiment file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Largest number of configurations: cases times varied values.
-const MAX_CONFIGURATIONS: usize = 10_000;
 /// Bound on the rows that are checked while a file is read, about half a second of work. It limits the sum of
 /// [`Scenario::size`] and a 16th of the text, which takes about as long. The other rows are checked before the first
 /// run.

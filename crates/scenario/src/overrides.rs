@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use knee_file::{Node, Origin, Value, did_you_mean, parse_override};
+use knee_file::{Flag, Node, Origin, Value, did_you_mean, parse_override};
 
 use crate::cases::{Axis, Case, add_axis};
 use crate::cc::set_param;
 use crate::error::Error;
 use crate::paths;
 
-const SET: &str = "--set";
-const VARY: &str = "--vary";
+const SET: Flag = Flag::Set;
+const VARY: Flag = Flag::Vary;
 
 /// Keys with their values.
 type Assigned = Vec<(String, Node)>;
@@ -64,12 +64,12 @@ pub(crate) fn parse_vary(
 fn assignment<'a>(
     path: &Path,
     text: &'a str,
-    (option, example): (&'static str, &str),
+    (flag, example): (Flag, &str),
 ) -> Result<(&'a str, &'a str), Error> {
     let (key, value) = text.split_once('=').ok_or_else(|| {
         let shown: String = text.chars().take(60).collect();
         let why = format!("must be {example}");
-        Error::input(path, Origin::CommandLine(option), shown.escape_debug().to_string(), why)
+        Error::input(path, Origin::CommandLine(flag), shown.escape_debug().to_string(), why)
     })?;
     Ok((key.trim(), value.trim()))
 }

@@ -138,7 +138,7 @@ impl Experiment {
             Setter::Set(at) => {
                 let (path, node) = &self.set[at];
                 let by = match node.origin {
-                    Origin::CommandLine(option) => option,
+                    Origin::CommandLine(flag) => flag.name(),
                     _ => "[quick]",
                 };
                 format!("{by} sets {path} = {}", node.show())

@@ -69,6 +69,11 @@ fn read_open(entry: &EntryReader<'_>, traffic: &[Traffic]) -> Result<Option<Requ
     if sizes.is_some() && reader.has(&KEYS.response) {
         return Err(reader.error(&KEYS.sizes, "conflicts with \"response\": leave one out"));
     }
+    // Sizes of a list belong to connections, and requests take the one that is free.
+    let of_connections = |key: &Key<List<Size>>| {
+        let why = "has one size for requests at times of their own: use sizes = { mix = [[\"10 kB\", \"90 %\"], [\"1 MB\", \"10 %\"]] } for responses";
+        Err(reader.error(key, why))
+    };
     // Load is of the direction that has more of it.
     let mean = |of: fn(&Traffic) -> u64| {
         traffic.iter().map(|it| of(it) as f64).sum::<f64>() / traffic.len().max(1) as f64
@@ -83,9 +88,19 @@ fn read_open(entry: &EntryReader<'_>, traffic: &[Traffic]) -> Result<Option<Requ
             None => Ok(None),
         };
     };
+    for key in [&KEYS.request, &KEYS.response] {
+        if reader.list(key)?.is_some_and(|sizes| sizes.len() > 1) {
+            return of_connections(key);
+        }
+    }
     for (name, is_there) in [
         (KEYS.count.as_ref(), reader.has(&KEYS.count)),
         (KEYS.stop_stagger.as_ref(), reader.has(&KEYS.stop_stagger)),
+        // Connections are there when the first request can arrive.
+        (TIMED.start_jitter.as_ref(), reader.has(&TIMED.start_jitter)),
+        (TIMED_CONNECTIONS.stagger.as_ref(), reader.has(&TIMED_CONNECTIONS.stagger)),
+        // Each host would have the whole load.
+        (TIMED_CONNECTIONS.each.as_ref(), reader.has(&TIMED_CONNECTIONS.each)),
     ] {
         if is_there {
             let why =

@@ -98,6 +98,11 @@ impl Scenario {
         self.traffic.iter().any(|entry| entry.name == name && entry.can_end())
     }
 
+    /// Returns whether requests of this name arrive at times of their own.
+    fn is_open_loop(&self, name: &str) -> bool {
+        self.traffic.iter().any(|entry| entry.name == name && entry.requests(self.end) > 0)
+    }
+
     /// Describes entries whose last transfers have less time than a retransmission timeout takes.
     fn short(&self) -> Vec<String> {
         let network = self.network.network();
@@ -149,6 +154,9 @@ impl Scenario {
             let (what, set) = match (can_end, self.until_done) {
                 (true, true) => ("A transfer", duration),
                 (true, false) => ("A transfer", format!("run.until_done = true and {duration}")),
+                (false, _) if names.iter().any(|name| self.is_open_loop(name)) => {
+                    ("A request", format!("{duration}, or an earlier stop"))
+                }
                 (false, _) => ("An exchange", format!("{duration}, or a count")),
             };
             let (names, takes) = (names.join(", "), takes.join(", and "));
