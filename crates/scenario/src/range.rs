@@ -34,12 +34,11 @@ pub(crate) fn range(text: &str) -> Result<Option<Vec<Value>>, String> {
         return Err("has no end, as in \"1..64\" or \"1 Gbps..100 Gbps log 5\"".into());
     };
     let last = number(last).ok_or_else(bad)?;
-    let (last_unit, way) =
-        rest.split_at(rest.iter().position(|w| is_way(w)).unwrap_or(rest.len()));
+    let (last_unit, way) = rest.split_at(rest.iter().position(is_way).unwrap_or(rest.len()));
     let last_unit = last_unit.join(" ");
     let (way, way_unit) = match way {
         [] => (None, String::new()),
-        [name, by, unit @ ..] if !unit.iter().any(|word| is_way(word)) => {
+        [name, by, unit @ ..] if !unit.iter().any(is_way) => {
             (Some((*name, number(by).ok_or_else(bad)?)), unit.join(" "))
         }
         _ => return Err(bad()),
