@@ -1,4 +1,5 @@
 //! What varies: several keys together, groups of hosts, ranges, `--vary`, and what follows for rows.
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 use std::path::Path;
 

@@ -354,6 +354,9 @@ impl<T> Drop for Runs<'_, T> {
     }
 }
 
+/// Returns the result of a run if it is known without carrying it out.
+type Known<T> = Box<dyn Fn(RunId, &Run) -> Option<T> + Send + Sync>;
+
 /// State that threads share.
 struct Work<T> {
     experiment: Arc<Experiment>,
@@ -361,7 +364,7 @@ struct Work<T> {
     /// Numbers of the runs, in the order in which they begin. Their places in it are counted below.
     order: Vec<usize>,
     beside: ExtraFiles,
-    known: Box<dyn Fn(RunId, &Run) -> Option<T> + Send + Sync>,
+    known: Known<T>,
     make: Box<dyn Fn(Done) -> T + Send + Sync>,
     bytes: fn(&T) -> usize,
     /// Number of threads of all runs together.

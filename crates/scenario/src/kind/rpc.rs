@@ -71,7 +71,7 @@ fn read_open(entry: &EntryReader<'_>, traffic: &[Traffic]) -> Result<Option<Requ
     }
     // Sizes of a list belong to connections, and requests take the one that is free.
     let of_connections = |key: &Key<List<Size>>| {
-        let why = "has one size for requests at times of their own: use sizes = { mix = [[\"10 kB\", \"90 %\"], [\"1 MB\", \"10 %\"]] } for responses";
+        let why = "has one size for requests at times of their own: use \"sizes\" for responses, as a mix, or one entry for each size";
         Err(reader.error(key, why))
     };
     // Load is of the direction that has more of it.
