@@ -138,7 +138,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run experiments and print their tables.
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Re-run published experiments and check their claims.
     Reproduce(reproduce::Args),
     /// Describe an experiment: question, network, traffic, published figures and claims.

@@ -1,4 +1,5 @@
 //! Cases of results against each other: which is better, by how much, and how sure that is.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
 //! Whole sweeps: the same results for any number of threads, and what they leave on the disk.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
