@@ -382,7 +382,7 @@ fn figure(manifest: &Manifest, styles: &[Style], of: &Values, log: bool) -> Opti
     if !of_cases.is_empty() {
         let _ = write!(
             caption,
-            " Cut off by the end of the run: {}; Kaplan-Meier estimate. It takes them to be like the others, so it shows too short times where what comes late waits longest.",
+            " Cut off by the end of the run: {}; Kaplan-Meier estimate. It takes them to be like the others: where late arrivals wait longest, its times are too short.",
             of_cases.join(", ")
         );
     }
