@@ -12,6 +12,10 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicIsize};
+use std::time::{Duration, Instant};
+
+/// How long a run waits for the room that another one makes: that ends at its next check.
+const MOST_WAIT: Duration = Duration::from_secs(30);
 
 thread_local! {
     /// Bytes that this thread has taken and not given back since its count was last collected.
@@ -142,6 +146,32 @@ impl Budget {
     pub fn check(&self, soon: usize) -> bool {
         let new = collect();
         let taken = self.taken.fetch_add(new, Relaxed).wrapping_add(new);
+        self.fits(taken, soon)
+    }
+
+    /// Returns false as [`Budget::check`]. Else so many bytes count as taken, and this thread must take them next: runs that begin
+    /// together do not all see the same room. Waits while another run makes room.
+    #[must_use]
+    pub fn reserve(&self, bytes: usize) -> bool {
+        if !self.check(0) {
+            return false;
+        }
+        count(0, bytes);
+        let more = 0_isize.saturating_add_unsigned(bytes);
+        ALL.fetch_add(more, Relaxed);
+        let taken = self.taken.fetch_add(more, Relaxed).wrapping_add(more);
+        let end = Instant::now() + MOST_WAIT;
+        while self.room.is_being_made.load(Relaxed)
+            && exceeds(ALL.load(Relaxed), 0, self.room.most_bytes)
+            && !self.is_exceeded()
+            && Instant::now() < end
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.fits(taken, 0)
+    }
+
+    fn fits(&self, taken: isize, soon: usize) -> bool {
         if self.is_exceeded() {
             return false;
         }
@@ -209,6 +239,15 @@ mod tests {
         assert!(other.check(0), "one makes room");
         drop(taken);
         room.is_made();
+        let reserved = Budget::new(100 * MB, &room);
+        assert!(reserved.reserve(8 * MB));
+        let fits = std::thread::scope(|scope| scope.spawn(|| other.check(3 * MB)).join().unwrap());
+        assert!(!fits, "what is reserved counts at once");
+        let list = vec![1u8; 8 * MB];
+        room.is_made();
+        assert!(reserved.check(0), "and once");
+        drop(list);
+        let other = Budget::new(100 * MB, &room);
         assert!(other.check(0) && !other.check(11 * MB));
     }
 

@@ -180,10 +180,13 @@ impl<'a> Simulation<'a> {
         let is_here = |node: u32| domain.has_node(node);
         let mut hosts = Hosts::new(network, plan);
         let numbering = domain.numbering(run);
-        let mut socks = Vec::with_capacity(numbering.socks.count(2 * run.flows.len()));
+        let connections = || format!("{} connections (traffic)", run.flows.len());
+        let socks = numbering.socks.count(2 * run.flows.len());
+        stop.reserve(socks * size_of::<Sock>(), connections)?;
+        let mut socks = Vec::with_capacity(socks);
         let mut apps = Vec::with_capacity(numbering.flows.count(run.flows.len()));
         for (index, flow) in run.flows.iter().enumerate() {
-            stop.check(0, || format!("{} connections (traffic)", run.flows.len()))?;
+            stop.check(0, connections)?;
             let hash = plan.hashes[index];
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);

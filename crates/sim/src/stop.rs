@@ -52,8 +52,24 @@ impl<'a> Stop<'a> {
         if !self.is_out_of_memory(soon) {
             return Ok(());
         }
-        Err(Error::Memory { limit: "its budget of memory".to_owned(), mostly: mostly() })
+        Err(too_large(mostly()))
     }
+
+    /// Fails if there is no room for so many bytes, which this thread takes next.
+    pub(crate) fn reserve(
+        self,
+        bytes: usize,
+        mostly: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        match self.budget.is_none_or(|budget| budget.reserve(bytes)) {
+            true => Ok(()),
+            false => Err(too_large(mostly())),
+        }
+    }
+}
+
+fn too_large(mostly: String) -> Error {
+    Error::Memory { limit: "its budget of memory".to_owned(), mostly }
 }
 
 #[cfg(test)]
