@@ -46,11 +46,10 @@ pub(super) fn set_default(
     run_dir: &Path,
 ) -> Result<(), Error> {
     let set = || namespace.run(|| write(DEFAULT, algorithm)).unwrap_or_else(entering_failed);
-    let before = read(ALLOWED)?;
-    if before.split_whitespace().any(|allowed| allowed == algorithm) {
+    if read(ALLOWED)?.split_whitespace().any(|allowed| allowed == algorithm) {
         return set();
     }
-    journal.allowed_before = Some(before.clone());
+    journal.allowed_meanwhile = Some(algorithm.to_owned());
     match journal.write(run_dir) {
         // Without space the list is only restored if nothing kills this process meanwhile.
         Err(Error::File { source, .. }) if is_full(&source) => {}
@@ -69,36 +68,29 @@ pub(super) fn set_default(
             outcome => outcome,
         },
     };
-    change_allowed(|now| {
-        let others = now.split_whitespace().filter(|allowed| *allowed != algorithm);
-        others.collect::<Vec<_>>().join(" ")
-    })?;
-    forget_allowed(journal, run_dir)?;
+    restore_allowed(journal, run_dir)?;
     outcome
 }
 
-/// Changes the list of allowed algorithms. Others register algorithms meanwhile, whose names a list of before would take away, so it
-/// is read again just before it is written; a name on it may be gone by then, and the kernel refuses the list.
+/// Undoes the temporary change of [`set_default`], also after a crash in between.
+pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(), Error> {
+    if let Some(name) = &journal.allowed_meanwhile {
+        change_allowed(|now| {
+            let others = now.split_whitespace().filter(|allowed| *allowed != name);
+            others.collect::<Vec<_>>().join(" ")
+        })?;
+        journal.allowed_meanwhile = None;
+        journal.shorten(run_dir)?;
+    }
+    Ok(())
+}
+
+/// Changes the list of allowed algorithms. Others register algorithms meanwhile, and a list read earlier would take their names away: the
+/// kernel then refuses these as defaults, and keeps a reference to each. So the list is read just before it is written. If a
+/// name on it is gone by then, the kernel refuses the list, and it is read again.
 fn change_allowed(change: impl Fn(&str) -> String) -> Result<(), Error> {
     let once = || write_allowed(&change(&read(ALLOWED)?));
     once().or_else(|_| once())
-}
-
-fn forget_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(), Error> {
-    journal.allowed_before = None;
-    journal.shorten(run_dir)
-}
-
-/// Undoes the temporary change of [`set_default`] after a crash in between.
-pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(), Error> {
-    if let Some(before) = &journal.allowed_before {
-        let available = read(AVAILABLE)?;
-        let there = |name: &&str| available.split_whitespace().any(|other| other == *name);
-        let before: Vec<&str> = before.split_whitespace().filter(there).collect();
-        write_allowed(&before.join(" "))?;
-        forget_allowed(journal, run_dir)?;
-    }
-    Ok(())
 }
 
 /// The cookie of a namespace (`SO_NETNS_COOKIE`): no other namespace has it since boot. Programs

@@ -65,8 +65,9 @@ pub(super) struct Journal {
     version: u32,
     /// The boot that the file belongs to: after a reboot nothing is loaded.
     boot: String,
-    /// The earlier value of `tcp_allowed_congestion_control`, while it is changed temporarily.
-    pub(super) allowed_before: Option<String>,
+    /// The name that is on the list `tcp_allowed_congestion_control` for a moment.
+    #[serde(default)]
+    pub(super) allowed_meanwhile: Option<String>,
     pub(super) entries: Vec<Entry>,
     /// The reason why the file could not be used; `None` if it could. The entries are then unknown,
     /// and the first write moves the file aside.
@@ -88,7 +89,7 @@ impl Journal {
         let empty = |unread| Journal {
             version: VERSION,
             boot: boot(),
-            allowed_before: None,
+            allowed_meanwhile: None,
             entries: Vec::new(),
             unread,
         };
@@ -157,7 +158,7 @@ impl Journal {
         let path = path(run_dir);
         let failed = |source: io::Error| Error::File { path: path.clone(), source };
         let _ = fs::remove_file(path.with_extension("new"));
-        if self.entries.is_empty() && self.allowed_before.is_none() {
+        if self.entries.is_empty() && self.allowed_meanwhile.is_none() {
             return match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
                 _ => Ok(()),
@@ -177,7 +178,7 @@ impl Journal {
     pub(super) fn remove_if_empty(run_dir: &Path) -> bool {
         let empty = |journal: Journal| {
             let is_read = journal.unread.is_none();
-            is_read && journal.entries.is_empty() && journal.allowed_before.is_none()
+            is_read && journal.entries.is_empty() && journal.allowed_meanwhile.is_none()
         };
         if !Journal::read(run_dir).is_ok_and(empty) {
             return false;
@@ -232,7 +233,7 @@ mod tests {
     fn a_journal_that_cannot_be_used_blocks_nothing_and_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::read(dir.path()).unwrap();
-        journal.allowed_before = Some("reno".to_owned());
+        journal.allowed_meanwhile = Some("reno".to_owned());
         journal.write(dir.path()).unwrap();
         let text = fs::read_to_string(path(dir.path())).unwrap();
         for (before, now, why) in [
@@ -247,7 +248,7 @@ mod tests {
             let said = read.unread.clone().unwrap();
             assert!(said.contains(why), "{said}");
             assert!(!Journal::remove_if_empty(dir.path()));
-            read.allowed_before = Some("reno".to_owned());
+            read.allowed_meanwhile = Some("reno".to_owned());
             read.write(dir.path()).unwrap();
             assert_eq!(Journal::read(dir.path()).unwrap().unread, None);
             let aside = fs::read_to_string(path(dir.path()).with_extension(UNREAD)).unwrap();
@@ -259,15 +260,15 @@ mod tests {
     fn an_entry_is_removed_in_place_where_there_is_no_space() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::read(dir.path()).unwrap();
-        journal.allowed_before = Some("reno cubic".to_owned());
+        journal.allowed_meanwhile = Some("reno cubic".to_owned());
         journal.write(dir.path()).unwrap();
         let len = fs::metadata(path(dir.path())).unwrap().len();
-        journal.allowed_before = Some("reno".to_owned());
+        journal.allowed_meanwhile = Some("reno".to_owned());
         journal.overwrite(dir.path()).unwrap();
         let read = Journal::read(dir.path()).unwrap();
-        assert_eq!((read.allowed_before.as_deref(), read.unread), (Some("reno"), None));
+        assert_eq!((read.allowed_meanwhile.as_deref(), read.unread), (Some("reno"), None));
         assert_eq!(fs::metadata(path(dir.path())).unwrap().len(), len);
-        journal.allowed_before = None;
+        journal.allowed_meanwhile = None;
         journal.overwrite(dir.path()).unwrap();
         assert!(!path(dir.path()).exists());
     }
