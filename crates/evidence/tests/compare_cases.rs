@@ -10,7 +10,7 @@ use crate::common;
 use common::*;
 
 /// Two algorithms whose transfers differ much, in three runs and in eight.
-const RACK: &str = r#"question = "Which is better?"
+pub(crate) const RACK: &str = r#"question = "Which is better?"
 cc = ["cubic", "dctcp"]
 
 [network]

@@ -8,41 +8,15 @@ use knee_scenario::published::Stat;
 use knee_scenario::{Experiment, Overrides};
 
 use crate::common::*;
+use crate::compare_cases::RACK;
 
-/// Two algorithms whose short transfers differ much, 150 of them in each of six runs.
-const TAILS: &str = r#"question = "Whose tail is longer?"
-cc = ["cubic", "dctcp"]
-
-[network]
-topology = "many-to-one"
-senders = 3
-access = { rate = "1 Gbps" }
-bottleneck = { rate = "1 Gbps", delay = "50 us", queue = { kind = "step", limit = "20000 pkts", k = "20 pkts" } }
-
-[[traffic]]
-name = "bulk"
-kind = "bulk"
-from = "s1..s2"
-to = "r"
-start_jitter = "2 ms"
-
-[[traffic]]
-name = "short"
-kind = "bulk"
-from = "s3"
-to = "r"
-size = "10 kB"
-flows = 150
-start = "10 ms"
-start_jitter = "150 ms"
-
-[run]
-duration = "900 ms"
-repeat = 6
-
-[sample]
-queues = "1 ms"
-"#;
+/// Short transfers beside long ones, 150 of them in each of six runs, which all finish.
+fn tails_file() -> String {
+    let vary = "[vary]\n\"network.bottleneck.queue.k\" = [\"20 pkts\", \"60 pkts\"]\n\n";
+    [(vary, ""), ("400 pkts", "20000 pkts"), ("200 ms", "900 ms"), ("repeat = 8", "repeat = 6")]
+        .iter()
+        .fold(RACK.to_owned(), |text, (from, to)| text.replace(from, to))
+}
 
 const CLAIM: &str = r#"
 [[claim]]
@@ -75,7 +49,7 @@ fn experiment(text: &str) -> std::sync::Arc<Experiment> {
 #[test]
 fn tables_and_results_have_the_interval_of_a_p99() {
     let scratch = Scratch::new();
-    let tails = experiment(TAILS);
+    let tails = experiment(&tails_file());
     let swept = run_into(&scratch, &tails, &simulated()).unwrap();
     let shown = table::render(&tails, &swept);
     let heads = |shown: &str, title: &str| -> Vec<String> {
@@ -109,7 +83,8 @@ fn tables_and_results_have_the_interval_of_a_p99() {
 #[test]
 fn columns_that_are_asked_for_replace_the_usual_ones() {
     let scratch = Scratch::new();
-    let of_file = TAILS.replace("[sample]", "[output]\nstats = [\"p50\", \"p999\"]\n\n[sample]");
+    let of_file =
+        tails_file().replace("[sample]", "[output]\nstats = [\"p50\", \"p999\"]\n\n[sample]");
     let of_file = experiment(&of_file);
     let swept = run_into(&scratch, &of_file, &simulated()).unwrap();
     let shown = table::render(&of_file, &swept);
@@ -128,7 +103,8 @@ fn columns_that_are_asked_for_replace_the_usual_ones() {
         ("[\"p98\"]", "output.stats = [\"p98\"]: must be one of \"mean\", \"sd\""),
         ("[\"p99\", \"p99\"]", "has \"p99\" twice"),
     ] {
-        let text = TAILS.replace("[sample]", &format!("[output]\nstats = {stats}\n\n[sample]"));
+        let text =
+            tails_file().replace("[sample]", &format!("[output]\nstats = {stats}\n\n[sample]"));
         let parsed =
             Experiment::parse(std::path::Path::new("x.toml"), &text, &Overrides::default());
         let said = parsed.unwrap_err().to_string();
@@ -139,7 +115,7 @@ fn columns_that_are_asked_for_replace_the_usual_ones() {
 #[test]
 fn many_rows_keep_their_intervals_in_one_table() {
     let scratch = Scratch::new();
-    let text = TAILS
+    let text = tails_file()
         .replace("repeat = 6", "repeat = 2")
         .replace("duration = \"900 ms\"", "duration = \"30 ms\"")
         .replace("start_jitter = \"150 ms\"", "start_jitter = \"10 ms\"");
@@ -161,7 +137,7 @@ fn many_rows_keep_their_intervals_in_one_table() {
 #[test]
 fn claims_use_the_interval_of_a_percentile_and_the_estimate_of_compare() {
     let scratch = Scratch::new();
-    let tails = experiment(&format!("{TAILS}{CLAIM}"));
+    let tails = experiment(&format!("{}{CLAIM}", tails_file()));
     let swept = run_into(&scratch, &tails, &simulated()).unwrap();
     let judged = judge(&tails.claims[0], &tails, &swept);
     let value = |check: usize| judged.checks[check].rows[0].value.unwrap();
@@ -202,7 +178,7 @@ fn claims_use_the_interval_of_a_percentile_and_the_estimate_of_compare() {
 #[test]
 fn repeats_are_added_until_every_row_is_narrow_enough() {
     let scratch = Scratch::new();
-    let tails = experiment(TAILS);
+    let tails = experiment(&tails_file());
     let swept = run_into(&scratch, &tails, &simulated()).unwrap();
     let distance = |text: &str, most: u32| {
         let until = Until::read(text, &tails).unwrap();

@@ -10,7 +10,8 @@ use crate::range::{MAX_VALUES, range};
 
 /// Largest number of configurations: cases times varied values.
 pub(crate) const MAX_CONFIGURATIONS: usize = 10_000;
-/// Most keys that vary together.
+/// Most varied keys, and most keys that vary together.
+const MAX_AXES: usize = 100;
 const MAX_TOGETHER: usize = 100;
 /// Largest number of runs: configurations times repeats.
 pub const MAX_RUNS: usize = 100_000;
@@ -273,6 +274,9 @@ pub(crate) fn add_axis(axes: &mut Vec<Axis>, axis: Axis) -> Result<(), String> {
         }
         Some((key, other)) => {
             Err(format!("varies {key}, which also varies in {other}: leave one out"))
+        }
+        None if axes.len() == MAX_AXES => {
+            Err(format!("is one varied key too many: at most {MAX_AXES} are allowed"))
         }
         None => {
             axes.push(axis);

@@ -40,7 +40,15 @@ pub(crate) fn read_stats(root: &Reader<'_>, asked: &[Stat]) -> Result<Vec<Stat>,
         }
         stats.push(stat);
     }
-    Ok(if asked.is_empty() { stats } else { asked.to_vec() })
+    if !asked.is_empty() {
+        stats.clear();
+    }
+    for stat in asked {
+        if !stats.contains(stat) {
+            stats.push(*stat);
+        }
+    }
+    Ok(stats)
 }
 
 /// The table `[output]`.

@@ -33,6 +33,9 @@ pub(crate) fn takes() -> (String, Json) {
     (words, json!({ "anyOf": [named, one, mix, pairs, file] }))
 }
 
+/// Smallest share that is shown: 0.0001 %.
+const SHOWN: f64 = 1e-6;
+
 /// A distribution of sizes, linear between points. Below the first point's share, the size is that of the first
 /// point.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,9 +140,9 @@ fn sizes_words(points: &[(u64, f64)], name: Option<&str>, mean_bytes: f64) -> Op
     let mut words = format!("sizes are interpolated: any size between {given}; mean {mean}");
     if name.is_none() && count <= FEW {
         let mut before = 0.0;
-        let exact = points.iter().filter(|(_, share)| *share > 0.0).map(|(bytes, share)| {
+        let exact = points.iter().filter_map(|(bytes, share)| {
             let own = share - std::mem::replace(&mut before, *share);
-            format!("[{:?}, {:?}]", size(*bytes), percent(own))
+            (own >= SHOWN).then(|| format!("[{:?}, {:?}]", size(*bytes), percent(own)))
         });
         let exact = exact.collect::<Vec<_>>().join(", ");
         words.push_str(&format!(". For these sizes alone: sizes = {{ mix = [{exact}] }}"));
@@ -288,7 +291,7 @@ fn mixed(table: &Table) -> Result<Vec<(u64, f64)>, String> {
         return Err("shares of a mix must be above 0 %".into());
     }
     let whole = parts.iter().fold(0.0, |sum, (_, share)| sum + share);
-    if (whole - 1.0).abs() > 1e-9 {
+    if (whole - 1.0).abs() > SHOWN * parts.len() as f64 {
         let percent = (whole * 1e6).round() / 1e4;
         return Err(format!("shares of a mix must add up to 100 %, not {percent} %"));
     }

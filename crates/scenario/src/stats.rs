@@ -197,8 +197,8 @@ impl Samples {
         Some([(low, min), (high, max.filter(|_| cut_off.is_none()))])
     }
 
-    /// Returns the bounds of percentiles for shares from 0 to 1. Both ends are equal if nothing was cut off. A percentile that needs more values than there are is `None`, such
-    /// as the 99th of fewer than 100.
+    /// Returns the bounds of percentiles for shares from 0 to 1. Both ends are equal if nothing was cut off. A percentile that needs
+    /// more values than there are is `None`, such as the 99th of fewer than 100.
     pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<Bounds>; N] {
         let Some([(least, _), (greatest, _)]) = self.range_bounds() else { return [None; N] };
         if self.cut_off.is_none() && self.histogram.is_none() {

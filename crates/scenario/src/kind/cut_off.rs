@@ -118,6 +118,9 @@ pub(super) fn in_pools(run: &Run) -> Vec<bool> {
 /// Returns the requests of each pool that had arrived and were not answered when the run ended, by their arrivals.
 pub(super) fn unanswered(run: &Run, outcome: &Outcome) -> Vec<Vec<Time>> {
     let pools = &run.schedule.pools;
+    if pools.is_empty() {
+        return Vec::new();
+    }
     let of_flows: HashMap<u32, usize> = (0..)
         .zip(pools)
         .flat_map(|(number, pool)| pool.flows.iter().map(move |flow| (*flow, number)))

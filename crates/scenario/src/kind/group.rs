@@ -67,6 +67,11 @@ impl<'a> Facts<'a> {
         self.window.is_none_or(|window| window.holds(at))
     }
 
+    /// Returns whether the requests of any flow arrive at times of their own.
+    pub(super) fn has_arrivals(&self) -> bool {
+        !self.in_pools.is_empty()
+    }
+
     /// Returns whether the requests of a flow arrive at times of their own.
     pub(super) fn arrives(&self, flow: u32) -> bool {
         self.in_pools.get(flow as usize).is_some_and(|is| *is)

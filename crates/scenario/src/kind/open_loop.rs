@@ -51,7 +51,11 @@ pub(super) fn read_mean_gap(
     let gap_s = match (load, rate, per_sec) {
         (Some(Share(load)), ..) => {
             let mut bps = 0;
-            for text in reader.need_texts(&OPEN_LOOP.of)? {
+            let of = reader.need_texts(&OPEN_LOOP.of)?;
+            for (place, text) in of.iter().enumerate() {
+                if of[..place].contains(text) {
+                    return Err(reader.error(&OPEN_LOOP.of, format!("has {text:?} twice")));
+                }
                 bps +=
                     network.rate_bps_named(text).map_err(|why| reader.error(&OPEN_LOOP.of, why))?;
             }

@@ -154,6 +154,9 @@ impl Pattern for Rpc {
         for time in group.members.iter().filter_map(|flow| facts.waiting(*flow)) {
             measured.record_time(M::Latency, time);
         }
+        if !facts.has_arrivals() {
+            return;
+        }
         // Requests at times of their own count where they arrive: those that take long are no fewer.
         for rpc in group.arrived() {
             measured.record(M::Latency, rpc.latency.ns());
