@@ -7,8 +7,7 @@ use clap_complete::engine::{
     ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _,
 };
 use knee_algo::Algorithm;
-
-use crate::library::BUILT_IN;
+use knee_catalogue::BUILT_IN;
 
 /// Most results that are offered.
 const MOST_RESULTS: usize = 1000;

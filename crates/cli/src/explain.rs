@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use knee_catalogue::PUBLISHED;
 use knee_evidence::explain;
 use knee_scenario::Overrides;
 use knee_scenario::built_in::Resolved;
 
 use crate::complete;
-use crate::library::{PUBLISHED, find, library};
+use crate::library::find;
 use crate::{Failure, print};
 
 #[derive(clap::Args)]
@@ -19,7 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let library = library()?;
+    let library = knee_catalogue::library()?;
     // The memory limit is lifted, because the description includes the memory that the experiment needs.
     // Algorithm files are only read, because the user may not trust the experiment yet.
     let overrides =

@@ -13,7 +13,7 @@ use knee_script::connections::{Connection, Survey, segments, survey};
 use knee_script::record::{About, of_run, record};
 use knee_sim::tap::{Side, TapAt};
 
-use crate::library::{find, resolve};
+use crate::library::find;
 use crate::{DONE, Failure, complain, print};
 
 /// Largest number of connections to list.
@@ -65,7 +65,7 @@ pub(crate) fn run(files: &[PathBuf], args: &Args) -> Result<u8, Failure> {
                 .to_owned(),
         ));
     };
-    let is_built_in = matches!(resolve(file), Ok(Resolved::BuiltIn(_)));
+    let is_built_in = matches!(knee_catalogue::resolve(file), Ok(Resolved::BuiltIn(_)));
     let is_experiment =
         is_built_in || file.extension().is_some_and(|extension| extension == "toml");
     let made = if is_experiment { of_experiment(file, args)? } else { of_capture(file, args)? };

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use knee_catalogue::PUBLISHED;
 use knee_evidence::catalogue::Library;
 use knee_evidence::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_evidence::table::wrapped;
@@ -15,7 +16,7 @@ use knee_sim::Simulator;
 use knee_sweep::runs::Options;
 
 use crate::complete;
-use crate::library::{PUBLISHED, find, library};
+use crate::library::find;
 use crate::progress::Line;
 use crate::{COULD_NOT, DONE, Failure, back_ends, complain, print, profile, stop_on_signals};
 
@@ -59,7 +60,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let mut library = library()?;
+    let mut library = knee_catalogue::library()?;
     let names = names(&mut library, &args.names)?;
     // Listing experiments needs no kernel.
     let on = if args.list { Simulator.name() } else { &args.on };

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use knee_catalogue::{BUILT_IN, PUBLISHED, resolve};
 use knee_files::Dir;
 use knee_scenario::Overrides;
 use knee_scenario::built_in::{BuiltIn, Resolved};
 
 use crate::complete;
-use crate::library::{BUILT_IN, PUBLISHED, resolve};
+
 use crate::{Failure, print};
 
 #[derive(clap::Args)]

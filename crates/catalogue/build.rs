@@ -1,7 +1,5 @@
-//! Puts the experiments, and what was blessed of the published ones, into the binary: it needs no clone.
-//!
-//! They go into the command and not into knee-scenario, whose users bring files of their own, so that an edited experiment
-//! builds the command alone again. The lists are the folders': a macro would need them by hand.
+//! Puts the experiments, and what was blessed of the published ones, into the library: it needs no clone. The lists are the
+//! folders': a macro would need them by hand.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +12,7 @@ const CATALOGUE: &str = "catalogue";
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut out = String::from("pub(crate) const BUILT_IN: &[BuiltIn] = &[\n");
+    let mut out = String::from("/// All of them. Where a name stands in several groups, the first is meant.\npub const BUILT_IN: &[BuiltIn] = &[\n");
     for group in GROUPS {
         for (name, path) in files(&root.join("scenarios").join(group), "toml") {
             if name != CATALOGUE {
