@@ -78,7 +78,7 @@ pub(crate) fn precise(value: f64) -> f64 {
 }
 
 /// Rows of one run, by file.
-pub(crate) type Rows = Vec<(ResultFile, String)>;
+pub type Rows = Vec<(ResultFile, String)>;
 
 /// A finished run.
 pub(crate) struct Done<'a> {

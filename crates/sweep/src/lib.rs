@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod about;
-mod csv;
+pub mod csv;
 mod flight;
 pub mod going;
 mod host_metrics;
