@@ -376,7 +376,8 @@ impl Experiment {
         Ok(self)
     }
 
-    /// Returns the experiment with these rows checked besides, for runs of them alone.
+    /// Returns the experiment with these rows checked besides, for runs of them alone. Columns of what algorithms tell of their insides
+    /// are those of checked rows.
     ///
     /// # Errors
     /// The errors of [`Experiment::load`].
