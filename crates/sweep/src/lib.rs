@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod about;
-mod csv;
 mod flight;
 pub mod going;
 mod host_metrics;
@@ -15,6 +14,7 @@ mod measure;
 mod plan;
 pub mod report;
 pub mod results;
+pub mod rows;
 pub mod run_name;
 pub mod runner;
 pub mod runs;
