@@ -650,7 +650,10 @@ impl Experiment {
     }
 
     /// Returns the varied values of a configuration as cells of tables.
-    pub fn point_cells(&self, configuration: &Configuration) -> impl Iterator<Item = Cell<'_>> {
+    pub fn point_cells<'a>(
+        &'a self,
+        configuration: &Configuration,
+    ) -> impl Iterator<Item = Cell<'a>> + use<'a> {
         let values = self.axes.iter().zip(&self.columns).zip(configuration.point.clone());
         values.map(|((axis, column), value)| match &column.numbers {
             Some(numbers) => numbers[value].into(),
