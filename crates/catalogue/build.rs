@@ -12,7 +12,9 @@ const CATALOGUE: &str = "catalogue";
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut out = String::from("/// All of them. Where a name stands in several groups, the first is meant.\npub const BUILT_IN: &[BuiltIn] = &[\n");
+    let mut out = String::from(
+        "/// All of them. Where a name stands in several groups, the first is meant.\npub const BUILT_IN: &[BuiltIn] = &[\n",
+    );
     for group in GROUPS {
         for (name, path) in files(&root.join("scenarios").join(group), "toml") {
             if name != CATALOGUE {

@@ -8,6 +8,7 @@ use knee_evidence::until::{Distance, LEAST_REPEATS, MOST_REPEATS, Until};
 use knee_evidence::{judge, overview, table};
 use knee_run::BackEnd;
 use knee_scenario::cases::MAX_RUNS;
+use knee_scenario::overrides::Words;
 use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
 use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
@@ -137,6 +138,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         modules: args.module.options(),
         // Files on the command line are trusted. Those that an experiment names may not be yet.
         only_reads: args.check,
+        words: Words::default(),
     };
     // All files are checked before the first one runs.
     let experiments: Vec<Arc<Experiment>> = args

@@ -1,7 +1,7 @@
 //! Repeats until a figure's interval is narrow enough: `p99 of short within 5 %`.
 
-use knee_file::one_of;
 use knee_file::units::figure;
+use knee_file::{Reason, one_of};
 use knee_inference::{runs_to_reach, values_needed};
 use knee_scenario::by_run::ByRun;
 use knee_scenario::experiment::Experiment;
@@ -52,13 +52,13 @@ impl Until {
     ///
     /// # Errors
     /// A sentence with the way out.
-    pub fn read(text: &str, experiment: &Experiment) -> Result<Until, String> {
+    pub fn read(text: &str, experiment: &Experiment) -> Result<Until, Reason> {
         let form =
             "must be as \"p99 of short within 5 %\" or \"mean of goodput of bulk within 2 %\"";
         let (what, within) = text.rsplit_once(" within ").ok_or(form)?;
         let within = match figure(within.trim()) {
             Ok((share, "share")) if share > 0.0 && share < 1.0 => share,
-            _ => return Err(format!("{within:?}: must be a share below 100 %, as in 5 %")),
+            _ => return Err(format!("{within:?}: must be a share below 100 %, as in 5 %").into()),
         };
         let words: Vec<&str> = what.split(" of ").map(str::trim).collect();
         let scenario = experiment.configurations.first().map(|first| experiment.scenario(first));
@@ -66,18 +66,18 @@ impl Until {
         let (stat, metric, subject) = match words.as_slice() {
             [stat, metric, subject] => (Stat::named(stat)?, Some(*metric), *subject),
             [stat, subject] => (Stat::named(stat)?, None, *subject),
-            _ => return Err(form.to_owned()),
+            _ => return Err(form.into()),
         };
         if !ByRun::has(stat) {
             let name = stat.name();
-            return Err(format!(
-                "{name} has no interval over runs: use mean, p50, p95, p99 or p999"
-            ));
+            let why = format!("{name} has no interval over runs: use mean, p50, p95, p99 or p999");
+            return Err(why.into());
         }
         let metric = metric_of(&scenario, subject, metric)?;
         if stat != Stat::Mean && !metric.is_distribution() {
             let name = metric.name();
-            return Err(format!("{name} has one value in a run, and so no percentile: use mean"));
+            let why = format!("{name} has one value in a run, and so no percentile: use mean");
+            return Err(why.into());
         }
         Ok(Until { stat, metric, subject: subject.to_owned(), within })
     }
@@ -141,7 +141,7 @@ impl Until {
 }
 
 /// Returns the metric of this name, or the first distribution in an entry's tables.
-fn metric_of(scenario: &Scenario, subject: &str, name: Option<&str>) -> Result<Metric, String> {
+fn metric_of(scenario: &Scenario, subject: &str, name: Option<&str>) -> Result<Metric, Reason> {
     let Some(measured) = scenario.measured_of(subject) else {
         let known: Vec<String> = scenario.groups().into_iter().map(|(name, _)| name).collect();
         return Err(one_of(subject, known.iter().map(String::as_str)));
@@ -155,7 +155,8 @@ fn metric_of(scenario: &Scenario, subject: &str, name: Option<&str>) -> Result<M
             let shown = scenario.shown(subject).map_or(&measured[..], |shown| shown);
             let first = shown.iter().find(|metric| metric.is_distribution()).copied();
             first.ok_or_else(|| {
-                format!("name a metric, as in mean of {} of {subject}", measured[0].name())
+                let example = measured[0].name();
+                format!("name a metric, as in mean of {example} of {subject}").into()
             })
         }
     }

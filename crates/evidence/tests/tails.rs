@@ -208,7 +208,7 @@ fn repeats_are_added_until_every_row_is_narrow_enough() {
         ("p99 of rtt of short within 5 %", "must be one of \"completion\""),
         ("p99 of timeouts of short within 5 %", "timeouts has one value in a run"),
     ] {
-        let said = Until::read(text, &tails).unwrap_err();
+        let said = Until::read(text, &tails).unwrap_err().to_string();
         assert!(said.contains(why), "{text}: {said}");
     }
 }

@@ -27,6 +27,8 @@ pub struct More {
     pub set_by: String,
     /// Output of a compiler or another tool; usually empty.
     pub lines: String,
+    /// The words that are allowed, where the value or key is one of some; usually empty.
+    pub allowed: Vec<String>,
 }
 
 /// Where a value was written.
@@ -37,24 +39,40 @@ pub enum Origin {
     Nowhere,
     /// On this line of the file, from 1.
     Line(u32),
-    /// The value comes from this option.
-    CommandLine(Flag),
+    /// Not in the file, but by this, in the words of whoever calls: the option `--set`.
+    Given(&'static str),
 }
 
-/// An option that gives values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flag {
-    Set,
-    Vary,
+/// What is wrong with a value, and what it may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reason {
+    /// The expected value, in words.
+    pub message: String,
+    /// The words that are allowed, where it is one of some.
+    pub allowed: Vec<String>,
 }
 
-impl Flag {
-    /// The option as it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Flag::Set => "--set",
-            Flag::Vary => "--vary",
-        }
+impl From<String> for Reason {
+    fn from(message: String) -> Reason {
+        Reason { message, allowed: Vec::new() }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(message: &str) -> Reason {
+        message.to_owned().into()
+    }
+}
+
+impl From<std::borrow::Cow<'_, str>> for Reason {
+    fn from(message: std::borrow::Cow<'_, str>) -> Reason {
+        message.into_owned().into()
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 
@@ -64,15 +82,16 @@ impl Error {
         file: &Path,
         origin: Origin,
         key: impl Into<String>,
-        message: impl Into<String>,
+        reason: impl Into<Reason>,
     ) -> Error {
+        let Reason { message, allowed } = reason.into();
         Error {
             file: file.to_owned(),
             origin,
             key: key.into(),
             value: String::new(),
-            message: message.into(),
-            more: Box::default(),
+            message,
+            more: Box::new(More { allowed, ..More::default() }),
         }
     }
 
@@ -87,7 +106,7 @@ impl fmt::Display for Error {
         let at = match self.origin {
             Origin::Nowhere => String::new(),
             Origin::Line(line) => format!("{line}:"),
-            Origin::CommandLine(flag) => format!(" {}", flag.name()),
+            Origin::Given(by) => format!(" {by}"),
         };
         let what = match (self.key.as_str(), self.value.as_str()) {
             ("", _) => String::new(),
@@ -108,3 +127,5 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl std::error::Error for Reason {}

@@ -52,7 +52,7 @@ pub mod schema;
 mod tree;
 pub mod units;
 
-pub use error::{Error, Flag, More, Origin};
+pub use error::{Error, More, Origin, Reason};
 pub use fields::{Fields, entries_of};
 pub use reader::{Reader, Resolved, one_of, shown, unmarked};
 pub use tree::{

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::error::{Error, Origin};
+use crate::error::{Error, Origin, Reason};
 use crate::keys::{Choice, Key, Keys, Kind, List, Name, Single, Text};
 use crate::tree::{Node, Table, Value, did_you_mean, find};
 use crate::units::Quantity;
@@ -56,7 +56,9 @@ impl<'a> Reader<'a> {
                 } else {
                     format!("unknown key{near}")
                 };
-                Err(Error::new(self.file, node.origin, self.key(&shown(key)), message))
+                let allowed = known.iter().map(|name| (*name).to_owned()).collect();
+                let reason = Reason { message, allowed };
+                Err(Error::new(self.file, node.origin, self.key(&shown(key)), reason))
             }
         }
     }
@@ -88,11 +90,11 @@ impl<'a> Reader<'a> {
     }
 
     /// An error about the value of a key of this table, whether it is written or not.
-    pub fn error(&self, key: &(impl AsRef<str> + ?Sized), message: impl Into<String>) -> Error {
+    pub fn error(&self, key: &(impl AsRef<str> + ?Sized), reason: impl Into<Reason>) -> Error {
         let key = key.as_ref();
         match self.node(key) {
-            Some(node) => self.error_in(key, node, message),
-            None => Error::new(self.file, self.origin, self.key(key), message),
+            Some(node) => self.error_in(key, node, reason),
+            None => Error::new(self.file, self.origin, self.key(key), reason),
         }
     }
 
@@ -101,14 +103,14 @@ impl<'a> Reader<'a> {
         &self,
         key: &(impl AsRef<str> + ?Sized),
         node: &Node,
-        message: impl Into<String>,
+        reason: impl Into<Reason>,
     ) -> Error {
-        Error::new(self.file, node.origin, self.key(key), message).with_value(node.show())
+        Error::new(self.file, node.origin, self.key(key), reason).with_value(node.show())
     }
 
     /// An error about this table as a whole.
-    pub fn about(&self, message: impl Into<String>) -> Error {
-        Error::new(self.file, self.origin, self.path.clone(), message)
+    pub fn about(&self, reason: impl Into<Reason>) -> Error {
+        Error::new(self.file, self.origin, self.path.clone(), reason)
     }
 
     /// Records the value that is used of a key.
@@ -347,16 +349,18 @@ impl<'a> Reader<'a> {
 const MANY_NAMES: usize = 40;
 
 /// `must be one of a, b; did you mean "a"?`
-pub fn one_of<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+pub fn one_of<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Reason {
     let near = did_you_mean(word, known.clone());
+    let allowed = known.clone().map(str::to_owned).collect();
     let names: Vec<_> = known.map(|name| format!("\"{name}\"")).collect();
-    match names.as_slice() {
+    let message = match names.as_slice() {
         [only] => format!("must be {only}{near}"),
         many if many.len() > MANY_NAMES && !near.is_empty() => {
             format!("must be one of {} names{near}", many.len())
         }
         _ => format!("must be one of {}{near}", names.join(", ")),
-    }
+    };
+    Reason { message, allowed }
 }
 
 /// The text of a file without the mark by which spreadsheets say that it is UTF-8.

@@ -1,7 +1,9 @@
 //! Cases and varied values, and the identity of their runs.
 
 use knee_file::keys::{Name, Shape, Table};
-use knee_file::{Error, NO_WILDCARD, Node, Origin, Reader, Value, did_you_mean, one_of, units};
+use knee_file::{
+    Error, NO_WILDCARD, Node, Origin, Reader, Reason, Value, did_you_mean, one_of, units,
+};
 use knee_run::spec::Cc;
 use serde_json::Value as Json;
 
@@ -147,9 +149,9 @@ impl Axis {
     }
 
     /// Returns the axis with other values: a list or range of its key, or some of the labels of several keys.
-    pub(crate) fn with_values(&self, node: &Node) -> Result<Axis, String> {
+    pub(crate) fn with_values(&self, node: &Node) -> Result<Axis, Reason> {
         if !self.is_together() || node.table().is_some() {
-            return Axis::read(&self.path, node);
+            return Ok(Axis::read(&self.path, node)?);
         }
         let items = match &node.value {
             Value::List(items) => items.as_slice(),
@@ -175,7 +177,7 @@ impl Axis {
     /// Returns what gives its values, for messages.
     pub(crate) fn set_by(&self) -> &'static str {
         match self.origin {
-            Origin::CommandLine(flag) => flag.name(),
+            Origin::Given(by) => by,
             _ => "[vary]",
         }
     }
@@ -339,7 +341,7 @@ pub(crate) fn has_case(cases: &[Case], name: &str) -> bool {
 }
 
 /// Parses a metric's name. The error lists the allowed names.
-pub(crate) fn metric_named(name: &str) -> Result<Metric, String> {
+pub(crate) fn metric_named(name: &str) -> Result<Metric, Reason> {
     Metric::by_name(name)
         .ok_or_else(|| one_of(name, Metric::ALL.iter().map(|metric| metric.name())))
 }

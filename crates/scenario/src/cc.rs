@@ -5,7 +5,7 @@ use std::path::Path;
 use knee_algo::Algorithm;
 use knee_algo::module::{Modules, files_of};
 use knee_file::keys::{Below, Key, Shape, Table, Text};
-use knee_file::{Error, Node, Reader, Value, one_of};
+use knee_file::{Error, Node, Reader, Reason, Value, one_of};
 use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, KERNELS_OWN};
 
@@ -56,13 +56,14 @@ pub(crate) fn read_cc(
 }
 
 /// Error of an algorithm's name: a sentence, then the compiler's output.
-pub(crate) struct NoAlgorithm(String);
+pub(crate) struct NoAlgorithm(Reason);
 
 impl NoAlgorithm {
     /// Converts this to an error. `at` makes it from the sentence.
-    pub(crate) fn of(&self, at: impl FnOnce(String) -> Error) -> Error {
-        let (first, lines) = self.0.split_once('\n').unwrap_or((&self.0, ""));
-        let mut error = at(first.to_owned());
+    pub(crate) fn of(&self, at: impl FnOnce(Reason) -> Error) -> Error {
+        let Reason { message, allowed } = &self.0;
+        let (first, lines) = message.split_once('\n').unwrap_or((message, ""));
+        let mut error = at(Reason { message: first.to_owned(), allowed: allowed.clone() });
         error.more.lines = lines.into();
         error
     }
@@ -109,11 +110,11 @@ fn algorithm_named(
     modules: &Modules,
 ) -> Result<&'static Algorithm, NoAlgorithm> {
     modules.named(name, folder).map_err(|why| match why {
-        knee_algo::Error::UnknownAlgorithm(_) => NoAlgorithm(
-            not_built(name)
-                .unwrap_or_else(|| one_of(name, Algorithm::all().iter().map(Algorithm::name))),
-        ),
-        why => NoAlgorithm(why.to_string()),
+        knee_algo::Error::UnknownAlgorithm(_) => NoAlgorithm(not_built(name).map_or_else(
+            || one_of(name, Algorithm::all().iter().map(Algorithm::name)),
+            Reason::from,
+        )),
+        why => NoAlgorithm(why.to_string().into()),
     })
 }
 

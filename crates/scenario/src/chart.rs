@@ -1,7 +1,7 @@
 //! `[[chart]]`: charts of an experiment in a report. This module only reads and checks them.
 
 use knee_file::keys::{Below, Choice, Key, Text};
-use knee_file::{Error, Origin, Reader, keys, one_of};
+use knee_file::{Error, Origin, Reader, Reason, keys, one_of};
 
 use crate::cases::{Axis, metric_named};
 use crate::metric::Metric;
@@ -264,7 +264,7 @@ fn unfit(kind: Kind, metric: Metric, metrics: &[Metric], scenario: &Scenario) ->
 pub(crate) fn check_measured(
     charts: &[Chart],
     scenario: &Scenario,
-    wrong: &dyn Fn(Origin, String, String) -> Error,
+    wrong: &dyn Fn(Origin, String, Reason) -> Error,
 ) -> Result<(), Error> {
     let figures = charts.iter().flat_map(|chart| {
         let against = chart.against.iter().map(|figure| (figure, "chart.against"));
@@ -274,14 +274,14 @@ pub(crate) fn check_measured(
         let Some(metrics) = scenario.measured_of(&figure.subject) else {
             let subject = figure.subject.escape_debug();
             let why = format!("\"{subject}\" is neither a traffic entry nor a recorded link");
-            return Err(wrong(chart.origin, format!("{key}.subject"), why));
+            return Err(wrong(chart.origin, format!("{key}.subject"), why.into()));
         };
         if !metrics.contains(&figure.metric) {
             let why = one_of(figure.metric.name(), metrics.iter().map(|metric| metric.name()));
             return Err(wrong(chart.origin, format!("{key}.metric"), why));
         }
         if let Some(why) = unfit(chart.kind, figure.metric, &metrics, scenario) {
-            return Err(wrong(chart.origin, format!("{key}.metric"), why));
+            return Err(wrong(chart.origin, format!("{key}.metric"), why.into()));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use knee_file::Origin;
+use knee_file::{Origin, Reason};
 use knee_files::Unreadable;
 use knee_files::write_as_text;
 
@@ -46,9 +46,9 @@ impl Error {
         file: &Path,
         origin: Origin,
         key: impl Into<String>,
-        message: impl Into<String>,
+        reason: impl Into<Reason>,
     ) -> Error {
-        knee_file::Error::new(file, origin, key, message).into()
+        knee_file::Error::new(file, origin, key, reason).into()
     }
 
     pub(crate) fn unreadable(path: &Path, why: Unreadable) -> Error {

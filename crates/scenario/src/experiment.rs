@@ -8,7 +8,7 @@ use std::sync::Arc;
 use knee_algo::Algorithm;
 use knee_algo::module::{self, Modules};
 use knee_file::keys::{Below, Key, List, Name, Shape, Text};
-use knee_file::{Node, Origin, Reader, Resolved, keys, one_of, schema};
+use knee_file::{Node, Origin, Reader, Reason, Resolved, keys, one_of, schema};
 use knee_results::manifest::InputFile;
 use knee_results::{Cell, manifest};
 use knee_run::spec::{Cc, KERNELS_OWN, Run};
@@ -30,7 +30,9 @@ use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
 use crate::output::{Output, OutputKeys, read_stats};
-use crate::overrides::{apply_set, apply_vary, parse_set, parse_vary, set_params, split_params};
+use crate::overrides::{
+    Words, apply_set, apply_vary, parse_set, parse_vary, set_params, split_params,
+};
 use crate::published::{self, Published, Stat, read_published};
 use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
@@ -151,6 +153,8 @@ pub struct Overrides {
     /// Whether algorithm files are refused that only the experiment names: to load one runs its code. Those in `cc` are
     /// loaded.
     pub only_reads: bool,
+    /// The words for these in messages.
+    pub words: Words,
 }
 
 /// A file, read and checked, ready to run.
@@ -254,7 +258,7 @@ impl Experiment {
             let message = "is empty: an experiment needs [network], [[traffic]] and [run]";
             return Err(Error::input(path, Origin::Nowhere, "", message));
         }
-        let set = parse_set(path, &overrides.set)?;
+        let set = parse_set(path, &overrides.set, overrides.words)?;
         // Checks of cases and axes use the file's own, before the command line changes them.
         let (own_axes, quick, files) = {
             let resolved = RefCell::default();
@@ -270,7 +274,7 @@ impl Experiment {
             (axes, quick, files)
         };
         let chosen = quick.as_ref().filter(|_| overrides.quick);
-        let vary = parse_vary(path, &overrides.vary, &set)?;
+        let vary = parse_vary(path, &overrides.vary, &set, overrides.words)?;
         let of_quick = chosen.iter().flat_map(|quick| quick.overrides());
         let of_quick = of_quick.filter(|(key, _)| !vary.iter().any(|(varied, _)| varied == key));
         let set: Vec<_> = of_quick.chain(set).collect();
@@ -290,7 +294,7 @@ impl Experiment {
         let charts = read_charts(&reader, &known_axes, &TOP.chart)?;
         let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
         let names = if overrides.cc.is_empty() { of_quick } else { overrides.cc.as_slice() };
-        let mut cases = choose_cases(path, own_cases, names, &files)?;
+        let mut cases = choose_cases(path, own_cases, (names, overrides.words.cc), &files)?;
         unused::check_set(path, &cases, &axes)?;
         set_params(path, &mut cases, &params)?;
         let run = reader.need_child(&TOP.run)?.only(&[&RUN])?;
@@ -435,21 +439,20 @@ impl Experiment {
         let mut as_written = Scenario::clone(scenario);
         as_written.scale = Scale::ONE;
         let checked = self.scale.check(&as_written.run(self.seed, 0));
-        checked.map_err(|why| Error::input(&self.path, Origin::Nowhere, "--scale", why))
+        checked
+            .map_err(|why| Error::input(&self.path, Origin::Nowhere, self.asked.words.scale, why))
     }
 
     /// Refuses published figures of metrics that are not measured.
     fn check_published(&self, scenario: &Scenario) -> Result<(), Error> {
         for published in &self.published {
-            let wrong = |key: &str, message: String| {
-                Err(Error::input(&self.path, published.origin, format!("published.{key}"), message))
+            let wrong = |key: &str, reason: Reason| {
+                Err(Error::input(&self.path, published.origin, format!("published.{key}"), reason))
             };
             let Some(metrics) = scenario.measured_of(&published.subject) else {
                 let subject = published.subject.escape_debug();
-                return wrong(
-                    "subject",
-                    format!("\"{subject}\" is neither a traffic entry nor a recorded link"),
-                );
+                let why = format!("\"{subject}\" is neither a traffic entry nor a recorded link");
+                return wrong("subject", why.into());
             };
             if !metrics.contains(&published.metric) {
                 let name = published.metric.name();
@@ -492,7 +495,7 @@ impl Experiment {
 
     /// Refuses claims and charts about metrics that are not measured.
     fn check_claims(&self, scenario: &Scenario) -> Result<(), Error> {
-        let wrong = |origin: Origin, key: String, why: String| {
+        let wrong = |origin: Origin, key: String, why: Reason| {
             knee_file::Error::new(&self.path, origin, key, why)
         };
         claim::check_measured(&self.claims, scenario, &wrong)?;
@@ -775,7 +778,7 @@ fn case_of_algorithm(name: &str, folder: &Path, files: &Modules) -> Result<Case,
 fn choose_cases(
     path: &Path,
     own: Vec<Case>,
-    names: &[String],
+    (names, by): (&[String], &'static str),
     files: &Modules,
 ) -> Result<Vec<Case>, Error> {
     let runnable = |case: Case| match case.wrong {
@@ -798,21 +801,22 @@ fn choose_cases(
                 let shown: String = name.chars().take(40).collect();
                 // These errors are complete in themselves, without a list of cases and algorithms.
                 let says_itself = module::is_path(name) || name.starts_with(KERNELS_OWN);
-                let wrong = |message: String| {
-                    knee_file::Error::new(path, Origin::Nowhere, "--cc", message)
+                let wrong = |reason: Reason| {
+                    knee_file::Error::new(path, Origin::Nowhere, by, reason)
                         .with_value(format!("{shown:?}"))
                 };
                 match says_itself {
                     true => why.of(wrong),
-                    false => {
-                        wrong(not_built(name).unwrap_or_else(|| one_of(name, known.into_iter())))
-                    }
+                    false => wrong(
+                        not_built(name)
+                            .map_or_else(|| one_of(name, known.into_iter()), Reason::from),
+                    ),
                 }
             })?,
         };
         let case = match own.iter().any(|own| own.name == *name) {
             true => case,
-            false => Case { cc_from: ("--cc".to_owned(), Origin::Nowhere), ..case },
+            false => Case { cc_from: (by.to_owned(), Origin::Nowhere), ..case },
         };
         if !chosen.iter().any(|prior| prior.name == case.name) {
             chosen.push(case);

@@ -1,7 +1,7 @@
 //! Internal values of algorithms, as columns of the connections' series.
 
 use knee_algo::{Algorithm, DiagInfo};
-use knee_file::one_of;
+use knee_file::{Reason, one_of};
 use knee_results::{ResultFile, manifest};
 
 /// Returns the internal values of these algorithms. Each name with a unit appears once.
@@ -61,7 +61,7 @@ pub(crate) fn plots<'a>(
     name: &str,
     algorithms: &[&'static Algorithm],
     varied: impl Iterator<Item = &'a str>,
-) -> Result<Vec<manifest::Plot>, String> {
+) -> Result<Vec<manifest::Plot>, Reason> {
     let inside = diagnostics(algorithms);
     let own = ResultFile::FlowSample.columns();
     let plot = |column, unit: &str, choices: &str| {

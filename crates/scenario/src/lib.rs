@@ -67,7 +67,7 @@ pub mod names;
 mod network;
 pub mod output;
 pub mod over_runs;
-mod overrides;
+pub mod overrides;
 mod paths;
 pub mod published;
 mod queues;

@@ -2,24 +2,41 @@
 
 use std::path::Path;
 
-use knee_file::{Flag, Node, Origin, Value, did_you_mean, parse_override};
+use knee_file::{Node, Origin, Reason, Value, did_you_mean, parse_override};
 
 use crate::cases::{Axis, Case, add_axis};
 use crate::cc::set_param;
 use crate::error::Error;
 use crate::paths;
 
-const SET: Flag = Flag::Set;
-const VARY: Flag = Flag::Vary;
+/// The words for what changes a file, in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// Of [`Overrides::set`](crate::Overrides::set).
+    pub set: &'static str,
+    /// Of [`Overrides::vary`](crate::Overrides::vary).
+    pub vary: &'static str,
+    /// Of [`Overrides::cc`](crate::Overrides::cc).
+    pub cc: &'static str,
+    /// Of [`Overrides::scale`](crate::Overrides::scale).
+    pub scale: &'static str,
+}
+
+impl Default for Words {
+    /// The options of the command.
+    fn default() -> Words {
+        Words { set: "--set", vary: "--vary", cc: "--cc", scale: "--scale" }
+    }
+}
 
 /// Keys with their values.
 type Assigned = Vec<(String, Node)>;
 
-pub(crate) fn parse_set(path: &Path, set: &[String]) -> Result<Assigned, Error> {
+pub(crate) fn parse_set(path: &Path, set: &[String], words: Words) -> Result<Assigned, Error> {
     let example = "KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
     let assigned = |text: &String| {
-        let (key, value) = assignment(path, text, (SET, example))?;
-        Ok((key.to_owned(), parse_override(value, SET)))
+        let (key, value) = assignment(path, text, (words.set, example))?;
+        Ok((key.to_owned(), parse_override(value, words.set)))
     };
     set.iter().map(assigned).collect()
 }
@@ -29,30 +46,33 @@ pub(crate) fn parse_vary(
     path: &Path,
     vary: &[String],
     set: &[(String, Node)],
+    words: Words,
 ) -> Result<Assigned, Error> {
+    let by = words.vary;
     let example = "KEY=LIST, as in network.bottleneck.rate=\"10 Gbps,25 Gbps\"";
     let mut all = Assigned::new();
     for text in vary {
-        let (key, list) = assignment(path, text, (VARY, example))?;
-        let wrong = |why: &str| Err(Error::input(path, Origin::CommandLine(VARY), key, why));
+        let (key, list) = assignment(path, text, (by, example))?;
+        let wrong = |why: String| Err(Error::input(path, Origin::Given(by), key, why));
         if list.is_empty() {
-            return wrong(&format!("must be {example}"));
+            return wrong(format!("must be {example}"));
         }
         if all.iter().any(|(prior, _)| prior == key) {
-            return wrong("is given to --vary twice: give all its values to one");
+            return wrong(format!("is given to {by} twice: give all its values to one"));
         }
         if set.iter().any(|(set, _)| set == key) {
-            return wrong(
-                "is given to --vary and has one value by --set or --profile: leave one out",
-            );
+            return wrong(format!(
+                "is given to {by} and has one value by {} or --profile: leave one out",
+                words.set
+            ));
         }
-        let whole = parse_override(list, VARY);
+        let whole = parse_override(list, by);
         let is_toml = whole.text() != Some(list);
         let node = match is_toml || !list.contains(',') {
             true => whole,
             false => {
-                let items = list.split(',').map(|item| parse_override(item.trim(), VARY));
-                Node { origin: Origin::CommandLine(VARY), value: Value::List(items.collect()) }
+                let items = list.split(',').map(|item| parse_override(item.trim(), by));
+                Node { origin: Origin::Given(by), value: Value::List(items.collect()) }
             }
         };
         all.push((key.to_owned(), node));
@@ -64,12 +84,12 @@ pub(crate) fn parse_vary(
 fn assignment<'a>(
     path: &Path,
     text: &'a str,
-    (flag, example): (Flag, &str),
+    (by, example): (&'static str, &str),
 ) -> Result<(&'a str, &'a str), Error> {
     let (key, value) = text.split_once('=').ok_or_else(|| {
         let shown: String = text.chars().take(60).collect();
         let why = format!("must be {example}");
-        Error::input(path, Origin::CommandLine(flag), shown.escape_debug().to_string(), why)
+        Error::input(path, Origin::Given(by), shown.escape_debug().to_string(), why)
     })?;
     Ok((key.trim(), value.trim()))
 }
@@ -77,13 +97,13 @@ fn assignment<'a>(
 /// Applies `--vary`: other values for a varied key, or one more varied key.
 pub(crate) fn apply_vary(path: &Path, axes: &mut Vec<Axis>, vary: Assigned) -> Result<(), Error> {
     for (key, node) in vary {
-        let wrong = |why| Error::input(path, Origin::CommandLine(VARY), key.clone(), why);
+        let wrong = |why: Reason| Error::input(path, node.origin, key.clone(), why);
         if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
             *axis = axis.with_values(&node).map_err(wrong)?;
             continue;
         }
-        let axis = Axis::read(&key, &node).map_err(wrong)?;
-        add_axis(axes, axis).map_err(wrong)?;
+        let axis = Axis::read(&key, &node).map_err(|why| wrong(why.into()))?;
+        add_axis(axes, axis).map_err(|why| wrong(why.into()))?;
     }
     Ok(())
 }
@@ -98,21 +118,26 @@ pub(crate) fn apply_set(
 ) -> Result<Assigned, Error> {
     let mut later = Vec::new();
     for (key, node) in set {
-        let wrong = |why| Error::input(path, Origin::CommandLine(SET), key.clone(), why);
+        let wrong = |why: Reason| Error::input(path, node.origin, key.clone(), why);
         if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
             *axis = axis.with_values(&node).map_err(wrong)?;
             continue;
         }
         if let Some(axis) = axes.iter().find(|axis| axis.has(&key)) {
             let (name, label) = (&axis.path, axis.label(0));
-            return Err(wrong(format!(
-                "varies with others in {name}: choose among their values, as in --set {name}='{label}'"
-            )));
+            let why = match node.origin {
+                Origin::Given("--set") => format!(", as in --set {name}='{label}'"),
+                _ => String::new(),
+            };
+            return Err(wrong(
+                format!("varies with others in {name}: choose among their values{why}").into(),
+            ));
         }
         if let Some(varied) = axes.iter().find_map(|axis| axis.key_in(&key)) {
-            return Err(wrong(format!(
+            let why = format!(
                 "holds {varied}, which varies, so its values would not act: set keys of {key} one by one, or change a copy of the file"
-            )));
+            );
+            return Err(wrong(why.into()));
         }
         if key.split('.').next() == Some("vary") {
             return Err(wrong(
@@ -121,7 +146,7 @@ pub(crate) fn apply_set(
                     .into(),
             ));
         }
-        paths::set(root, &key, &node).map_err(wrong)?;
+        paths::set(root, &key, &node).map_err(|why| wrong(why.into()))?;
         later.push((key, node));
     }
     Ok(later)
@@ -160,4 +185,54 @@ pub(crate) fn set_params(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Experiment, Overrides};
+
+    const TEXT: &str = r#"
+question = "?"
+cc = ["cubic", "dctcp"]
+[network]
+topology = "many-to-one"
+senders = 2
+access = { rate = "10 Gbps" }
+bottleneck = { rate = "1 Gbps", queue = { kind = "droptail", limit = "100 pkts" } }
+[[traffic]]
+name = "a"
+kind = "bulk"
+from = "s1..s2"
+to = "r"
+size = "20 kB"
+[run]
+duration = "20 ms"
+"#;
+
+    fn refused(overrides: Overrides) -> knee_file::Error {
+        match Experiment::parse(Path::new("a.toml"), TEXT, &overrides) {
+            Err(Error::Input(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_error_is_said_in_the_words_of_whoever_calls_and_has_its_parts() {
+        let words = Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "scale" };
+        let set = vec!["network.bottleneck.queue.kind=red2".to_owned()];
+        let why = refused(Overrides { set: set.clone(), words, ..Overrides::default() });
+        assert_eq!(why.key, "network.bottleneck.queue.kind");
+        assert!(why.more.allowed.iter().any(|kind| kind == "red"), "{why:?}");
+        assert!(why.to_string().starts_with("a.toml: exp.set network.bottleneck"), "{why}");
+        let why = refused(Overrides { set, ..Overrides::default() });
+        assert!(why.to_string().starts_with("a.toml: --set network.bottleneck"), "{why}");
+        let why =
+            refused(Overrides { cc: vec!["cubik".to_owned()], words, ..Overrides::default() });
+        assert_eq!(why.key, "exp.cc");
+        assert!(why.more.allowed.contains(&"cubic".to_owned()), "{why:?}");
+        let vary = vec!["network.botleneck.rate=1 Gbps,2 Gbps".to_owned()];
+        let why = refused(Overrides { vary, words, ..Overrides::default() });
+        assert!(why.to_string().starts_with("a.toml: exp.vary network.botleneck"), "{why}");
+    }
 }

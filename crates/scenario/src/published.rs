@@ -2,7 +2,7 @@
 
 use knee_file::keys::{Below, Choice, Key, List, Shape, Table, Text};
 use knee_file::units::figure;
-use knee_file::{Error, Origin, Reader, keys, one_of};
+use knee_file::{Error, Origin, Reader, Reason, keys, one_of};
 
 use crate::cases::{Axis, Case, has_case, metric_named};
 use crate::metric::Metric;
@@ -84,7 +84,7 @@ impl Stat {
     ///
     /// # Errors
     /// A sentence with the names if there is none.
-    pub fn named(name: &str) -> Result<Stat, String> {
+    pub fn named(name: &str) -> Result<Stat, Reason> {
         let is_it = |stat: &Stat| stat.name() == name || stat.heading() == name;
         let found = STATS.iter().map(|(_, stat)| *stat).find(is_it);
         found.ok_or_else(|| one_of(name, STATS.iter().map(|(name, _)| *name)))

@@ -56,8 +56,8 @@ impl Experiment {
         });
         for (at, axis, path, node) in values {
             let key = match (axis.origin, axis.is_together()) {
-                (Origin::CommandLine(_), false) => path.to_owned(),
-                (Origin::CommandLine(_), true) => format!("{}.{path}", axis.path),
+                (Origin::Given(_), false) => path.to_owned(),
+                (Origin::Given(_), true) => format!("{}.{path}", axis.path),
                 (_, false) => format!("vary.{path}"),
                 (_, true) => format!("vary.{}.{path}", axis.path),
             };
@@ -105,7 +105,7 @@ impl Experiment {
             // Each alone is enough for the error.
             due = all;
         }
-        if let Origin::CommandLine(_) = error.origin {
+        if let Origin::Given(_) = error.origin {
             // The place of the error says it already.
             due.retain(|setter| match setter {
                 Setter::Case => true,
@@ -138,7 +138,7 @@ impl Experiment {
             Setter::Set(at) => {
                 let (path, node) = &self.set[at];
                 let by = match node.origin {
-                    Origin::CommandLine(flag) => flag.name(),
+                    Origin::Given(by) => by,
                     _ => "[quick]",
                 };
                 format!("{by} sets {path} = {}", node.show())

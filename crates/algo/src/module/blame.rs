@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{
     AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind, set_hook, take_hook,
 };
-use std::sync::Once;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fault::Fault;
 use super::guard;
@@ -22,12 +22,13 @@ thread_local! {
 /// The sentence about the file whose code failed. A panic counts as such a failure if the run had
 /// called code of a file before.
 pub fn carry_out<R>(run: impl FnOnce() -> R) -> Result<R, Fault> {
-    install();
-    guard::forget_last();
+    let _in_run = guard::InRun::begin();
+    let hook = Hook::install();
     let outer = IS_WATCHED.replace(true);
     // The run's state, and with it all that the file's code changed, is dropped.
     let result = catch_unwind(AssertUnwindSafe(run));
     IS_WATCHED.set(outer);
+    drop(hook);
     let said = SAID.take();
     result.or_else(|panic| match Fault::of(panic) {
         Ok(fault) => Err(fault),
@@ -38,19 +39,47 @@ pub fn carry_out<R>(run: impl FnOnce() -> R) -> Result<R, Fault> {
     })
 }
 
-/// Installs a hook that keeps the message of such a panic for the sentence, instead of printing it.
-fn install() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        let usual = take_hook();
-        set_hook(Box::new(move |info| {
-            if IS_WATCHED.get() && guard::has_called() {
-                SAID.set(Some(words(info)));
-            } else {
-                usual(info);
-            }
-        }));
-    });
+type UsualHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
+
+/// The hook that ours replaced, and the number of runs for which ours is there.
+static USUAL: Mutex<(Option<UsualHook>, usize)> = Mutex::new((None, 0));
+
+fn usual() -> MutexGuard<'static, (Option<UsualHook>, usize)> {
+    USUAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While there is one of these, a hook keeps the message of such a panic for the sentence, instead of printing it.
+struct Hook;
+
+impl Hook {
+    fn install() -> Hook {
+        let mut usual = usual();
+        usual.1 += 1;
+        if usual.1 == 1 {
+            usual.0 = Some(take_hook());
+            set_hook(Box::new(said));
+        }
+        Hook
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        let mut usual = usual();
+        usual.1 -= 1;
+        let is_last = usual.1 == 0;
+        if let Some(before) = usual.0.take_if(|_| is_last) {
+            set_hook(before);
+        }
+    }
+}
+
+fn said(info: &PanicHookInfo<'_>) {
+    if IS_WATCHED.get() && guard::has_called() {
+        SAID.set(Some(words(info)));
+    } else if let Some(usual) = &usual().0 {
+        usual(info);
+    }
 }
 
 fn words(info: &PanicHookInfo<'_>) -> String {

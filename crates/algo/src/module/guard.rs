@@ -10,10 +10,9 @@
 //! [Decision 17](../../../../docs/decisions/0017-a-file-that-crashes-ends-its-run.md) explains why
 //! knee does not use processes instead.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::Once;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
@@ -21,6 +20,7 @@ use std::time::Duration;
 
 use super::Module;
 use super::fault::{Cause, Fault, Place};
+use super::handlers::{self, Held, LOOPS};
 
 /// CPU time limit of one call, in seconds. A normal call takes a few microseconds at most.
 pub(super) const MOST_CPU_S: u64 = 2;
@@ -35,10 +35,6 @@ const NEAR_BYTES: usize = 64 << 10;
 const DEEP_BYTES: usize = 128 << 10;
 /// Number of stack words searched for the caller when the fault lies outside the file's code.
 const MOST_WORDS: usize = 4096;
-/// Signal that only the watchdog sends.
-const LOOPS: c_int = libc::SIGVTALRM;
-const SIGNALS: [c_int; 7] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, LOOPS];
 
 unsafe extern "C" {
     fn knee_guarded(
@@ -116,7 +112,6 @@ struct Own(&'static Slot);
 
 impl Own {
     fn new() -> Own {
-        install();
         // SAFETY: the call has no arguments and cannot fail.
         let thread = unsafe { libc::gettid() };
         let take = |slot: &&Slot| {
@@ -264,6 +259,7 @@ pub(super) fn call<R>(
     fn in_c_of<R, F: FnOnce() -> R>(_: &(Option<F>, Option<R>)) -> extern "C" fn(*mut c_void) {
         in_c::<R, F>
     }
+    let _held = held_for_call();
     OWN.with(|own| {
         let slot = own.0;
         let mut data = (Some(run), None);
@@ -290,8 +286,52 @@ pub(super) fn call<R>(
     })
 }
 
+thread_local! {
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    /// Whether this thread holds the handlers.
+    static IS_HELD: Cell<bool> = const { Cell::new(false) };
+    static IS_IN_RUN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Holds the handlers if this thread does not yet: in a run until it ends, else for this call.
+#[inline]
+fn held_for_call() -> Option<Held> {
+    #[cold]
+    fn hold() -> Option<Held> {
+        let held = Held::new(on_signal, watch);
+        if !IS_IN_RUN.get() {
+            return Some(held);
+        }
+        HELD.set(Some(held));
+        IS_HELD.set(true);
+        None
+    }
+    if IS_HELD.get() { None } else { hold() }
+}
+
+/// A run on this thread. When it ends, the handlers are put back that its first call installed.
+pub(super) struct InRun {
+    outer: bool,
+}
+
+impl InRun {
+    pub(super) fn begin() -> InRun {
+        forget_last();
+        InRun { outer: IS_IN_RUN.replace(true) }
+    }
+}
+
+impl Drop for InRun {
+    fn drop(&mut self) {
+        IS_IN_RUN.set(self.outer);
+        if !self.outer && IS_HELD.replace(false) {
+            HELD.take();
+        }
+    }
+}
+
 /// Forgets the last call of this thread.
-pub(super) fn forget_last() {
+fn forget_last() {
     if IS_OWN.get() {
         OWN.with(|own| own.0.module.store(null_mut(), Ordering::Relaxed));
     }
@@ -328,40 +368,6 @@ fn own_signal_stack() {
             libc::sigaltstack(&raw const stack, null_mut());
         }
     }
-}
-
-/// Earlier signal actions, for signals from other code.
-static BEFORE: [BeforeAction; SIGNALS.len()] =
-    [const { BeforeAction(UnsafeCell::new(None)) }; SIGNALS.len()];
-
-struct BeforeAction(UnsafeCell<Option<libc::sigaction>>);
-
-// SAFETY: the action is written before the handler that reads it is installed.
-unsafe impl Sync for BeforeAction {}
-
-/// Installs the handler and starts the watchdog, once per process.
-fn install() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        for (signal, before) in SIGNALS.iter().zip(&BEFORE) {
-            // SAFETY: all zeros is a valid struct with an empty mask, and the handler makes only
-            // calls that are safe in a signal handler. It runs on the alternative stack, because an
-            // overflowed stack has no room. Its signals stay unmasked, because it may not return.
-            unsafe {
-                let mut old: libc::sigaction = std::mem::zeroed();
-                libc::sigaction(*signal, std::ptr::null(), &raw mut old);
-                *before.0.get() = Some(old);
-                let mut action: libc::sigaction = std::mem::zeroed();
-                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_signal;
-                action.sa_sigaction = handler as libc::sighandler_t;
-                action.sa_flags =
-                    libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
-                libc::sigaction(*signal, &raw const action, null_mut());
-            }
-        }
-        // Without a watchdog, an endless loop is not detected.
-        let _ = std::thread::Builder::new().name("watchdog".to_owned()).spawn(watch);
-    });
 }
 
 /// Abandons the current call of this thread if possible.
@@ -419,20 +425,14 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 
 /// Passes on a signal from outside the code of files.
 fn not_ours(signal: c_int) {
-    let before = SIGNALS.iter().zip(&BEFORE).find(|(known, _)| **known == signal);
     if signal == LOOPS {
         return;
     }
-    // SAFETY: the calls are safe in a handler. The failed instruction runs again, and the earlier
-    // handler gets its signal.
-    unsafe {
-        match before.and_then(|(_, before)| *before.0.get()) {
-            Some(action) => libc::sigaction(signal, &raw const action, null_mut()),
-            None => 0,
-        };
-        if signal == libc::SIGABRT {
-            libc::raise(signal);
-        }
+    // The failed instruction runs again, and the earlier handler gets its signal.
+    handlers::give_back(signal);
+    if signal == libc::SIGABRT {
+        // SAFETY: the call is safe in a handler.
+        unsafe { libc::raise(signal) };
     }
 }
 
@@ -467,39 +467,47 @@ fn caller(code: &Code, sp: usize, depth: usize) -> Option<usize> {
     (0..words).map(word).find(|word| code.holds(*word)).map(|word| word - 1)
 }
 
-/// Looks for calls that do not return, and for threads that wait for their sentence.
+/// Looks for calls that do not return, and for threads that wait for their sentence, while there may be any.
 fn watch() {
-    // Slot, number of the call, and CPU time of its thread when the call was first seen.
-    let mut seen: Vec<(*const Slot, u64, u64)> = Vec::new();
+    let mut seen = Vec::new();
     loop {
         std::thread::sleep(LOOKS);
-        for slot in slots() {
-            if slot.is_dying.load(Ordering::Acquire) && !slot.is_told.load(Ordering::Relaxed) {
-                if let Some(fault) = slot.fault() {
-                    tell(&format!(
-                        "knee: {fault}; it cannot be left, so nothing of the other runs is kept\n"
-                    ));
-                }
-                slot.is_told.store(true, Ordering::Release);
-            }
+        if !handlers::while_held(|| look(&mut seen)) {
+            return;
         }
-        let on = slots().filter(|slot| slot.is_in_call());
-        let now = on.filter_map(|slot| {
-            let call = slot.calls.load(Ordering::Relaxed);
-            let cpu_ns = cpu_ns(slot.thread.load(Ordering::Relaxed))?;
-            let known = seen.iter().find(|(of, same, _)| std::ptr::eq(*of, slot) && *same == call);
-            let since = known.map_or(cpu_ns, |(.., since)| *since);
-            if cpu_ns.saturating_sub(since) > MOST_CPU_S * 1_000_000_000 {
-                slot.condemned.store(call, Ordering::Release);
-                let thread = slot.thread.load(Ordering::Relaxed);
-                // SAFETY: the signal goes to a thread of this process, whose handler ignores it if
-                // the call is over.
-                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, LOOPS) };
-            }
-            Some((std::ptr::from_ref(slot), call, since))
-        });
-        seen = now.collect();
     }
+}
+
+/// A call: its slot, its number, and the CPU time of its thread when it was first seen.
+type Seen = (*const Slot, u64, u64);
+
+fn look(seen: &mut Vec<Seen>) {
+    for slot in slots() {
+        if slot.is_dying.load(Ordering::Acquire) && !slot.is_told.load(Ordering::Relaxed) {
+            if let Some(fault) = slot.fault() {
+                tell(&format!(
+                    "knee: {fault}; it cannot be left, so nothing of the other runs is kept\n"
+                ));
+            }
+            slot.is_told.store(true, Ordering::Release);
+        }
+    }
+    let on = slots().filter(|slot| slot.is_in_call());
+    let now = on.filter_map(|slot| {
+        let call = slot.calls.load(Ordering::Relaxed);
+        let cpu_ns = cpu_ns(slot.thread.load(Ordering::Relaxed))?;
+        let known = seen.iter().find(|(of, same, _)| std::ptr::eq(*of, slot) && *same == call);
+        let since = known.map_or(cpu_ns, |(.., since)| *since);
+        if cpu_ns.saturating_sub(since) > MOST_CPU_S * 1_000_000_000 {
+            slot.condemned.store(call, Ordering::Release);
+            let thread = slot.thread.load(Ordering::Relaxed);
+            // SAFETY: the signal goes to a thread of this process, whose handler ignores it if
+            // the call is over.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, LOOPS) };
+        }
+        Some((std::ptr::from_ref(slot), call, since))
+    });
+    *seen = now.collect();
 }
 
 /// Returns the CPU time of a thread of this process, in ns.

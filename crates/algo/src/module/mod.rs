@@ -23,6 +23,7 @@ pub mod confine;
 mod fault;
 mod for_bpf;
 mod guard;
+mod handlers;
 mod image;
 pub mod job;
 mod line;

@@ -165,7 +165,7 @@ fn entry(rule: &Reader<'_>) -> Read<FileRule> {
     }
     let line = match rule.origin() {
         Origin::Line(line) => line as usize,
-        Origin::Nowhere | Origin::CommandLine(_) => 1,
+        Origin::Nowhere | Origin::Given(_) => 1,
     };
     Ok(FileRule { line, rule: read, cgroup: cgroup(rule)? })
 }

@@ -2,7 +2,7 @@
 
 use knee_file::keys::{Below, Choice, Key, List, Name, Special, Text};
 use knee_file::units::figure;
-use knee_file::{Error, Node, Reader, Value, keys, one_of};
+use knee_file::{Error, Node, Origin, Reader, Reason, Value, keys, one_of};
 
 use super::{Bounds, By, Check, Claim, Every, Join, Term};
 use crate::cases::{Axis, Case, has_case, metric_named};
@@ -362,7 +362,7 @@ fn bound(node: &Node, metric: Option<Metric>) -> Result<(f64, String), String> {
 pub(crate) fn check_measured(
     claims: &[Claim],
     scenario: &Scenario,
-    wrong: &dyn Fn(knee_file::Origin, String, String) -> Error,
+    wrong: &dyn Fn(Origin, String, Reason) -> Error,
 ) -> Result<(), Error> {
     for claim in claims {
         for check in &claim.checks {
@@ -373,7 +373,7 @@ pub(crate) fn check_measured(
                     let subject = term.subject.escape_debug();
                     let why =
                         format!("\"{subject}\" is neither a traffic entry nor a recorded link");
-                    return Err(wrong(check.origin, key("subject"), why));
+                    return Err(wrong(check.origin, key("subject"), why.into()));
                 };
                 if !metrics.contains(&term.metric) {
                     let names = metrics.iter().map(|metric| metric.name());

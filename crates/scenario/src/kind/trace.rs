@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
 use knee_file::keys::{Choice, Key, List, Text};
-use knee_file::{Error, Origin, did_you_mean, keys};
+use knee_file::{Error, Origin, Reason, did_you_mean, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{NodeId, Run, Task};
 
@@ -197,7 +197,7 @@ struct Columns {
 }
 
 impl Source<'_> {
-    fn error(&self, line: u32, message: impl Into<String>) -> Error {
+    fn error(&self, line: u32, message: impl Into<Reason>) -> Error {
         Error::new(&self.path, Origin::Line(line), "", message)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use knee_file::{Error, Origin};
+use knee_file::{Error, Origin, Reason};
 use prost::Message as _;
 use prost::encoding::decode_varint;
 use serde_json::Value as Json;
@@ -90,7 +90,7 @@ impl Traces {
 }
 
 /// Returns an error about a file.
-fn about(path: &Path, why: impl Into<String>) -> Error {
+fn about(path: &Path, why: impl Into<Reason>) -> Error {
     Error::new(path, Origin::Nowhere, "", why)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use knee_file::keys::{Key, Text};
-use knee_file::{Error, Origin, Reader, one_of};
+use knee_file::{Error, Origin, Reader, Reason, one_of};
 
 use crate::inputs;
 
@@ -127,7 +127,7 @@ impl<'c> Row<'c, '_> {
     }
 
     /// An error about a cell.
-    pub(super) fn error(&self, column: usize, message: impl Into<String>) -> Error {
+    pub(super) fn error(&self, column: usize, message: impl Into<Reason>) -> Error {
         Error::new(self.path(), self.origin(), self.rows.known[column], message)
             .with_value(inputs::shown(self.cell(column)))
     }

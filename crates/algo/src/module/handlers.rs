@@ -1,0 +1,143 @@
+//! Signal handlers that are there while code of files runs, and put back behind it: the process may be somebody else's, as an
+//! interpreter with handlers of its own.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
+use std::ptr::{null, null_mut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Signal that only the watchdog sends.
+pub(super) const LOOPS: c_int = libc::SIGVTALRM;
+const SIGNALS: [c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, LOOPS];
+
+pub(super) type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// What the handlers replaced, for signals from other code.
+static BEFORE: [BeforeAction; SIGNALS.len()] =
+    [const { BeforeAction(UnsafeCell::new(None)) }; SIGNALS.len()];
+
+struct BeforeAction(UnsafeCell<Option<libc::sigaction>>);
+
+// SAFETY: the action is written under the lock of `STATE`, before the handler that reads it is installed.
+unsafe impl Sync for BeforeAction {}
+
+static STATE: Mutex<State> = Mutex::new(State { held: 0, is_watched: false });
+
+struct State {
+    /// Number of [`Held`].
+    held: usize,
+    /// Whether the watchdog runs.
+    is_watched: bool,
+}
+
+/// The handlers stay while one of these is there.
+pub(super) struct Held {
+    handler: Handler,
+}
+
+impl Held {
+    /// Installs `handler`, and starts `watchdog` on a thread of its own, unless others did.
+    pub(super) fn new(handler: Handler, watchdog: fn()) -> Held {
+        let mut state = state();
+        if state.held == 0 {
+            install(handler);
+        }
+        state.held += 1;
+        if !state.is_watched {
+            // Without a watchdog, an endless loop is not detected.
+            let begun = std::thread::Builder::new().name("watchdog".to_owned()).spawn(watchdog);
+            state.is_watched = begun.is_ok();
+        }
+        Held { handler }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = state();
+        // The watchdog sends its signal under the lock. One that came late must not meet the action from before, which may end
+        // the process.
+        discard_pending();
+        state.held -= 1;
+        if state.held == 0 {
+            put_back(self.handler);
+        }
+    }
+}
+
+/// Lets the watchdog look while handlers are there. Returns false if it is to end.
+pub(super) fn while_held(look: impl FnOnce()) -> bool {
+    let mut state = state();
+    if state.held == 0 {
+        state.is_watched = false;
+        return false;
+    }
+    look();
+    true
+}
+
+/// Gives a signal the action that it had before.
+pub(super) fn give_back(signal: c_int) {
+    let before = SIGNALS.iter().zip(&BEFORE).find(|(known, _)| **known == signal);
+    // SAFETY: the calls are safe in a signal handler.
+    unsafe {
+        if let Some(action) = before.and_then(|(_, before)| *before.0.get()) {
+            libc::sigaction(signal, &raw const action, null_mut());
+        }
+    }
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn install(handler: Handler) {
+    for (signal, before) in SIGNALS.iter().zip(&BEFORE) {
+        // SAFETY: all zeros is a valid struct with an empty mask, and the handler makes only calls that are safe in a signal
+        // handler. It runs on the alternative stack, because an overflowed stack has no room. Its signals stay unmasked, because
+        // it may not return.
+        unsafe {
+            let mut old: libc::sigaction = zeroed();
+            libc::sigaction(*signal, null(), &raw mut old);
+            // Ours is there if somebody replaced it for a time, and gave it back.
+            if old.sa_sigaction != handler as libc::sighandler_t {
+                *before.0.get() = Some(old);
+            }
+            let mut action: libc::sigaction = zeroed();
+            action.sa_sigaction = handler as libc::sighandler_t;
+            action.sa_flags =
+                libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+            libc::sigaction(*signal, &raw const action, null_mut());
+        }
+    }
+}
+
+fn put_back(handler: Handler) {
+    for signal in SIGNALS {
+        // SAFETY: all zeros is a valid struct, which the call fills in.
+        let now = unsafe {
+            let mut now: libc::sigaction = zeroed();
+            libc::sigaction(signal, null(), &raw mut now);
+            now
+        };
+        // Whoever has installed another one since then may call ours from it.
+        if now.sa_sigaction == handler as libc::sighandler_t {
+            give_back(signal);
+        }
+    }
+}
+
+/// Takes a signal of the watchdog off this thread, if one waits.
+fn discard_pending() {
+    // SAFETY: all zeros is a valid set, and the pointers are to values of this frame.
+    unsafe {
+        let (mut loops, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+        libc::sigemptyset(&raw mut loops);
+        libc::sigaddset(&raw mut loops, LOOPS);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const loops, &raw mut before);
+        libc::sigtimedwait(&raw const loops, null_mut(), &zeroed());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut());
+    }
+}
