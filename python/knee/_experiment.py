@@ -375,7 +375,9 @@ class Experiment:
         Raises:
             ExperimentError: ``scale``, ``memory`` and ``module`` of :meth:`with_` have no key.
         """
-        return _to_toml(self)
+        from knee._merged import merged
+
+        return merged(self)
 
     # ---- runs ----
 
@@ -539,13 +541,3 @@ def _pairs(values: Mapping[str, Value], method: str) -> Iterable[tuple[str, Valu
         if "=" in key or not key.strip():
             raise ExperimentError(f"{method} {key!r}: must be a path, as network.bottleneck.rate", key)
         yield key, _toml.plain(value, f"{method} {key}")
-
-
-def _to_toml(one: Experiment) -> str:
-    changes = one._changes
-    if changes == _Changes():
-        return one._text
-    for name, value in (("scale", changes.scale != 1.0), ("memory", changes.memory)):
-        if value:
-            raise ExperimentError(f"exp.to_toml: {name}: has no key in a file: leave it out, and give it when it runs", name)
-    return _toml.document(tomllib.loads(one._text))
