@@ -124,7 +124,7 @@ fn of_experiment(file: &Path, args: &Args) -> Result<Recorded, Failure> {
     };
     let side = args.side.map_or_else(|| sends_more(&run.flows[flow].traffic), Side::from);
     let name = names.get(run.flows[flow].group as usize).map_or("", String::as_str);
-    let configuration = &experiment.configurations[id.configuration];
+    let configuration = &experiment.row(id.configuration);
     let from = format!(
         "{}, {}, seed {}, flow {flow} ({name})",
         experiment.name,

@@ -138,6 +138,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         modules: args.module.options(),
         // Files on the command line are trusted. Those that an experiment names may not be yet.
         only_reads: args.check,
+        only_first_row: false,
         words: Words::default(),
     };
     // All files are checked before the first one runs.
@@ -170,6 +171,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         attempts: args.attempts,
         back_end,
         going: Arc::default(),
+        only: None,
     };
     let code = run_all(args, &experiments, &options);
     options.back_end.leave();
@@ -208,7 +210,7 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
                 "{}: {} in {} can run with --on {}{}\n{}",
                 experiment.path.display(),
                 counted(experiment.runs(), "run"),
-                counted(experiment.configurations.len(), "row"),
+                counted(experiment.rows(), "row"),
                 back_end.name(),
                 match experiment.memory.is_large() {
                     true => format!(", {}", experiment.memory.words()),
@@ -233,7 +235,7 @@ fn print_names(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Resul
     for experiment in experiments {
         for index in 0..experiment.runs() {
             let id = experiment.run_id(index);
-            let row = experiment.describe(&experiment.configurations[id.configuration]);
+            let row = experiment.describe(&experiment.row(id.configuration));
             let name = RunName::of(&experiment.run(id)?, &experiment.modules, back_end);
             let experiment = plain(&experiment.name);
             print(&format!("{name}  {experiment} {index}: {row}, repeat {}\n", id.repeat))?;
@@ -339,7 +341,7 @@ fn read_until(text: &str, experiment: &Experiment) -> Result<Until, Failure> {
 
 /// Returns the experiment with so many repeats.
 fn with_repeat(experiment: &Experiment, repeat: u32) -> Result<Arc<Experiment>, Failure> {
-    let runs = experiment.configurations.len().saturating_mul(repeat as usize);
+    let runs = experiment.rows().saturating_mul(repeat as usize);
     if runs > MAX_RUNS {
         let why = format!(
             "--until: {repeat} repeats are {runs} runs, but at most {MAX_RUNS} are allowed: give a --repeat below"

@@ -151,7 +151,7 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     for remark in remarks(experiment) {
         out.push_str(&wrapped(&remark.words(), "  "));
     }
-    let (checked, rows) = (experiment.checked_rows(), experiment.configurations.len());
+    let (checked, rows) = (experiment.checked_rows(), experiment.rows());
     if checked < rows {
         let words = format!("{checked} of {rows} rows were checked; knee run --check checks all");
         out.push_str(&wrapped(&words, "  "));

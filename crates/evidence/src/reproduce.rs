@@ -70,7 +70,7 @@ impl Planned {
             let run = experiment.run(experiment.run_id(configuration * experiment.repeat as usize));
             run.map_or(0.0, |run| packets(&run))
         };
-        let all: f64 = (0..experiment.configurations.len()).map(of).sum();
+        let all: f64 = (0..experiment.rows()).map(of).sum();
         all * f64::from(experiment.repeat)
     }
 }

@@ -507,8 +507,8 @@ fn others_unfinished(subject: &Subject) -> u64 {
 /// Formats a line for each traffic entry of which the ends of runs cut anything off.
 fn cut_off_notes(experiment: &Experiment, swept: &SweepResult) -> String {
     let mut out = String::new();
-    let scenarios = experiment.configurations.iter().take(1);
-    let scenario = scenarios.filter_map(|first| experiment.scenario(first).ok()).next();
+    let scenarios = experiment.all_rows().take(1);
+    let scenario = scenarios.filter_map(|first| experiment.scenario(&first).ok()).next();
     let mut can_end = Vec::new();
     for (name, kind) in subjects(swept) {
         // A size class is a part of its entry, and its figures are in its row.

@@ -61,7 +61,7 @@ impl Until {
             _ => return Err(format!("{within:?}: must be a share below 100 %, as in 5 %").into()),
         };
         let words: Vec<&str> = what.split(" of ").map(str::trim).collect();
-        let scenario = experiment.configurations.first().map(|first| experiment.scenario(first));
+        let scenario = experiment.all_rows().next().map(|first| experiment.scenario(&first));
         let scenario = scenario.and_then(Result::ok).ok_or("the experiment has no row")?;
         let (stat, metric, subject) = match words.as_slice() {
             [stat, metric, subject] => (Stat::named(stat)?, Some(*metric), *subject),

@@ -74,33 +74,31 @@ fn swept(
     experiment: &Experiment,
     of: impl Fn(&str, &str) -> Option<(f64, Option<f64>)>,
 ) -> SweepResult {
-    let tables =
-        experiment.configurations.iter().enumerate().filter_map(|(index, configuration)| {
-            let size = &experiment.point_labels(configuration)[0];
-            let (mean, ci95) = of(experiment.case_name(configuration), size)?;
-            let ms = |value: f64| Some(value / 1e3);
-            let summary = Summary {
-                runs: 3,
-                values: 6,
-                mean: ms(mean),
-                ci95: ci95.and_then(ms),
-                p50: ms(mean / 2.0),
-                max: ms(mean * 2.0),
-                ..Summary::default()
-            };
-            let metrics = vec![(Metric::Completion, summary)];
-            let short = Subject {
-                name: "short".into(),
-                kind: Kind::Bulk,
-                metrics,
-                unfinished: 0,
-                sketches: Vec::new(),
-                distributions: Vec::new(),
-                by_run: Vec::new(),
-            };
-            let configuration = configuration.clone();
-            Some(Summaries { configuration, index, subjects: vec![short], verdict: None })
-        });
+    let tables = experiment.all_rows().enumerate().filter_map(|(index, configuration)| {
+        let size = &experiment.point_labels(&configuration)[0];
+        let (mean, ci95) = of(experiment.case_name(&configuration), size)?;
+        let ms = |value: f64| Some(value / 1e3);
+        let summary = Summary {
+            runs: 3,
+            values: 6,
+            mean: ms(mean),
+            ci95: ci95.and_then(ms),
+            p50: ms(mean / 2.0),
+            max: ms(mean * 2.0),
+            ..Summary::default()
+        };
+        let metrics = vec![(Metric::Completion, summary)];
+        let short = Subject {
+            name: "short".into(),
+            kind: Kind::Bulk,
+            metrics,
+            unfinished: 0,
+            sketches: Vec::new(),
+            distributions: Vec::new(),
+            by_run: Vec::new(),
+        };
+        Some(Summaries { configuration, index, subjects: vec![short], verdict: None })
+    });
     SweepResult {
         tables: tables.collect(),
         runs_done: 1,
@@ -486,8 +484,8 @@ fn the_quick_set_is_a_part_and_the_command_line_comes_after() {
     let quick = Overrides { quick: true, ..Overrides::default() };
     let part = parsed(&text, &quick);
     assert_eq!((part.runs(), part.is_quick), (4, true));
-    assert_eq!(part.case_name(&part.configurations[0]), "dctcp");
-    assert_eq!(part.point_labels(&part.configurations[0])[0], "40 kB");
+    assert_eq!(part.case_name(&part.row(0)), "dctcp");
+    assert_eq!(part.point_labels(&part.row(0))[0], "40 kB");
     let end = |experiment: &Experiment| experiment.run(experiment.run_id(0)).unwrap().end;
     assert_eq!(end(&whole).ps(), 2 * end(&part).ps());
     let more = Overrides { repeat: Some(5), cc: vec!["reno".into()], ..quick.clone() };

@@ -113,7 +113,7 @@ fn entries_of_lists_are_reached_by_number_and_by_name() {
         let varied = format!("{GRAPH}[vary]\n\"{path}.rate\" = [\"50 Mbps\", \"70 Mbps\"]\n");
         let experiment = read(&varied, &[]).unwrap();
         assert_eq!(rates(&experiment), [1000, 1000, 50, 50]);
-        assert_eq!(experiment.configurations.len(), 4);
+        assert_eq!(experiment.rows(), 4);
         let cases = GRAPH.replace(
             "cc = [\"cubic\", \"reno\"]",
             &format!(

@@ -13,11 +13,13 @@ use knee_queue::time::{Duration, Time};
 use knee_run::BackEnd;
 use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowSnapshots};
 use knee_run::spec::{Run, Traffic};
+use knee_scenario::cases::RunId;
 use knee_scenario::error::Error;
 use knee_scenario::{Experiment, Overrides};
+use knee_sweep::csv::Rows;
 use knee_sweep::report;
 use knee_sweep::results::{Results, Storage};
-use knee_sweep::runner::sweep;
+use knee_sweep::runner::{sweep, sweep_in_memory};
 use knee_sweep::runs::{Done, Options, runs};
 use knee_sweep::sweep_result::SweepResult;
 
@@ -160,6 +162,35 @@ fn the_directory_holds_what_was_measured_and_nothing_else() {
     let shown = table::render(&experiment, &swept);
     assert!(shown.contains("short: completion time, "), "{shown}");
     assert!(shown.contains("published"), "{shown}");
+}
+
+#[test]
+fn some_runs_alone_have_the_rows_that_they_have_among_all() {
+    let in_memory = |experiment: &Arc<Experiment>, only: Option<&[usize]>| {
+        let mut options = Options::new(Arc::new(knee_sim::Simulator));
+        options.only = only.map(Arc::from);
+        let mut rows = BTreeMap::new();
+        let mut take = |id: RunId, of_run: Rows| {
+            rows.insert(id.index, format!("{of_run:?}"));
+            Ok(())
+        };
+        let swept = sweep_in_memory(experiment, &options, &mut take, &mut |_| {});
+        swept.map(|swept| (swept.runs_done, rows))
+    };
+    let (done, all) = in_memory(&experiment(MIX), None).unwrap();
+    assert_eq!((done, all.len()), (16, 16));
+    let overrides = Overrides { only_first_row: true, ..Overrides::default() };
+    let first = Experiment::parse(Path::new("mix.toml"), MIX, &overrides).unwrap();
+    assert_eq!(first.checked_rows(), 1);
+    let of_row_2 = Arc::new(first.with_rows([2]).unwrap());
+    assert_eq!(of_row_2.checked_rows(), 2);
+    let (done, some) = in_memory(&of_row_2, Some(&[9, 1, 9])).unwrap();
+    assert_eq!(done, 2);
+    assert_eq!(some, BTreeMap::from([1, 9].map(|run| (run, all[&run].clone()))));
+    let why = in_memory(&of_row_2, Some(&[4])).unwrap_err().to_string();
+    assert!(why.contains("has rows that were not checked"), "{why}");
+    let why = in_memory(&of_row_2, Some(&[16])).unwrap_err().to_string();
+    assert!(why.ends_with("has no run 16: its runs are 0 to 15"), "{why}");
 }
 
 #[test]

@@ -11,12 +11,12 @@ use crate::metric::Metric;
 use crate::range::{MAX_VALUES, range};
 
 /// Largest number of configurations: cases times varied values.
-pub(crate) const MAX_CONFIGURATIONS: usize = 10_000;
+pub(crate) const MAX_CONFIGURATIONS: usize = 1_000_000;
 /// Most varied keys, and most keys that vary together.
 const MAX_AXES: usize = 100;
 const MAX_TOGETHER: usize = 100;
 /// Largest number of runs: configurations times repeats.
-pub const MAX_RUNS: usize = 100_000;
+pub const MAX_RUNS: usize = 10_000_000;
 /// Between the values of keys that vary together.
 const TOGETHER: &str = " / ";
 /// Tables whose keys a case may change or a sweep may vary.
@@ -53,12 +53,52 @@ pub struct Axis {
 }
 
 /// A case with one value per axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Configuration {
     /// Index of the case.
     pub case: usize,
     /// Index of the value on each axis.
     pub point: Vec<usize>,
+}
+
+/// Every case at every point, by number. Cases of one point are adjacent, and the first axis varies slowest.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    cases: usize,
+    /// Number of values of each axis.
+    points: Vec<usize>,
+    len: usize,
+}
+
+impl Rows {
+    pub(crate) fn new(cases: usize, axes: &[Axis]) -> Rows {
+        let points: Vec<usize> = axes.iter().map(Axis::points).collect();
+        let len = points.iter().fold(cases, |n, points| n.saturating_mul(*points));
+        Rows { cases, points, len }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// # Panics
+    /// If there are not so many.
+    pub(crate) fn get(&self, row: usize) -> Configuration {
+        assert!(row < self.len, "row {row} of {}", self.len);
+        let mut rest = row / self.cases;
+        let mut point: Vec<usize> = self
+            .points
+            .iter()
+            .rev()
+            .map(|points| {
+                let value = rest % points;
+                rest /= points;
+                value
+            })
+            .collect();
+        point.reverse();
+        Configuration { case: row % self.cases, point }
+    }
 }
 
 /// Identity of one run of a sweep.

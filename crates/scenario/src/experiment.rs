@@ -15,7 +15,7 @@ use knee_run::spec::{Cc, KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{
-    Axis, Case, Column, Configuration, MAX_CONFIGURATIONS, MAX_RUNS, RunId, SET, read_axes,
+    Axis, Case, Column, Configuration, MAX_CONFIGURATIONS, MAX_RUNS, Rows, RunId, SET, read_axes,
     varied_path,
 };
 use crate::cc::{Given, NoAlgorithm, PARAMS, cc_named, not_built, read_cc};
@@ -25,7 +25,6 @@ use crate::error::Error;
 use crate::inputs;
 use crate::inside;
 use crate::kind;
-use crate::last_scenario::LastScenario;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
@@ -39,6 +38,7 @@ use crate::random::run_seed;
 use crate::scale::Scale;
 use crate::scenario::remarks::Remarks;
 use crate::scenario::{RUN, RunKeys, SAMPLE_TABLE, Scenario};
+use crate::scenarios::Scenarios;
 use crate::unused;
 
 /// Largest experiment file, in bytes.
@@ -153,6 +153,8 @@ pub struct Overrides {
     /// Whether algorithm files are refused that only the experiment names: to load one runs its code. Those in `cc` are
     /// loaded.
     pub only_reads: bool,
+    /// Whether the first row alone is checked at once, for [`Experiment::with_rows`].
+    pub only_first_row: bool,
     /// The words for these in messages.
     pub words: Words,
 }
@@ -194,9 +196,7 @@ pub struct Experiment {
     pub axes: Vec<Axis>,
     /// Columns of the axes in tables.
     pub columns: Vec<Column>,
-    /// Every case at every point. Cases of one point are adjacent.
-    pub configurations: Vec<Configuration>,
-    /// Runs of each configuration.
+    /// Runs of each row.
     pub repeat: u32,
     pub seed: u64,
     /// Scale of its runs, relative to the file.
@@ -221,7 +221,11 @@ pub struct Experiment {
     pub has_flow_control: bool,
     /// Additional plots of connections in the first row.
     plot: Vec<String>,
-    /// Unchecked rows, in the order in which they will be checked.
+    /// Every case at every point.
+    rows: Rows,
+    /// By row: whether it is checked.
+    is_checked: Vec<bool>,
+    /// Rows in the order in which they will be checked, with some that are.
     unchecked: VecDeque<usize>,
     /// The document with `--set`, before cases and varied values.
     pub root: Node,
@@ -229,7 +233,7 @@ pub struct Experiment {
     pub(crate) as_written: Node,
     /// Keys and values that are applied last.
     pub(crate) set: Vec<(String, Node)>,
-    last: LastScenario,
+    scenarios: Scenarios,
 }
 
 impl Experiment {
@@ -302,7 +306,7 @@ impl Experiment {
         let of_quick = chosen.and_then(|quick| quick.repeat);
         let repeat = overrides.repeat.or(of_quick).unwrap_or(in_file);
         let seed = run.read(&RUN.seed)?;
-        let configurations = cross(path, &cases, &axes, repeat)?;
+        let rows = rows(path, &cases, &axes, repeat)?;
         let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
         let mut experiment = Experiment {
             name: path
@@ -324,7 +328,6 @@ impl Experiment {
             cases,
             columns: axes.iter().map(Axis::column).collect(),
             axes,
-            configurations,
             repeat,
             seed: overrides.seed.unwrap_or(seed),
             scale: overrides.scale,
@@ -338,19 +341,22 @@ impl Experiment {
             remarks: Remarks::default(),
             has_flow_control: false,
             plot: Vec::new(),
-            unchecked: VecDeque::new(),
+            is_checked: vec![false; rows.len()],
+            unchecked: (0..rows.len()).collect(),
+            rows,
             set,
             root: root.clone(),
             as_written,
-            last: LastScenario::default(),
+            scenarios: Scenarios::default(),
         };
-        experiment.unchecked = (0..experiment.configurations.len()).collect();
         experiment.is_cc_taken = vec![false; experiment.cases.len()];
         let (size, first) = experiment.check_row()?;
-        if size.saturating_mul(experiment.configurations.len()) > MOST_AT_ONCE {
+        if size.saturating_mul(experiment.rows()) > MOST_AT_ONCE {
             experiment.each_value_first();
         }
-        experiment.check_rows(MOST_AT_ONCE.saturating_sub(size))?;
+        if !overrides.only_first_row {
+            experiment.check_rows(MOST_AT_ONCE.saturating_sub(size))?;
+        }
         if let Some(first) = first {
             experiment.check_published(&first)?;
             experiment.check_claims(&first)?;
@@ -370,22 +376,59 @@ impl Experiment {
         Ok(self)
     }
 
+    /// Returns the experiment with these rows checked besides, for runs of them alone.
+    ///
+    /// # Errors
+    /// The errors of [`Experiment::load`].
+    pub fn with_rows(mut self, rows: impl IntoIterator<Item = usize>) -> Result<Experiment, Error> {
+        for row in rows {
+            if !self.is_checked(row) {
+                self.check_row_of(row)?;
+            }
+        }
+        Ok(self)
+    }
+
     /// Returns whether all rows are checked.
     pub fn is_whole(&self) -> bool {
         self.unchecked.is_empty()
     }
 
+    /// Returns whether a row is checked.
+    pub fn is_checked(&self, row: usize) -> bool {
+        self.is_checked.get(row).is_some_and(|is_checked| *is_checked)
+    }
+
     /// Returns the number of checked rows.
     pub fn checked_rows(&self) -> usize {
-        self.configurations.len() - self.unchecked.len()
+        self.is_checked.iter().filter(|is_checked| **is_checked).count()
+    }
+
+    /// Returns the number of rows: every case at every combination of varied values.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Returns a row by its number below [`Experiment::rows`]. Cases of one combination are adjacent, and the first varied key varies
+    /// slowest.
+    ///
+    /// # Panics
+    /// If there are not so many rows.
+    pub fn row(&self, row: usize) -> Configuration {
+        self.rows.get(row)
+    }
+
+    /// Returns all rows in their order.
+    pub fn all_rows(&self) -> impl Iterator<Item = Configuration> {
+        (0..self.rows()).map(|row| self.row(row))
     }
 
     /// Moves rows to the front that differ from the first one in a single value, because most errors depend on one
     /// value.
     fn each_value_first(&mut self) {
         let differs = |row: &usize| {
-            let Configuration { case, point } = &self.configurations[*row];
-            point.iter().chain([case]).filter(|value| **value != 0).count()
+            let Configuration { case, point } = self.row(*row);
+            point.into_iter().chain([case]).filter(|value| *value != 0).count()
         };
         let (first, others): (VecDeque<_>, VecDeque<_>) =
             self.unchecked.iter().copied().partition(|row| differs(row) <= 1);
@@ -409,8 +452,8 @@ impl Experiment {
 
     /// Returns the error about the algorithm of a case under which no connection is.
     fn idle_cc(&self, case: usize) -> Result<Error, Error> {
-        let mut rows = self.configurations.iter().filter(|row| row.case == case);
-        let scenario = rows.next().map(|row| self.scenario(row)).transpose()?;
+        let mut rows = self.all_rows().filter(|row| row.case == case);
+        let scenario = rows.next().map(|row| self.scenario(&row)).transpose()?;
         let own = scenario.iter().flat_map(|scenario| scenario.names_with_own_cc());
         Ok(unused::cc(&self.path, &self.cases[case], own.collect()))
     }
@@ -418,17 +461,32 @@ impl Experiment {
     /// Checks the next row, and adds its algorithms and memory to the experiment's. Returns its size and the row.
     fn check_row(&mut self) -> Result<(usize, Option<Arc<Scenario>>), Error> {
         let Some(row) = self.unchecked.pop_front() else { return Ok((0, None)) };
-        let scenario = self.scenario(&self.configurations[row])?;
-        self.is_cc_taken[self.configurations[row].case] |= scenario.takes_case_cc();
+        if self.is_checked(row) {
+            return Ok((0, None));
+        }
+        let (size, scenario) = self.check_row_of(row)?;
+        Ok((size, Some(scenario)))
+    }
+
+    fn check_row_of(&mut self, number: usize) -> Result<(usize, Arc<Scenario>), Error> {
+        let row = self.row(number);
+        let scenario = self.scenario(&row)?;
+        self.is_cc_taken[row.case] |= scenario.takes_case_cc();
         inputs::add(&mut self.inputs, inputs::noted(&scenario.resolved))
             .map_err(|file| self.changed(&file))?;
         self.has_flow_control |= scenario.has_flow_control();
-        self.remarks.add(row, &scenario);
+        self.remarks.add(number, &scenario);
         self.memory = std::mem::take(&mut self.memory).with(&scenario.memory);
         add_new(&mut self.algorithms, scenario.algorithms());
         add_new(&mut self.modules, scenario.modules());
         self.check_scale(&scenario)?;
-        Ok((scenario.size() + self.text.len() / TEXT_PER_THING, Some(scenario)))
+        self.is_checked[number] = true;
+        Ok((self.size(&scenario), scenario))
+    }
+
+    /// Returns about how much work it is to read a scenario, and memory to keep it.
+    fn size(&self, scenario: &Scenario) -> usize {
+        scenario.size() + self.text.len() / TEXT_PER_THING
     }
 
     /// Refuses a scale that makes a run too long or too slow.
@@ -504,7 +562,7 @@ impl Experiment {
 
     /// Returns the number of runs.
     pub fn runs(&self) -> usize {
-        self.configurations.len() * self.repeat as usize
+        self.rows() * self.repeat as usize
     }
 
     /// Returns the identity of a run, by its number below [`Experiment::runs`].
@@ -519,7 +577,7 @@ impl Experiment {
     /// # Errors
     /// None for a checked row.
     pub fn run(&self, id: RunId) -> Result<Run, Error> {
-        let scenario = self.scenario(&self.configurations[id.configuration])?;
+        let scenario = self.scenario(&self.row(id.configuration))?;
         Ok(scenario.run(self.seed, id.repeat))
     }
 
@@ -528,25 +586,24 @@ impl Experiment {
     /// # Errors
     /// None for a checked row.
     pub fn traffic_names(&self, id: RunId) -> Result<Vec<String>, Error> {
-        let scenario = self.scenario(&self.configurations[id.configuration])?;
+        let scenario = self.scenario(&self.row(id.configuration))?;
         Ok(scenario.groups().into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Returns the scenario of a configuration, with every value in place. The last one is kept, because the next
-    /// question is mostly about it, and to read a large network takes long.
+    /// Returns the scenario of a configuration, with every value in place. Those that were read last are kept.
     ///
     /// # Errors
     /// None for a checked row.
     pub fn scenario(&self, configuration: &Configuration) -> Result<Arc<Scenario>, Error> {
-        if let Some(last) = self.last.get(configuration) {
-            return Ok(last);
+        if let Some(kept) = self.scenarios.get(configuration) {
+            return Ok(kept);
         }
         let scenario = self.read_scenario(configuration);
         let scenario = scenario.map_err(|why| inputs::without_content(&self.path, why))?;
         let scenario = Arc::new(scenario);
         // Files with a network, sizes or transfers may change, which the next reading notices.
         if inputs::noted(&scenario.resolved).is_empty() {
-            self.last.keep(configuration, &scenario);
+            self.scenarios.keep(configuration, &scenario, self.size(&scenario));
         }
         Ok(scenario)
     }
@@ -630,10 +687,10 @@ impl Experiment {
     /// None beyond those of [`Experiment::load`].
     pub fn resolved(&self) -> Result<Map<String, Json>, Error> {
         let flat = |resolved: Resolved| resolved.into_iter().collect::<Map<_, _>>();
-        let first = self.configurations.iter().take(self.cases.len());
+        let first = self.all_rows().take(self.cases.len());
         first
             .map(|configuration| {
-                let mut values = flat(self.scenario(configuration)?.resolved.clone());
+                let mut values = flat(self.scenario(&configuration)?.resolved.clone());
                 if let Some(cc) = &self.cases[configuration.case].cc {
                     values.insert("case.cc".into(), cc.name().into());
                     for (info, value) in cc.algorithm.params().iter().zip(cc.params.values()) {
@@ -641,7 +698,7 @@ impl Experiment {
                             .insert(format!("case.params.{}", info.name), info.show(*value).into());
                     }
                 }
-                Ok((self.case_name(configuration).to_owned(), Json::Object(values)))
+                Ok((self.case_name(&configuration).to_owned(), Json::Object(values)))
             })
             .collect()
     }
@@ -677,14 +734,10 @@ pub fn read_text(path: &Path) -> Result<String, Error> {
 
 // ---- [vary] ----
 
-/// Returns every case at every point. The first axis varies slowest.
-fn cross(
-    path: &Path,
-    cases: &[Case],
-    axes: &[Axis],
-    repeat: u32,
-) -> Result<Vec<Configuration>, Error> {
-    let points = axes.iter().fold(cases.len(), |n, axis| n.saturating_mul(axis.points()));
+/// Returns every case at every point, unless these are too many.
+fn rows(path: &Path, cases: &[Case], axes: &[Axis], repeat: u32) -> Result<Rows, Error> {
+    let rows = Rows::new(cases.len(), axes);
+    let points = rows.len();
     let runs = points.saturating_mul(repeat as usize);
     let too_many = |what: &str, n: usize, most: usize| {
         Err(Error::input(
@@ -700,18 +753,7 @@ fn cross(
     if runs > MAX_RUNS {
         return too_many("runs", runs, MAX_RUNS);
     }
-    let mut all = vec![Vec::new()];
-    for axis in axes {
-        let longer = |point: &Vec<usize>| {
-            let point = point.clone();
-            (0..axis.points()).map(move |i| [point.as_slice(), &[i]].concat())
-        };
-        all = all.iter().flat_map(longer).collect();
-    }
-    let at = |point: Vec<usize>| {
-        (0..cases.len()).map(move |case| Configuration { case, point: point.clone() })
-    };
-    Ok(all.into_iter().flat_map(at).collect())
+    Ok(rows)
 }
 
 // ---- cases ----

@@ -11,15 +11,16 @@ use crate::experiment::Experiment;
 /// Number of rows to name if no single value describes them.
 const NAMED: usize = 3;
 
-/// Validates the first run of each row and asks the back end whether it can carry it out. Repeats differ only by
+/// Validates the first run of each checked row and asks the back end whether it can carry it out. Repeats differ only by
 /// their seeds.
 ///
 /// # Errors
 /// [`Error::Refused`] with all reasons.
 pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Error> {
     let mut reasons: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for index in 0..experiment.configurations.len() {
-        let scenario = experiment.scenario(&experiment.configurations[index])?;
+    let rows = || (0..experiment.rows()).filter(|row| experiment.is_checked(*row));
+    for index in rows() {
+        let scenario = experiment.scenario(&experiment.row(index))?;
         if scenario.measures_while_all_run() && back_end.capabilities().has_host {
             let why = "run.measure = \"while all run\" needs a back end that repeats a run to the byte: use measure_from and \
                 measure_until";
@@ -34,7 +35,7 @@ pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Erro
         return Ok(());
     }
     let refusals = reasons.into_iter();
-    let all: Vec<usize> = (0..experiment.configurations.len()).collect();
+    let all: Vec<usize> = rows().collect();
     Err(Error::Refused {
         file: experiment.path.clone(),
         back_end: back_end.name(),
@@ -46,7 +47,6 @@ pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Erro
 
 /// Describes rows among others: by their cases, by the values of one key, or by the first of them. Empty means all.
 pub(crate) fn which(experiment: &Experiment, rows: &[usize], among: &[usize]) -> String {
-    let all = &experiment.configurations;
     if rows.len() == among.len() {
         return String::new();
     }
@@ -61,8 +61,8 @@ pub(crate) fn which(experiment: &Experiment, rows: &[usize], among: &[usize]) ->
     });
     for (key, labels, value) in std::iter::once(by_case).chain(by_axis) {
         let mut is_of = vec![false; labels.len()];
-        rows.iter().for_each(|row| is_of[value(&all[*row])] = true);
-        if among.iter().filter(|row| is_of[value(&all[**row])]).count() == rows.len() {
+        rows.iter().for_each(|row| is_of[value(&experiment.row(*row))] = true);
+        if among.iter().filter(|row| is_of[value(&experiment.row(**row))]).count() == rows.len() {
             let values: Vec<&str> = labels
                 .iter()
                 .zip(is_of)
@@ -73,7 +73,7 @@ pub(crate) fn which(experiment: &Experiment, rows: &[usize], among: &[usize]) ->
         }
     }
     let named: Vec<String> =
-        rows.iter().take(NAMED).map(|row| experiment.describe(&all[*row])).collect();
+        rows.iter().take(NAMED).map(|row| experiment.describe(&experiment.row(*row))).collect();
     match rows.len().saturating_sub(NAMED) {
         0 => named.join("; "),
         more => format!("{}; and {more} more", named.join("; ")),

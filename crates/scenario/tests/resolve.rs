@@ -21,9 +21,8 @@ fn load(file: &str, overrides: &Overrides) -> Experiment {
 /// The first run of a case at the given values.
 fn run_of(experiment: &Experiment, case: &str, at: &[&str], repeat: usize) -> Run {
     let index = experiment
-        .configurations
-        .iter()
-        .position(|c| experiment.case_name(c) == case && experiment.point_labels(c) == at)
+        .all_rows()
+        .position(|c| experiment.case_name(&c) == case && experiment.point_labels(&c) == at)
         .expect("there is such a configuration");
     let id = experiment.run_id(index * experiment.repeat as usize + repeat);
     experiment.run(id).unwrap()
@@ -34,7 +33,7 @@ fn bulk_mix_is_the_published_set_up() {
     let experiment = load("published/bulk-mix.toml", &Overrides::default());
     let names: Vec<_> = experiment.cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names, ["cubic", "reno", "reno-ecn", "dctcp"]);
-    assert_eq!(experiment.configurations.len(), 4 * 2 * 4);
+    assert_eq!(experiment.rows(), 4 * 2 * 4);
     assert!(experiment.repeat >= 5);
     assert_eq!(experiment.published.len(), 4);
 

@@ -56,8 +56,8 @@ fn read(text: &str, overrides: &Overrides) -> Result<Experiment, String> {
 fn rows(more: &str, overrides: &Overrides) -> Vec<String> {
     match read(&format!("{FILE}{more}"), overrides) {
         Ok(experiment) => {
-            let rows = experiment.configurations.iter();
-            rows.map(|row| experiment.describe(row).replace("case cubic, ", "")).collect()
+            let rows = experiment.all_rows();
+            rows.map(|row| experiment.describe(&row).replace("case cubic, ", "")).collect()
         }
         Err(why) => vec![why],
     }

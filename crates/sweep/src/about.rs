@@ -73,7 +73,7 @@ pub(crate) fn chart(chart: &Chart) -> manifest::Chart {
 
 /// Describes the network of the first run for a manifest. `None` if that would make the file too large to be read.
 pub(crate) fn listed_network(experiment: &Experiment) -> Result<Option<Network>, Error> {
-    let links = experiment.scenario(&experiment.configurations[0])?.links();
+    let links = experiment.scenario(&experiment.row(0))?.links();
     if links > MOST_LISTED_LINKS { Ok(None) } else { network(experiment).map(Some) }
 }
 

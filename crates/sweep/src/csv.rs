@@ -91,7 +91,7 @@ pub(crate) struct Done<'a> {
 
 /// Returns the label of a run's rows: its number, case, varied values and repeat.
 pub(crate) fn label(experiment: &Experiment, id: RunId) -> String {
-    let configuration = &experiment.configurations[id.configuration];
+    let configuration = &experiment.row(id.configuration);
     format!("{},{},{}", id.index, point(experiment, configuration), id.repeat)
 }
 

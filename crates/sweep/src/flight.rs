@@ -44,7 +44,7 @@ impl Recording {
         run: &Run,
         (back_end, ask): (&dyn BackEnd, &RunOptions<'_>),
     ) -> Result<(RunResult, String), Error> {
-        let row = experiment.describe(&experiment.configurations[id.configuration]);
+        let row = experiment.describe(&experiment.row(id.configuration));
         let failed =
             |source| Error::Simulation { file: experiment.path.clone(), run: row.clone(), source };
         let refused = |why| failed(knee_run::Error::Refused(why));

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod about;
+mod cgroup;
 pub mod csv;
 mod flight;
 pub mod going;

@@ -1,10 +1,14 @@
 //! Facts about the machine and this process. None of them affects a simulation.
 
+use std::sync::OnceLock;
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::cgroup;
 
 /// Version of this build, and the commit if it was built from a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,13 @@ impl std::fmt::Display for Build {
             None => f.write_str(self.version),
         }
     }
+}
+
+/// Returns the number of threads that this process may run at once.
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    // The system's answer takes as long as a short run.
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Returns the CPU time in seconds of all threads of this process, and of its ended children, such as guests.
@@ -61,9 +72,11 @@ pub fn peak_rss_bytes() -> Option<u64> {
     Some(proc_kb("/proc/self/status", "VmHWM")? * 1024)
 }
 
-/// Returns the memory that this process can still take, in bytes.
+/// Returns the memory that this process can still take, in bytes: the least of what the machine has free and what the limits of
+/// its control groups and its own leave.
 pub fn available_memory_bytes() -> Option<u64> {
     let free = proc_kb("/proc/meminfo", "MemAvailable")? * 1024;
+    let free = free.min(cgroup::memory_left_bytes().unwrap_or(u64::MAX));
     let Some(limit) = getrlimit(Resource::As).current else { return Some(free) };
     let used = proc_kb("/proc/self/status", "VmSize")? * 1024;
     Some(free.min(limit.saturating_sub(used)))

@@ -106,7 +106,7 @@ impl Record {
                 pkt_hops: stored.pkt_hops,
             },
             warning: stored.warning.map(|warning| {
-                let row = experiment.describe(&experiment.configurations[id.configuration]);
+                let row = experiment.describe(&experiment.row(id.configuration));
                 format!("run {} ({row}): {warning}", id.index)
             }),
         })
@@ -251,11 +251,10 @@ fn carry_out(
     keep: &mut dyn FnMut(usize, std::io::Result<Kept>) -> Result<(), Error>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Left, Error> {
-    let repeat = experiment.repeat as usize;
-    let rows = 0..experiment.configurations.len();
-    let of_repeat = |of: usize| rows.clone().map(move |row| row * repeat + of);
+    let mut order = options.numbers(experiment)?;
+    order.sort_by_key(|run| experiment.run_id(*run).repeat);
     let has_files = beside.recording.is_some() || beside.captures.is_some();
-    let plan = Plan { order: (0..repeat).flat_map(of_repeat).collect(), beside };
+    let plan = Plan { order, beside };
     let nothing = || Ok(Kept { recording: None, is_captured: false });
     let (begun, of) = (names.clone(), names.clone());
     // A run whose files are wanted is carried out for them, whoever has its figures.
@@ -274,7 +273,7 @@ fn carry_out(
     let interrupted = runs.is_stopped();
     drop(runs);
     if !interrupted && !failed.0.is_empty() {
-        names.add_same(&mut failed)?;
+        names.add_same(&mut failed, options)?;
     }
     failed.0.sort_by_key(|(run, _)| *run);
     Ok(Left { failed, interrupted })
@@ -289,7 +288,7 @@ fn gather(
     started: &Started,
 ) -> Result<SweepResult, Error> {
     let mut gathered = Gathered::new(experiment);
-    for index in 0..experiment.runs() {
+    for index in options.numbers(experiment)? {
         let Some(mut record) = names.read(index)? else { continue };
         gathered.add(&record);
         take(record.id, std::mem::take(&mut record.rows))?;
@@ -382,12 +381,12 @@ impl Names {
     }
 
     /// Adds to those that failed the runs that are the same, and were not carried out therefore.
-    fn add_same(&self, failed: &mut Failed) -> Result<(), Error> {
+    fn add_same(&self, failed: &mut Failed, options: &Options) -> Result<(), Error> {
         let mut why = HashMap::new();
         for (run, source) in failed.0.drain(..) {
             why.insert(self.name(run)?, source);
         }
-        for run in 0..self.experiment.runs() {
+        for run in options.numbers(&self.experiment)? {
             failed.0.extend(why.get(&self.name(run)?).map(|source| (run, source.clone())));
         }
         Ok(())
@@ -424,7 +423,7 @@ struct Failed(Vec<(usize, knee_run::Error)>);
 impl Failed {
     fn errors(self, experiment: &Experiment) -> Vec<Error> {
         let error = |(run, source)| {
-            let configuration = &experiment.configurations[experiment.run_id(run).configuration];
+            let configuration = &experiment.row(experiment.run_id(run).configuration);
             Error::Simulation {
                 file: experiment.path.clone(),
                 run: experiment.describe(configuration),
@@ -443,7 +442,7 @@ fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, 
         return Ok(about);
     }
     let mut all: Vec<String> = Vec::new();
-    for index in 0..experiment.configurations.len() {
+    for index in (0..experiment.rows()).filter(|row| experiment.is_checked(*row)) {
         let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
         let new = back_end.differences(&run).into_iter().filter(|new| !all.contains(new));
         all.extend(new.collect::<Vec<_>>());
@@ -502,7 +501,7 @@ impl Gathered<'_> {
 
     fn close(&mut self) {
         if let Some(row) = self.row.take() {
-            let configuration = self.experiment.configurations[row.index].clone();
+            let configuration = self.experiment.row(row.index).clone();
             self.tables.push(row.summaries(configuration));
         }
     }

@@ -49,6 +49,8 @@ pub struct Options {
     pub captures: bool,
     /// How far the runs are that go on.
     pub going: Arc<Going>,
+    /// Numbers of the runs to carry out, whose rows must be checked. `None`: all.
+    pub only: Option<Arc<[usize]>>,
 }
 
 impl Options {
@@ -62,6 +64,27 @@ impl Options {
             trace: None,
             captures: false,
             going: Arc::default(),
+            only: None,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the numbers of the runs to carry out, without duplicates, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if there is no such run.
+    pub(crate) fn numbers(&self, experiment: &Experiment) -> Result<Vec<usize>, Error> {
+        let Some(only) = &self.only else { return Ok((0..experiment.runs()).collect()) };
+        let mut numbers = only.to_vec();
+        numbers.sort_unstable();
+        numbers.dedup();
+        match numbers.last().filter(|last| **last >= experiment.runs()) {
+            None => Ok(numbers),
+            Some(last) => {
+                let why = format!("has no run {last}: its runs are 0 to {}", experiment.runs() - 1);
+                Err(Error::input(&experiment.path, Origin::Nowhere, "", why))
+            }
         }
     }
 }
@@ -164,7 +187,7 @@ pub fn runs<T: Send + 'static>(
     bytes: fn(&T) -> usize,
 ) -> Result<Runs<'static, T>, Error> {
     refuse_files(experiment, options)?;
-    let order = (0..experiment.runs()).collect();
+    let order = options.numbers(experiment)?;
     let plan = Plan { order, beside: ExtraFiles::default() };
     begin((experiment, options, plan), |_, _| None, make, bytes, |_| {})
 }
@@ -194,11 +217,12 @@ pub(crate) fn begin<'a, T: Send + 'static>(
     bytes: fn(&T) -> usize,
     progress: impl FnMut(usize) + 'a,
 ) -> Result<Runs<'a, T>, Error> {
-    if !experiment.is_whole() {
-        let why = "has rows that were not checked: Experiment::whole checks them";
+    let is_checked = |run: &usize| experiment.is_checked(experiment.run_id(*run).configuration);
+    if !plan.order.iter().all(is_checked) {
+        let why = "has rows that were not checked: Experiment::whole and with_rows check them";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
-    let (cores, threads) = threads(experiment, options);
+    let (cores, threads) = threads(plan.order.len(), options);
     let free = machine::available_memory_bytes().map_or(u64::MAX, |free| free / 100 * SHARE_PCT);
     let work = Arc::new(Work {
         experiment: experiment.clone(),
@@ -539,12 +563,12 @@ impl<T> Work<T> {
             ),
         };
         let source = knee_run::Error::Memory { limit, mostly: mostly.to_owned() };
-        self.failed(&self.experiment.configurations[id.configuration], source)
+        self.failed(&self.experiment.row(id.configuration), source)
     }
 
     fn run_one(&self, id: RunId, budget: &Arc<Budget>, threads: usize) -> Result<Ran<T>, Error> {
         let (experiment, options) = (&*self.experiment, &self.options);
-        let configuration = &experiment.configurations[id.configuration];
+        let configuration = &experiment.row(id.configuration);
         let scenario = experiment.scenario(configuration)?;
         let run = scenario.run(experiment.seed, id.repeat);
         if let Some(known) = (self.known)(id, &run) {
@@ -650,9 +674,8 @@ const SHARE_PCT: u64 = 75;
 
 /// Returns the number of threads of all runs together, as requested (0 means one per core), and the number of parallel
 /// runs.
-fn threads(experiment: &Experiment, options: &Options) -> (usize, usize) {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = if options.threads == 0 { cores() } else { options.threads };
+fn threads(runs: usize, options: &Options) -> (usize, usize) {
+    let wanted = if options.threads == 0 { machine::cores() } else { options.threads };
     let at_once = wanted.min(options.back_end.capabilities().threads.unwrap_or(usize::MAX));
-    (wanted, at_once.clamp(1, experiment.runs().max(1)))
+    (wanted, at_once.clamp(1, runs.max(1)))
 }
