@@ -19,12 +19,14 @@ from __future__ import annotations
 import os
 
 from knee import _knee
+from knee._capture import Capture, pcap
 from knee._errors import ExperimentError
 from knee._experiment import Cost, Experiment, Key
 from knee._result import Comparison, Result, Run, compare, read
 from knee._table import Table
 
 __all__ = [
+    "Capture",
     "Comparison",
     "Cost",
     "Experiment",
@@ -36,6 +38,7 @@ __all__ = [
     "compare",
     "experiment",
     "experiments",
+    "pcap",
     "read",
 ]
 

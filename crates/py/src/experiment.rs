@@ -9,6 +9,7 @@ use knee_results::Manifest;
 use knee_results::manifest::Axis;
 use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
+use knee_scenario::overrides::Words;
 use knee_scenario::{Overrides, memory, refused, remarks};
 use knee_sim::Simulator;
 use knee_sweep::about;
@@ -17,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use serde_json::json;
 
-use crate::failure::{Failure, apart};
+use crate::failure::{Failure, Said, apart};
 use crate::{cost, keys, runs};
 
 /// A checked experiment.
@@ -46,27 +47,33 @@ struct Changes {
     api: Option<String>,
 }
 
+/// What changes an experiment, in messages.
+const WORDS: Words = Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "exp.with_(scale)" };
+
+/// The error of an argument of `exp.with_`.
+fn wrong(argument: &str, why: &dyn std::fmt::Display) -> Failure {
+    let sentence = format!("exp.with_: {argument}: {why}");
+    let allowed = Some(why.to_string());
+    Failure::Says(Said { sentence, key: Some(argument.to_owned()), line: None, allowed })
+}
+
 impl Changes {
     fn overrides(self) -> Result<Overrides, Failure> {
-        let wrong = |option: &str| {
-            let option = option.to_owned();
-            move |why: String| Failure::says(format!("{option}: {why}"))
-        };
-        let scale = Scale::new(self.scale);
-        let stats = self.stats.iter().map(|stat| Stat::named(stat).map_err(wrong("stats")));
+        let scale = Scale::new(self.scale).map_err(|why| wrong("scale", &why))?;
+        let stats = self.stats.iter().map(|stat| Stat::named(stat).map_err(|why| wrong("stats", &why)));
         for define in &self.define {
-            Options::check_define(define).map_err(wrong("define"))?;
+            Options::check_define(define).map_err(|why| wrong("module.define", &why))?;
         }
-        let linux = self.linux.map(|linux| LinuxApi::named(&linux).map_err(wrong("linux")));
-        let api = self.api.map(|api| Api::named(&api).map_err(wrong("api")));
-        let memory = self.memory.map(|size| memory::parse(&size).map_err(wrong("memory")));
+        let linux = self.linux.map(|of| LinuxApi::named(&of).map_err(|why| wrong("module.linux", &why)));
+        let api = self.api.map(|of| Api::named(&of).map_err(|why| wrong("module.api", &why)));
+        let memory = self.memory.map(|of| memory::parse(&of).map_err(|why| wrong("memory", &why)));
         Ok(Overrides {
             cc: self.cc,
             set: self.set,
             vary: self.vary,
             repeat: self.repeat,
             seed: self.seed,
-            scale: scale.map_err(|why| wrong("scale")(why.to_string()))?,
+            scale,
             quick: self.quick,
             stats: stats.collect::<Result<_, _>>()?,
             memory_bytes: memory.transpose()?,
@@ -76,7 +83,8 @@ impl Changes {
                 linux: linux.transpose()?,
                 api: api.transpose()?,
             },
-            only_reads: false,
+            words: WORDS,
+            ..Overrides::default()
         })
     }
 }
@@ -110,7 +118,7 @@ impl Experiment {
                 "cases": one.cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(),
                 "case_words": one.cases.iter().map(|case| case.words()).collect::<Vec<_>>(),
                 "axes": axes,
-                "rows": one.configurations.len(),
+                "rows": one.rows(),
                 "repeat": one.repeat,
                 "runs": one.runs(),
                 "seed": one.seed,

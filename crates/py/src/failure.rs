@@ -46,7 +46,10 @@ impl From<Error> for Failure {
             _ => None,
         };
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let allowed = some(&input.message);
+        let allowed = match input.more.allowed.as_slice() {
+            [] => some(&input.message),
+            words => Some(words.join(", ")),
+        };
         Failure::Says(Said { sentence, key: some(&input.key), line, allowed })
     }
 }
@@ -96,4 +99,10 @@ pub(crate) fn apart<T: Send>(
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+}
+
+/// Panics, for the test that panics are exceptions.
+#[pyfunction]
+pub(crate) fn panic(py: Python<'_>) -> PyResult<()> {
+    apart(py, || panic!("as asked"))
 }

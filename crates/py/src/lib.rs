@@ -29,6 +29,8 @@ mod _knee {
     #[pymodule_export]
     use crate::experiment::{Experiment, built_in, experiments};
     #[pymodule_export]
+    use crate::failure::panic;
+    #[pymodule_export]
     use crate::read::{compare_cases, compare_results, manifest, styles};
     #[pymodule_export]
     use crate::table::{Table, table};

@@ -64,6 +64,11 @@ impl Table {
         }
     }
 
+    /// The names of its columns.
+    pub fn header(&self) -> &[String] {
+        &self.header
+    }
+
     /// The number of a column that may be missing.
     pub fn find(&self, column: &str) -> Option<usize> {
         self.header.iter().position(|name| name == column)
