@@ -19,6 +19,7 @@ use pyo3::types::PyAny;
 use serde_json::json;
 
 use crate::failure::{Failure, Said, apart};
+use crate::stream::Stream;
 use crate::{cost, keys, runs};
 
 /// A checked experiment.
@@ -191,6 +192,16 @@ impl Experiment {
             let one = runs::whole(one)?;
             refused::check(&one, &Simulator)?;
             runs::run(&one, &dir, runs::Asked { threads, trace, captures }, progress)
+        })
+    }
+
+    /// Runs it, and gives a finished run after the other.
+    fn stream(&self, py: Python<'_>, threads: usize) -> PyResult<Stream> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let one = runs::whole(one)?;
+            refused::check(&one, &Simulator)?;
+            Stream::begin(one, threads)
         })
     }
 }

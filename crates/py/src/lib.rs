@@ -12,6 +12,7 @@ mod failure;
 mod keys;
 mod read;
 mod runs;
+mod stream;
 mod table;
 
 use pyo3::prelude::*;
@@ -25,13 +26,15 @@ mod _knee {
     #[pymodule_export]
     use crate::calls::calls;
     #[pymodule_export]
-    use crate::capture::analyse;
+    use crate::capture::{analyse, capture_table};
     #[pymodule_export]
     use crate::experiment::{Experiment, built_in, experiments};
     #[pymodule_export]
     use crate::failure::panic;
     #[pymodule_export]
     use crate::read::{compare_cases, compare_results, manifest, styles};
+    #[pymodule_export]
+    use crate::stream::{Streamed, Stream};
     #[pymodule_export]
     use crate::table::{Table, table};
 }

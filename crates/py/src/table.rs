@@ -1,19 +1,17 @@
 //! Tables as Arrow streams: read as they are asked for, a batch at a time.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use arrow_array::builder::{
-    Float64Builder, Int64Builder, StringDictionaryBuilder, UInt64Builder,
-};
 use arrow_array::cast::AsArray as _;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use knee_results::{CASE, Manifest, RUN, Row, ResultFile};
+use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use knee_columns::{ArrowSink, arrow_schema};
+use knee_results::{CASE, Cell, Column, Manifest, RUN, ResultFile, Schema, Sink as _, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 
@@ -32,7 +30,7 @@ pub(crate) struct Table {
 /// Where the rows are.
 #[derive(Clone)]
 enum Source {
-    File { path: PathBuf, keep: Vec<(usize, HashSet<String>)> },
+    File { path: PathBuf, columns: Vec<Column>, keep: Vec<(usize, HashSet<String>)> },
     Memory(Vec<RecordBatch>),
 }
 
@@ -41,17 +39,31 @@ impl Table {
         Table { schema, source: Source::Memory(batches) }
     }
 
+    /// Rows of a file with these columns, as far as they have one of these cells in each of these.
+    pub(crate) fn in_file(
+        path: PathBuf,
+        columns: Vec<Column>,
+        keep: Vec<(usize, HashSet<String>)>,
+    ) -> Table {
+        let schema = arrow_schema(&Schema { columns: columns.clone(), labels: 0 });
+        Table { schema, source: Source::File { path, columns, keep } }
+    }
+
     fn reader(&self) -> Result<Reader, Failure> {
         Ok(match &self.source {
             Source::Memory(batches) => {
                 let batches = batches.clone().into_iter().map(Ok);
                 Reader { schema: self.schema.clone(), batches: Box::new(batches) }
             }
-            Source::File { path, keep } => {
+            Source::File { path, columns, keep } => {
+                // All columns in a row: none is a label, which a sink has for many rows.
+                let schema = Schema { columns: columns.clone(), labels: 0 };
                 let rows = Rows {
                     table: knee_results::Table::open(path)?,
-                    schema: self.schema.clone(),
+                    columns: columns.clone(),
+                    sink: ArrowSink::new(&schema),
                     keep: keep.clone(),
+                    ready: VecDeque::new(),
                     is_over: false,
                 };
                 Reader { schema: self.schema.clone(), batches: Box::new(rows) }
@@ -177,111 +189,55 @@ impl RecordBatchReader for Reader {
 /// Rows of a file.
 struct Rows {
     table: knee_results::Table,
-    schema: SchemaRef,
+    columns: Vec<Column>,
+    sink: ArrowSink,
     /// Only rows whose cells in these columns are among these.
     keep: Vec<(usize, HashSet<String>)>,
+    ready: VecDeque<RecordBatch>,
     is_over: bool,
 }
 
 impl Rows {
-    fn batch(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
-        let mut columns: Vec<Column> =
-            self.schema.fields().iter().map(|field| Column::of(field.data_type())).collect();
+    /// Reads until there is a batch, or no more.
+    fn read(&mut self) -> io::Result<()> {
         let mut rows = 0;
-        let failed = |why: knee_results::Error| ArrowError::ExternalError(Box::new(why));
         while rows < BATCH {
-            let Some(row) = self.table.next().map_err(failed)? else {
+            let Some(row) = self.table.next().map_err(io::Error::other)? else {
                 self.is_over = true;
                 break;
             };
             if !self.keep.iter().all(|(column, cells)| cells.contains(row.text(*column))) {
                 continue;
             }
-            for (at, column) in columns.iter_mut().enumerate() {
-                column.add(row, at).map_err(failed)?;
-            }
+            let cells = self.columns.iter().enumerate();
+            let cells = cells.map(|(at, column)| {
+                let text = row.text(at);
+                column.kind.cell(text).ok_or_else(|| misfit(column, text))
+            });
+            self.sink.row(&cells.collect::<io::Result<Vec<Cell<'_>>>>()?)?;
             rows += 1;
         }
-        if rows == 0 {
-            return Ok(None);
-        }
-        let arrays = columns.into_iter().map(Column::finish).collect();
-        RecordBatch::try_new(self.schema.clone(), arrays).map(Some)
+        self.ready.extend(self.sink.take()?);
+        Ok(())
     }
+}
+
+fn misfit(column: &Column, text: &str) -> io::Error {
+    let shown: String = text.chars().take(40).collect();
+    io::Error::other(format!("{} = {shown:?}: is not of the type of its column", column.name))
 }
 
 impl Iterator for Rows {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
+        while self.ready.is_empty() && !self.is_over {
+            if let Err(why) = self.read() {
+                self.is_over = true;
+                return Some(Err(ArrowError::ExternalError(Box::new(why))));
+            }
         }
-        let batch = self.batch().transpose();
-        self.is_over |= matches!(batch, Some(Err(_)));
-        batch
-    }
-}
-
-enum Column {
-    Int(Int64Builder),
-    Whole(UInt64Builder),
-    Number(Float64Builder),
-    Word(StringDictionaryBuilder<Int32Type>),
-}
-
-impl Column {
-    fn of(data: &DataType) -> Column {
-        match data {
-            DataType::Int64 => Column::Int(Int64Builder::new()),
-            DataType::UInt64 => Column::Whole(UInt64Builder::new()),
-            DataType::Float64 => Column::Number(Float64Builder::new()),
-            _ => Column::Word(StringDictionaryBuilder::new()),
-        }
-    }
-
-    fn add(&mut self, row: Row<'_>, at: usize) -> Result<(), knee_results::Error> {
-        let is_there = !row.text(at).is_empty();
-        match self {
-            Column::Int(all) => all.append_option(is_there.then(|| row.index(at)).transpose()?.map(|n| n as i64)),
-            Column::Whole(all) => all.append_option(is_there.then(|| row.index(at)).transpose()?),
-            Column::Number(all) => all.append_option(row.number(at)?),
-            Column::Word(all) => all.append_option(is_there.then(|| row.text(at))),
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> ArrayRef {
-        match self {
-            Column::Int(mut all) => Arc::new(all.finish()),
-            Column::Whole(mut all) => Arc::new(all.finish()),
-            Column::Number(mut all) => Arc::new(all.finish()),
-            Column::Word(mut all) => Arc::new(all.finish()),
-        }
-    }
-}
-
-/// Columns of text. All others hold numbers.
-const WORDS: [&str; 27] = [
-    "case", "traffic", "from", "to", "algorithm", "algorithm_at_end", "subject", "metric", "unit", "link", "host", "verdict", "limits",
-    "ca_state", "counter", "level", "module", "text", "measure", "operation", "warning", "published_stat", "direction", "kind", "receiver",
-    "family", "flags",
-];
-
-fn type_of(name: &str, manifest: &Manifest) -> DataType {
-    let word = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-    if let Some(axis) = manifest.axes.iter().find(|axis| axis.column() == name) {
-        let is_number = |value: &String| value.parse::<f64>().is_ok();
-        return match !axis.numbers.is_empty() || axis.values.iter().all(is_number) {
-            true => DataType::Float64,
-            false => word(),
-        };
-    }
-    match name {
-        "run" | "repeat" | "flow" => DataType::Int64,
-        "seed" => DataType::UInt64,
-        _ if WORDS.contains(&name) => word(),
-        _ => DataType::Float64,
+        self.ready.pop_front().map(Ok)
     }
 }
 
@@ -295,13 +251,12 @@ pub(crate) fn table(
     cells: Vec<(String, Vec<String>)>,
 ) -> PyResult<Option<Table>> {
     apart(py, move || {
-        let known = ResultFile::ALL.into_iter().find(|file| file.name() == format!("{name}.csv"));
-        let Some(file) = known else {
+        let Some(file) = ResultFile::ALL.into_iter().find(|file| file.stem() == name) else {
             return Err(Failure::says(format!("{name:?} is no table of results")));
         };
         let manifest = Manifest::read(&dir)?;
-        let path = dir.join(file.name());
-        let Some(opened) = knee_results::Table::open_if_there(&path)? else { return Ok(None) };
+        let Some(path) = file.path(&dir)? else { return Ok(None) };
+        let opened = knee_results::Table::open(&path)?;
         let mut keep: Vec<(usize, HashSet<String>)> = Vec::new();
         for (column, cells) in cells {
             let cells = cells.into_iter().collect::<HashSet<_>>();
@@ -313,9 +268,18 @@ pub(crate) fn table(
                 }
             }
         }
-        let fields = opened.header().iter().map(|name| Field::new(name, type_of(name, &manifest), true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(Some(Table { schema, source: Source::File { path, keep } }))
+        let axes = manifest.axes.iter().map(|axis| {
+            let kind = if axis.numbers.is_empty() { Type::Word } else { Type::Number };
+            Column::new(axis.column().to_owned(), kind)
+        });
+        let known = file.schema(axes).columns;
+        // Behind them is what algorithms tell of themselves: whole numbers.
+        let of = |name: &String| {
+            let known = known.iter().find(|column| column.name == name.as_str());
+            known.cloned().unwrap_or_else(|| Column::new(name.clone(), Type::Whole))
+        };
+        let columns = opened.header().iter().map(of).collect();
+        Ok(Some(Table::in_file(path, columns, keep)))
     })
 }
 

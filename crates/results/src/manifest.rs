@@ -51,6 +51,9 @@ pub struct Manifest {
     pub host: Option<String>,
     pub kernel: Option<String>,
     pub simulator: Effort,
+    /// The format of the tables. `None`: CSV.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<String>,
     pub files: Vec<String>,
     pub vary: Map<String, Json>,
     /// Changes of the command line to the file.

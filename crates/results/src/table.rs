@@ -1,26 +1,40 @@
-//! CSV files, a row at a time in bounded memory.
+//! Tables, a row at a time in bounded memory.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::csv::split;
 use crate::error::Error;
+use crate::format::{self, Rows};
 use crate::manifest::Axis;
 
 /// Longer lines are no table of ours.
 const LONGEST_LINE: u64 = 64 * 1024;
 
-/// A file and the row that was read last.
+/// A table and the row that was read last.
 pub struct Table {
     path: PathBuf,
-    input: BufReader<File>,
+    input: Input,
     header: Vec<String>,
-    line: u64,
-    raw: Vec<u8>,
     /// The row's cells, one after another.
     text: String,
     cells: Vec<Range<usize>>,
+}
+
+/// Where rows come from.
+enum Input {
+    Csv(Lines),
+    /// Another format, and the number of the row.
+    Other(Box<dyn Rows>, u64),
+}
+
+/// Lines of CSV.
+struct Lines {
+    input: BufReader<File>,
+    line: u64,
+    raw: Vec<u8>,
 }
 
 /// A row: cells by column.
@@ -30,22 +44,33 @@ pub struct Row<'a> {
 }
 
 impl Table {
-    /// Opens a file and reads its header.
+    /// Opens a file and reads its header. The end of its name is that of its format.
     ///
     /// # Errors
-    /// [`Error`] if it cannot be read or is no CSV.
+    /// [`Error`] if it cannot be read or is no table.
     pub fn open(path: &Path) -> Result<Table, Error> {
         let file = knee_files::open_file(path, "table of results")
             .map_err(|why| Error::unreadable(path, why))?;
+        let format = format::of(path)?;
+        let input = match format.open(path, &file)? {
+            Some(rows) => Input::Other(rows, 0),
+            None => {
+                let input = BufReader::with_capacity(1 << 18, file);
+                Input::Csv(Lines { input, line: 0, raw: Vec::new() })
+            }
+        };
         let mut table = Table {
             path: path.to_owned(),
-            input: BufReader::with_capacity(1 << 18, file),
+            input,
             header: Vec::new(),
-            line: 0,
-            raw: Vec::new(),
             text: String::new(),
             cells: Vec::new(),
         };
+        if let Input::Other(rows, _) = &table.input {
+            let names = rows.schema().columns.iter();
+            table.header = names.map(|column| column.name.clone().into_owned()).collect();
+            return Ok(table);
+        }
         if !table.read()? {
             return Err(table.wrong("is empty: run the experiment again"));
         }
@@ -72,6 +97,11 @@ impl Table {
     /// The number of a column that may be missing.
     pub fn find(&self, column: &str) -> Option<usize> {
         self.header.iter().position(|name| name == column)
+    }
+
+    /// The names of its columns.
+    pub fn header(&self) -> &[String] {
+        &self.header
     }
 
     /// The numbers of columns.
@@ -128,10 +158,43 @@ impl Table {
 
     /// An error about the row that was read last.
     pub fn wrong(&self, message: &str) -> Error {
-        Error::input(&self.path, self.line, message)
+        let line = match &self.input {
+            Input::Csv(lines) => lines.line,
+            Input::Other(_, row) => *row,
+        };
+        Error::input(&self.path, line, message)
     }
 
+    /// Reads a row's cells. Returns whether there was one.
     fn read(&mut self) -> Result<bool, Error> {
+        self.text.clear();
+        self.cells.clear();
+        match &mut self.input {
+            Input::Csv(lines) => lines.read(&self.path, &mut self.text, &mut self.cells),
+            Input::Other(rows, row) => {
+                let (text, cells) = (&mut self.text, &mut self.cells);
+                let columns = rows.schema().columns.clone();
+                let is_there = rows.next(&mut |row| {
+                    for (cell, column) in row.iter().zip(&columns) {
+                        let from = text.len();
+                        column.kind.push(text, cell);
+                        cells.push(from..text.len());
+                    }
+                })?;
+                *row += u64::from(is_there);
+                Ok(is_there)
+            }
+        }
+    }
+}
+
+impl Lines {
+    fn read(
+        &mut self,
+        path: &Path,
+        text: &mut String,
+        cells: &mut Vec<Range<usize>>,
+    ) -> Result<bool, Error> {
         let inside = self.raw.iter().filter(|byte| **byte == b'\n').count();
         self.raw.clear();
         let mut limited = (&mut self.input).take(LONGEST_LINE);
@@ -140,7 +203,7 @@ impl Table {
         while self.raw.is_empty() || quotes % 2 == 1 {
             let from = self.raw.len();
             let read = limited.read_until(b'\n', &mut self.raw);
-            if read.map_err(|why| Error::io(&self.path, "cannot read", why))? == 0 {
+            if read.map_err(|why| Error::io(path, "cannot read", why))? == 0 {
                 break;
             }
             quotes += self.raw[from..].iter().filter(|byte| **byte == b'"').count();
@@ -149,60 +212,20 @@ impl Table {
             return Ok(false);
         }
         self.line += 1 + inside as u64;
+        let wrong = |message: &str| Error::input(path, self.line, message);
         match self.raw.pop() {
             Some(b'\n') => {}
             _ if self.raw.len() as u64 + 1 >= LONGEST_LINE => {
-                return Err(self.wrong("is longer than 64 KiB: this is not a results table"));
+                return Err(wrong("is longer than 64 KiB: this is not a results table"));
             }
-            _ => return Err(self.wrong("has no end: the file is cut")),
+            _ => return Err(wrong("has no end: the file is cut")),
         }
         if self.raw.last() == Some(&b'\r') {
             self.raw.pop();
         }
-        let raw = std::mem::take(&mut self.raw);
-        let split = match std::str::from_utf8(&raw) {
-            Ok(line) => self.split(line),
-            Err(_) => false,
-        };
-        self.raw = raw;
-        match split {
+        match std::str::from_utf8(&self.raw).is_ok_and(|line| split(line, text, cells)) {
             true => Ok(true),
-            false => Err(self.wrong("is not CSV: a quote does not end, or it is not text")),
-        }
-    }
-
-    /// Whether the line is whole.
-    fn split(&mut self, line: &str) -> bool {
-        self.text.clear();
-        self.cells.clear();
-        let mut rest = line;
-        loop {
-            let from = self.text.len();
-            if let Some(mut quoted) = rest.strip_prefix('"') {
-                loop {
-                    let Some((text, after)) = quoted.split_once('"') else { return false };
-                    self.text.push_str(text);
-                    match after.strip_prefix('"') {
-                        Some(after) => {
-                            self.text.push('"');
-                            quoted = after;
-                        }
-                        None => {
-                            rest = after;
-                            break;
-                        }
-                    }
-                }
-            } else {
-                let end = rest.find(',').unwrap_or(rest.len());
-                self.text.push_str(&rest[..end]);
-                rest = &rest[end..];
-            }
-            self.cells.push(from..self.text.len());
-            match rest.strip_prefix(',') {
-                Some(after) => rest = after,
-                None => return rest.is_empty(),
-            }
+            false => Err(wrong("is not CSV: a quote does not end, or it is not text")),
         }
     }
 }

@@ -1,16 +1,14 @@
 //! The tables of a results directory: each column is named once, for its header, its rows and its readers.
 
-use std::borrow::Cow;
-use std::fmt::{self, Write as _};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use knee_units::quoted;
-
+use crate::cell::Cell;
 use crate::error::Error;
+use crate::format::{Format, PARQUET};
+use crate::schema::{Column, Schema, Type};
+use crate::sink::Sink;
 use crate::table::Table;
-
-const PS_PER_S: u64 = 1_000_000_000_000;
-const PS_PER_NS: u64 = 1_000;
 
 /// First columns of a table.
 #[derive(Clone, Copy)]
@@ -33,87 +31,10 @@ pub const REPEAT: &str = "repeat";
 /// The verdict on a run, in `runs.csv`, whose results are those of its host.
 pub const HOST_LIMITED: &str = "host-limited";
 
-/// A value in a table.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cell<'a> {
-    /// Not measured.
-    Empty,
-    /// A whole number.
-    Whole(u64),
-    Number(f64),
-    /// A time of so many picoseconds, written as seconds with nine decimals.
-    Seconds(u64),
-    /// In quotes if it must be.
-    Text(Cow<'a, str>),
-}
-
-impl fmt::Display for Cell<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cell::Empty => Ok(()),
-            Cell::Whole(number) => write!(f, "{number}"),
-            Cell::Number(number) => write!(f, "{number}"),
-            Cell::Seconds(ps) => write!(f, "{}.{:09}", ps / PS_PER_S, ps % PS_PER_S / PS_PER_NS),
-            Cell::Text(text) => f.write_str(&quoted(text)),
-        }
-    }
-}
-
-impl<'a> From<&'a str> for Cell<'a> {
-    fn from(text: &'a str) -> Cell<'a> {
-        Cell::Text(text.into())
-    }
-}
-
-impl From<String> for Cell<'_> {
-    fn from(text: String) -> Self {
-        Cell::Text(text.into())
-    }
-}
-
-impl From<f64> for Cell<'_> {
-    fn from(number: f64) -> Self {
-        Cell::Number(number)
-    }
-}
-
-impl From<usize> for Cell<'_> {
-    fn from(number: usize) -> Self {
-        Cell::Whole(number as u64)
-    }
-}
-
-impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
-    fn from(value: Option<T>) -> Cell<'a> {
-        value.map_or(Cell::Empty, Into::into)
-    }
-}
-
-macro_rules! whole {
-    ($($number:ty)*) => {$(
-        impl From<$number> for Cell<'_> {
-            fn from(number: $number) -> Self {
-                Cell::Whole(number.into())
-            }
-        }
-    )*};
-}
-whole!(bool u8 u16 u32 u64);
-
-/// Adds a row: its labels as they are, and cells.
-pub fn write_row<'a>(out: &mut String, labels: &str, cells: impl IntoIterator<Item = Cell<'a>>) {
-    out.push_str(labels);
-    for cell in cells {
-        // Writing to a `String` cannot fail.
-        let _ = write!(out, ",{cell}");
-    }
-    out.push('\n');
-}
-
-/// Tables: the row, the file, what begins each row, and the further columns. A row is a struct with a cell for each column. Its
-/// readers name a column as `Flow::algorithm`.
+/// Tables: the row, the file, what begins each row, and the further columns with what they hold. A row is a struct with a cell for
+/// each column. Its readers name a column as `Flow::algorithm`.
 macro_rules! tables {
-    ($($(#[doc = $doc:literal])* $row:ident $file:literal $labels:ident [$($column:ident)*])*) => {
+    ($($(#[doc = $doc:literal])* $row:ident $file:literal $labels:ident [$($column:ident: $kind:ident),* $(,)?])*) => {
         /// A table of a results directory.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ResultFile { $($(#[doc = $doc])* $row,)* }
@@ -135,6 +56,11 @@ macro_rules! tables {
             /// The columns behind the labels.
             pub const fn columns(self) -> &'static [&'static str] {
                 match self { $(ResultFile::$row => &[$(stringify!($column)),*],)* }
+            }
+
+            /// What these columns hold.
+            pub const fn types(self) -> &'static [Type] {
+                match self { $(ResultFile::$row => &[$(Type::$kind),*],)* }
             }
         }
 
@@ -164,62 +90,109 @@ macro_rules! tables {
 tables! {
     /// A run.
     Run "runs.csv" RunAndCase [
-        seed end_s measured_from_s measured_until_s events data_pkts pkt_hops verdict limits
+        seed: Unsigned, end_s: Seconds, measured_from_s: Seconds, measured_until_s: Seconds, events: Whole,
+        data_pkts: Whole, pkt_hops: Whole, verdict: Word, limits: Text,
     ]
     /// A connection.
     Flow "flows.csv" RunAndCase [
-        flow traffic from to size_bytes algorithm algorithm_at_end ecn start_s connected_at_s established_at_s done_at_s stopped_at_s
-        completion_s received_bytes timeouts syn_timeouts retransmitted_segs tail_loss_probes fast_recoveries undos spurious_timeouts
-        reorderings dsack_segs cwr_reductions timeout_rehashes duplicate_rehashes plb_rehashes data_segs_sent acks_sent ce_segs_received delivered_pkts
-        delivered_ce_pkts srtt_s min_rtt_s cwnd_pkts inits_left_out
+        flow: Whole, traffic: Word, from: Word, to: Word, size_bytes: Text, algorithm: Word, algorithm_at_end: Word,
+        ecn: Flag, start_s: Seconds, connected_at_s: Seconds, established_at_s: Seconds, done_at_s: Seconds,
+        stopped_at_s: Seconds, completion_s: Seconds, received_bytes: Whole, timeouts: Whole, syn_timeouts: Whole,
+        retransmitted_segs: Whole, tail_loss_probes: Whole, fast_recoveries: Whole, undos: Whole,
+        spurious_timeouts: Whole, reorderings: Whole, dsack_segs: Whole, cwr_reductions: Whole,
+        timeout_rehashes: Whole, duplicate_rehashes: Whole, plb_rehashes: Whole, data_segs_sent: Whole,
+        acks_sent: Whole, ce_segs_received: Whole, delivered_pkts: Whole, delivered_ce_pkts: Whole, srtt_s: Seconds,
+        min_rtt_s: Seconds, cwnd_pkts: Whole, inits_left_out: Whole,
     ]
     /// A completed exchange.
-    Rpc "rpcs.csv" RunAndCase [flow traffic start_s latency_s]
+    Rpc "rpcs.csv" RunAndCase [flow: Whole, traffic: Word, start_s: Seconds, latency_s: Seconds]
     /// A ping.
-    Ping "pings.csv" RunAndCase [ping traffic sent_s rtt_s]
+    Ping "pings.csv" RunAndCase [ping: Whole, traffic: Word, sent_s: Seconds, rtt_s: Seconds]
     /// A recorded link; where flow control cannot stop any, rows end before `pause_frames`.
     Queue "queues.csv" RunAndCase [
-        link offered_pkts sent_pkts sent_bytes marked_pkts threshold_hits dropped_full_pkts dropped_not_ect_pkts dropped_early_pkts
-        lost_pkts pause_frames paused_s
+        link: Word, offered_pkts: Whole, sent_pkts: Whole, sent_bytes: Whole, marked_pkts: Whole,
+        threshold_hits: Whole, dropped_full_pkts: Whole, dropped_not_ect_pkts: Whole, dropped_early_pkts: Whole,
+        lost_pkts: Whole, pause_frames: Whole, paused_s: Seconds,
     ]
     /// A host whose receiving was counted.
-    Host "hosts.csv" RunAndCase [host wire_pkts merged_pkts interrupts cpu_s]
+    Host "hosts.csv" RunAndCase [
+        host: Word, wire_pkts: Whole, merged_pkts: Whole, interrupts: Whole, cpu_s: Seconds,
+    ]
     /// Counters of Linux modules on a host.
-    ModuleCount "module-counters.csv" RunAndCase [host counter count]
+    ModuleCount "module-counters.csv" RunAndCase [host: Word, counter: Word, count: Unsigned]
     /// Lines printed by Linux modules.
-    ModuleLine "module-log.csv" RunAndCase [at_s host flow level module text]
+    ModuleLine "module-log.csv" RunAndCase [
+        at_s: Seconds, host: Word, flow: Whole, level: Word, module: Word, text: Text,
+    ]
     /// A sample of a connection; what algorithms tell of their insides follows.
     FlowSample "series-flows.csv" Run [
-        at_s flow traffic ca_state cwnd_pkts ssthresh_pkts srtt_us rttvar_us min_rtt_us unacked_pkts sacked_pkts lost_pkts
-        retrans_out_pkts total_retrans delivered_pkts delivered_ce_pkts bytes_acked pacing_rate_bytes_per_sec rto_us data_segs_out
-        fast_recoveries
+        at_s: Seconds, flow: Whole, traffic: Word, ca_state: Whole, cwnd_pkts: Whole, ssthresh_pkts: Whole,
+        srtt_us: Whole, rttvar_us: Whole, min_rtt_us: Whole, unacked_pkts: Whole, sacked_pkts: Whole,
+        lost_pkts: Whole, retrans_out_pkts: Whole, total_retrans: Whole, delivered_pkts: Whole,
+        delivered_ce_pkts: Whole, bytes_acked: Whole, pacing_rate_bytes_per_sec: Unsigned, rto_us: Whole,
+        data_segs_out: Whole, fast_recoveries: Whole,
     ]
     /// A sample of a queue.
-    QueueSample "series-queues.csv" Run [at_s link len_pkts len_bytes dropped_pkts threshold_hits drop_probability qdelay_s]
+    QueueSample "series-queues.csv" Run [
+        at_s: Seconds, link: Word, len_pkts: Whole, len_bytes: Whole, dropped_pkts: Whole, threshold_hits: Whole,
+        drop_probability: Number, qdelay_s: Seconds,
+    ]
     /// A period of a connection.
-    GoodputSample "series-goodput.csv" Run [at_s flow traffic bytes]
+    GoodputSample "series-goodput.csv" Run [at_s: Seconds, flow: Whole, traffic: Word, bytes: Whole]
     /// A link with a rate in a period in which it did anything.
-    LinkSample "series-links.csv" Run [at_s link sent_pkts sent_bytes marked_pkts dropped_pkts utilisation]
+    LinkSample "series-links.csv" Run [
+        at_s: Seconds, link: Word, sent_pkts: Whole, sent_bytes: Whole, marked_pkts: Whole, dropped_pkts: Whole,
+        utilisation: Number,
+    ]
     /// A metric of a traffic entry or queue in a run.
-    Measure "measures.csv" Run [subject metric unit values mean late late_mean cut_off mean_at_least]
+    Measure "measures.csv" Run [
+        subject: Word, metric: Word, unit: Word, values: Whole, mean: Number, late: Whole, late_mean: Number,
+        cut_off: Whole, mean_at_least: Number,
+    ]
     /// A percentile of a metric in a run, or its bounds.
-    RunPercentile "run-percentiles.csv" Run [subject metric unit share value at_least at_most]
+    RunPercentile "run-percentiles.csv" Run [
+        subject: Word, metric: Word, unit: Word, share: Number, value: Number, at_least: Number, at_most: Number,
+    ]
     /// A bucket of the values of a metric in a run.
-    Sketch "sketches.csv" RunAndCase [subject metric unit bucket from below count cut_off]
+    Sketch "sketches.csv" RunAndCase [
+        subject: Word, metric: Word, unit: Word, bucket: Whole, from: Number, below: Number, count: Whole,
+        cut_off: Whole,
+    ]
     /// A percentile of a metric from sketches, over all repeats.
-    Percentile "percentiles.csv" Case [subject metric unit values share value relative_error cut_off at_least at_most]
+    Percentile "percentiles.csv" Case [
+        subject: Word, metric: Word, unit: Word, values: Whole, share: Number, value: Number, relative_error: Number,
+        cut_off: Whole, at_least: Number, at_most: Number,
+    ]
     /// A bucket of the values of a metric, over all repeats that the summary is of.
-    Distribution "distributions.csv" Case [subject metric unit bucket from below count cut_off]
+    Distribution "distributions.csv" Case [
+        subject: Word, metric: Word, unit: Word, bucket: Whole, from: Number, below: Number, count: Whole,
+        cut_off: Whole,
+    ]
     /// A fault of an algorithm from a file, on a connection.
-    Warning "warnings.csv" RunAndCase [flow traffic warning count first_at_s value operation line]
+    Warning "warnings.csv" RunAndCase [
+        flow: Whole, traffic: Word, warning: Word, count: Whole, first_at_s: Seconds, value: Whole, operation: Word,
+        line: Text,
+    ]
     /// Something measured of the host in a run.
-    Validity "validity.csv" Run [measure value]
+    Validity "validity.csv" Run [measure: Word, value: Number]
     /// A metric of a traffic entry or queue, over all repeats.
     Summary "summary.csv" Case [
-        subject metric unit runs values mean ci95 sd sd_of_runs min p50 p95 p99 p999 max published published_stat cut_off mean_at_least
-        p50_at_least p50_at_most p95_at_least p95_at_most p99_at_least p99_at_most p999_at_least p999_at_most max_at_least
-        p50_ci95 p95_ci95 p99_ci95 p999_ci95
+        subject: Word, metric: Word, unit: Word, runs: Whole, values: Whole, mean: Number, ci95: Number, sd: Number,
+        sd_of_runs: Number, min: Number, p50: Number, p95: Number, p99: Number, p999: Number, max: Number,
+        published: Number, published_stat: Word, cut_off: Whole, mean_at_least: Number, p50_at_least: Number,
+        p50_at_most: Number, p95_at_least: Number, p95_at_most: Number, p99_at_least: Number, p99_at_most: Number,
+        p999_at_least: Number, p999_at_most: Number, max_at_least: Number, p50_ci95: Number, p95_ci95: Number,
+        p99_ci95: Number, p999_ci95: Number,
     ]
+}
+
+/// Sinks of the tables of a results directory. A table without rows is not asked for.
+pub trait Sinks {
+    /// The sink of a table, which has begun.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn of(&mut self, file: ResultFile) -> io::Result<&mut dyn Sink>;
 }
 
 impl ResultFile {
@@ -228,24 +201,77 @@ impl ResultFile {
         matches!(self.labels(), Labels::RunAndCase)
     }
 
-    /// The first line, with the paths of varied keys, without its end.
-    pub fn header<'a>(self, axes: impl IntoIterator<Item = &'a str>) -> String {
-        let (before, behind): (&[&str], &[&str]) = match self.labels() {
-            Labels::Run => return [&[RUN], self.columns()].concat().join(","),
-            Labels::RunAndCase => (&[RUN, CASE], &[REPEAT]),
-            Labels::Case => (&[CASE], &[]),
-        };
-        let axes = axes.into_iter().map(quoted);
-        let before = before.iter().map(|name| Cow::from(*name));
-        let behind = behind.iter().chain(self.columns()).map(|name| Cow::from(*name));
-        before.chain(axes).chain(behind).collect::<Vec<_>>().join(",")
+    /// Whether each of its rows is of one run.
+    pub fn is_of_runs(self) -> bool {
+        !matches!(self.labels(), Labels::Case)
     }
 
-    /// Opens the table of a results directory; `None` where there is none.
+    /// Its columns, with those of varied keys, each a number or a word.
+    pub fn schema(self, axes: impl IntoIterator<Item = Column>) -> Schema {
+        let (before, behind): (&[_], &[_]) = match self.labels() {
+            Labels::Run => (&[(RUN, Type::Whole)], &[]),
+            Labels::RunAndCase => {
+                (&[(RUN, Type::Whole), (CASE, Type::Word)], &[(REPEAT, Type::Whole)])
+            }
+            Labels::Case => (&[(CASE, Type::Word)], &[]),
+        };
+        let has_case = !matches!(self.labels(), Labels::Run);
+        let named = |(name, kind): &(&'static str, Type)| Column::new(*name, *kind);
+        let mut columns: Vec<Column> = before.iter().map(named).collect();
+        columns.extend(axes.into_iter().filter(|_| has_case));
+        columns.extend(behind.iter().map(named));
+        let labels = columns.len();
+        let own = self.columns().iter().zip(self.types());
+        columns.extend(own.map(|(name, kind)| Column::new(*name, *kind)));
+        Schema { columns, labels }
+    }
+
+    /// The name of the file in a format.
+    pub fn name_in(self, format: &dyn Format) -> String {
+        format!("{}.{}", self.stem(), format.name())
+    }
+
+    /// The name of the file without that of its format.
+    pub fn stem(self) -> &'static str {
+        self.name().trim_end_matches(".csv")
+    }
+
+    /// Opens the table of a results directory, in whatever format; `None` where there is none.
     ///
     /// # Errors
-    /// [`Error`] as of [`Table::open`].
+    /// [`Error`] as of [`Table::open`], and if there is one in each format.
     pub fn open(self, dir: &Path) -> Result<Option<Table>, Error> {
-        Table::open_if_there(&dir.join(self.name()))
+        self.path(dir)?.map(|path| Table::open(&path)).transpose()
+    }
+
+    /// Opens a table that must be there.
+    ///
+    /// # Errors
+    /// [`Error`] as above, and if there is none.
+    pub fn must_open(self, dir: &Path) -> Result<Table, Error> {
+        let path = self.path(dir)?;
+        Table::open(&path.unwrap_or_else(|| dir.join(self.name())))
+    }
+
+    /// The path of the table, in whatever format; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error`] if there is one in each format.
+    pub fn path(self, dir: &Path) -> Result<Option<PathBuf>, Error> {
+        let csv = dir.join(self.name());
+        let parquet = csv.with_extension(PARQUET);
+        let is_there = |path: &Path| path.symlink_metadata().is_ok();
+        match (is_there(&csv), is_there(&parquet)) {
+            (true, true) => {
+                let why = format!(
+                    "{} is there, too: which of them is of this run cannot be told; remove one",
+                    self.name()
+                );
+                Err(Error::input(&parquet, 0, why))
+            }
+            (true, false) => Ok(Some(csv)),
+            (false, true) => Ok(Some(parquet)),
+            (false, false) => Ok(None),
+        }
     }
 }

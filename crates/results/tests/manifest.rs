@@ -91,6 +91,7 @@ fn whole() -> Manifest {
             pkt_hops: Some(1),
             peak_rss_bytes: Some(1),
         },
+        tables: Some("parquet".into()),
         files: vec!["runs.csv".into()],
         vary: object(json!({"network.bottleneck.rate": ["1 Gbps"]})),
         asked: Asked { cc: vec![text()], set: vec![text()], vary: vec![text()] },

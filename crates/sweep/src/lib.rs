@@ -6,7 +6,6 @@
 
 pub mod about;
 mod cgroup;
-pub mod csv;
 mod flight;
 pub mod going;
 mod host_metrics;
@@ -16,6 +15,7 @@ mod measure;
 mod plan;
 pub mod report;
 pub mod results;
+pub mod rows;
 pub mod run_name;
 pub mod runner;
 pub mod runs;

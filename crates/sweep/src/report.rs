@@ -1,9 +1,12 @@
 //! A sweep as data: summary rows, the manifest, and the output of `--json`.
 
+use std::io;
+
 use knee_algo::Algorithm;
 use knee_algo::module::Api;
+use knee_results::format::CSV;
 use knee_results::manifest::{self, Asked, BackEnd, Effort, Manifest, Module, ModuleFile};
-use knee_results::{Cell, ResultFile, Sketch, rows, write_row};
+use knee_results::{Cell, Format, ResultFile, Sinks, Sketch, rows};
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::Metric;
@@ -13,8 +16,8 @@ use knee_scenario::stats::{Possible, Summary, rounded};
 use serde_json::{Map, Value as Json, json};
 
 use crate::about;
-use crate::csv::{point, precise};
 use crate::machine::{self, Build};
+use crate::rows::{point, precise};
 use crate::sweep_result::{Subject, Summaries, SweepResult, Verdict};
 
 /// Returns the published figure for a metric of a configuration.
@@ -87,81 +90,93 @@ fn row<'a>(
     }
 }
 
-/// Returns the rows of `summary.csv`.
-pub(crate) fn summary_rows(experiment: &Experiment, swept: &SweepResult) -> String {
-    let mut out = String::new();
+/// Writes the rows that cover all runs together: the summary, and percentiles and distributions where there are any.
+///
+/// # Errors
+/// Those of the sinks.
+pub fn write_rows(
+    experiment: &Experiment,
+    swept: &SweepResult,
+    to: &mut dyn Sinks,
+) -> io::Result<()> {
+    // There is a summary even if nothing was measured.
+    to.of(ResultFile::Summary)?;
     for summaries in &swept.tables {
-        let labels = point(experiment, &summaries.configuration);
-        for subject in &summaries.subjects {
-            for figure in &subject.metrics {
+        let label = point(experiment, &summaries.configuration);
+        let figures = summaries.subjects.iter().flat_map(|subject| {
+            subject.metrics.iter().map(move |figure| {
                 let published = published_for(experiment, summaries, &subject.name, figure.0);
-                write_row(&mut out, &labels, row(subject, figure, published).cells());
-            }
-        }
+                row(subject, figure, published).cells()
+            })
+        });
+        write(ResultFile::Summary, to, &label, figures)?;
+        let all = || summaries.subjects.iter();
+        let percentiles = all().flat_map(percentile_rows).map(rows::Percentile::cells);
+        write(ResultFile::Percentile, to, &label, percentiles)?;
+        let distributions = all().flat_map(distribution_rows).map(rows::Distribution::cells);
+        write(ResultFile::Distribution, to, &label, distributions)?;
     }
-    out
+    Ok(())
+}
+
+fn write<'c, const N: usize>(
+    file: ResultFile,
+    to: &mut dyn Sinks,
+    label: &[Cell<'_>],
+    rows: impl Iterator<Item = [Cell<'c>; N]>,
+) -> io::Result<()> {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return Ok(());
+    }
+    let sink = to.of(file)?;
+    sink.label(label)?;
+    rows.try_for_each(|cells| sink.row(&cells))
 }
 
 /// Shares whose percentiles `percentiles.csv` has.
 const SHARES: [f64; 8] = [0.01, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
-/// Returns the rows of `percentiles.csv`. Empty if no run kept sketches.
-pub(crate) fn percentile_rows(experiment: &Experiment, swept: &SweepResult) -> String {
-    let mut out = String::new();
-    for summaries in &swept.tables {
-        let labels = point(experiment, &summaries.configuration);
-        for subject in &summaries.subjects {
-            for (metric, sketched) in &subject.sketches {
-                let shares =
-                    SHARES.iter().filter_map(|share| Some((share, sketched.percentile(*share)?)));
-                for (share, (low, high)) in shares {
-                    let in_units = |value: f64| rounded(value / metric.scale());
-                    let is_known = high == Some(low);
-                    let row = rows::Percentile {
-                        subject: subject.name.as_str().into(),
-                        metric: metric.name().into(),
-                        unit: metric.unit().into(),
-                        values: sketched.finished.count().into(),
-                        share: (*share).into(),
-                        value: is_known.then(|| in_units(low)).into(),
-                        relative_error: Sketch::ERROR.into(),
-                        cut_off: sketched.cut_off.count().into(),
-                        at_least: (!is_known).then(|| in_units(low)).into(),
-                        at_most: high.filter(|_| !is_known).map(in_units).into(),
-                    };
-                    write_row(&mut out, &labels, row.cells());
-                }
+/// Returns the rows of a subject in `percentiles.csv`. Empty if no run kept sketches.
+fn percentile_rows(subject: &Subject) -> impl Iterator<Item = rows::Percentile<'_>> {
+    subject.sketches.iter().flat_map(move |(metric, sketched)| {
+        let shares = SHARES.iter().filter_map(|share| Some((share, sketched.percentile(*share)?)));
+        shares.map(move |(share, (low, high))| {
+            let in_units = |value: f64| rounded(value / metric.scale());
+            let is_known = high == Some(low);
+            rows::Percentile {
+                subject: subject.name.as_str().into(),
+                metric: metric.name().into(),
+                unit: metric.unit().into(),
+                values: sketched.finished.count().into(),
+                share: (*share).into(),
+                value: is_known.then(|| in_units(low)).into(),
+                relative_error: Sketch::ERROR.into(),
+                cut_off: sketched.cut_off.count().into(),
+                at_least: (!is_known).then(|| in_units(low)).into(),
+                at_most: high.filter(|_| !is_known).map(in_units).into(),
             }
-        }
-    }
-    out
+        })
+    })
 }
 
-/// Returns the rows of `distributions.csv`: what the summary's percentiles are of, so that a drawing shows no other values.
-pub(crate) fn distribution_rows(experiment: &Experiment, swept: &SweepResult) -> String {
-    let mut out = String::new();
-    for summaries in &swept.tables {
-        let labels = point(experiment, &summaries.configuration);
-        for subject in &summaries.subjects {
-            for (metric, by_bucket) in &subject.distributions {
-                for (bucket, count, cut_off) in by_bucket.buckets() {
-                    let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
-                    let row = rows::Distribution {
-                        subject: subject.name.as_str().into(),
-                        metric: metric.name().into(),
-                        unit: metric.unit().into(),
-                        bucket: u32::from(bucket.number).into(),
-                        from: in_units(bucket.from as f64),
-                        below: in_units(bucket.to as f64 + 1.0),
-                        count: count.into(),
-                        cut_off: cut_off.into(),
-                    };
-                    write_row(&mut out, &labels, row.cells());
-                }
+/// Returns the rows of a subject in `distributions.csv`: what the summary's percentiles are of, so that a drawing shows no other values.
+fn distribution_rows(subject: &Subject) -> impl Iterator<Item = rows::Distribution<'_>> {
+    subject.distributions.iter().flat_map(move |(metric, by_bucket)| {
+        by_bucket.buckets().map(move |(bucket, count, cut_off)| {
+            let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
+            rows::Distribution {
+                subject: subject.name.as_str().into(),
+                metric: metric.name().into(),
+                unit: metric.unit().into(),
+                bucket: u32::from(bucket.number).into(),
+                from: in_units(bucket.from as f64),
+                below: in_units(bucket.to as f64 + 1.0),
+                count: count.into(),
+                cut_off: cut_off.into(),
             }
-        }
-    }
-    out
+        })
+    })
 }
 
 fn json_of_subject(experiment: &Experiment, summaries: &Summaries, subject: &Subject) -> Json {
@@ -295,6 +310,7 @@ pub(crate) fn manifest(
     swept: &SweepResult,
     claims: &[manifest::Claim],
     files: &[&str],
+    tables: &dyn Format,
 ) -> Result<Manifest, Error> {
     let build = Build::this();
     let resolved = experiment.resolved()?;
@@ -321,6 +337,7 @@ pub(crate) fn manifest(
         host: machine::host_name(),
         kernel: machine::kernel(),
         simulator: effort(swept),
+        tables: Some(tables.name()).filter(|name| *name != CSV.name()).map(owned),
         files: files.iter().copied().map(owned).collect(),
         vary: experiment.varied(),
         asked: Asked {

@@ -10,21 +10,22 @@
 //! create links.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use knee_files::{Dir, PARTIAL, trust};
-use knee_results::{Manifest, ResultFile, manifest};
+use knee_results::format::{self, PARQUET};
+use knee_results::{Format, Manifest, ResultFile, Schema, Sink, Sinks, manifest};
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 
-use crate::csv::{Rows, header};
 use crate::flight::Recording;
 use crate::journal::{JOURNAL, Journal};
 use crate::report;
+use crate::rows::{self, Rows};
 use crate::sweep_result::SweepResult;
 
 const MANIFEST: &str = Manifest::FILE;
@@ -79,14 +80,26 @@ pub(crate) fn empty_captures(dir: &Path) -> io::Result<()> {
 }
 
 /// Returns the names of captures in a directory, sorted.
-fn captures_in(dir: &Dir) -> io::Result<Vec<std::ffi::OsString>> {
-    let is_capture = |name: &std::ffi::OsString| {
+fn captures_in(dir: &Dir) -> io::Result<Vec<OsString>> {
+    let is_capture = |name: &OsString| {
         Path::new(name).extension().is_some_and(|extension| extension == "pcapng")
             && dir.is_file(name)
     };
     let mut names: Vec<_> = dir.names()?.into_iter().filter(is_capture).collect();
     names.sort();
     Ok(names)
+}
+
+/// A file that is written.
+struct Open {
+    file: File,
+    table: Option<Table>,
+}
+
+/// Rows on their way into a file.
+struct Table {
+    schema: Schema,
+    sink: Box<dyn Sink + Send>,
 }
 
 /// Result files while they are written. Dropping this before [`Results::finish`] removes them all.
@@ -97,8 +110,9 @@ pub struct Results {
     /// Whether this writer created the directory, and removes it if it stays empty.
     made_dir: bool,
     storage: Box<dyn Storage>,
-    /// Open files, by their final name.
-    open: BTreeMap<&'static str, BufWriter<File>>,
+    format: &'static dyn Format,
+    /// Open tables, and what is complete of others, by their final name.
+    open: BTreeMap<String, Open>,
     /// Complete flight recordings and captures, by their final name.
     recordings: Vec<String>,
     /// Files that have their final name.
@@ -179,6 +193,15 @@ impl Results {
         let journal = Journal::open(&results.held)
             .map_err(|why| Error::io(&dir.join(JOURNAL), "cannot go on", why))?;
         results.journal = journal.map(Arc::new);
+        // Unless another format is asked for, what was one stays it.
+        let is_there = |file: &ResultFile| dir.join(file.stem()).with_extension(PARQUET).is_file();
+        if ResultFile::ALL.iter().any(is_there) {
+            let known = format::named(PARQUET).ok_or_else(|| {
+                let why = format!("{}; or choose another --format", format::WITHOUT_PARQUET);
+                Error::io(dir, "cannot go on", io::Error::other(why))
+            });
+            results.format = known?;
+        }
         // Whoever left other partial files does not write here any more: it would hold the journal.
         results.remove_partial_of(None);
         Ok(results)
@@ -190,7 +213,7 @@ impl Results {
         let failed = |why| Error::io(&dir, "cannot write here", why);
         let held = Dir::open(&dir).map_err(failed)?;
         let mark = knee_files::mark().map_err(failed)?;
-        let (open, storage) = (BTreeMap::new(), Box::new(Disk));
+        let (format, open, storage) = (format::CSV, BTreeMap::new(), Box::new(Disk));
         let (recordings, named) = (Vec::new(), Vec::new());
         let (journal, finished) = (None, false);
         Ok(Results {
@@ -198,6 +221,7 @@ impl Results {
             held,
             made_dir,
             storage,
+            format,
             open,
             recordings,
             named,
@@ -205,6 +229,13 @@ impl Results {
             journal,
             finished,
         })
+    }
+
+    /// Writes tables in this format.
+    #[must_use]
+    pub fn in_format(mut self, format: &'static dyn Format) -> Results {
+        self.format = format;
+        self
     }
 
     /// Replaces the storage.
@@ -265,8 +296,10 @@ impl Results {
 
     /// Appends the rows of one run.
     pub(crate) fn append(&mut self, experiment: &Experiment, rows: &Rows) -> Result<(), Error> {
-        for (table, rows) in rows.iter().filter(|(_, rows)| !rows.is_empty()) {
-            self.write(table.name(), rows, || header(*table, experiment))?;
+        for (file, rows) in rows {
+            let table = self.table(experiment, *file)?;
+            let written = table.sink.text(&table.schema, rows);
+            written.map_err(|why| self.unwritten(*file, why))?;
         }
         Ok(())
     }
@@ -295,27 +328,21 @@ impl Results {
         swept: &SweepResult,
         claims: &[manifest::Claim],
     ) -> Result<(), Error> {
-        let summary = report::summary_rows(experiment, swept);
-        self.write(ResultFile::Summary.name(), &summary, || {
-            header(ResultFile::Summary, experiment)
-        })?;
-        for (file, rows) in [
-            (ResultFile::Percentile, report::percentile_rows(experiment, swept)),
-            (ResultFile::Distribution, report::distribution_rows(experiment, swept)),
-        ] {
-            if !rows.is_empty() {
-                self.write(file.name(), &rows, || header(file, experiment))?;
-            }
+        let last = ResultFile::Summary;
+        let mut tables = Tables { experiment, results: self, last, failed: None };
+        if let Err(why) = report::write_rows(experiment, swept, &mut tables) {
+            let (last, failed) = (tables.last, tables.failed.take());
+            return Err(failed.unwrap_or_else(|| self.unwritten(last, why)));
         }
         self.recordings.sort();
-        let recordings = self.recordings.iter().map(String::as_str);
-        let files: Vec<&str> = self.open.keys().copied().chain(recordings).collect();
-        let manifest = report::manifest(experiment, swept, claims, &files)?;
+        let files = self.open.keys().chain(&self.recordings).map(String::as_str);
+        let files: Vec<&str> = files.collect();
+        let manifest = report::manifest(experiment, swept, claims, &files, self.format)?;
         let manifest = serde_json::to_string_pretty(&manifest).expect("keys are texts");
-
-        self.write(MANIFEST, &format!("{manifest}\n"), String::new)?;
-        for (name, writer) in &mut self.open {
-            let written = writer.flush().and_then(|()| sync(writer.get_ref()));
+        self.write(MANIFEST, &format!("{manifest}\n"))?;
+        for (name, open) in &mut self.open {
+            let ended = open.table.as_mut().map_or(Ok(()), |table| table.sink.finish());
+            let written = ended.and_then(|()| sync(&open.file));
             written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
         }
         if let Some(journal) = &self.journal {
@@ -325,8 +352,7 @@ impl Results {
         self.replace_earlier()?;
         // A writer of an earlier version may have finished here in the meantime.
         check_free(&self.dir)?;
-        let rows =
-            self.open.keys().filter(|name| **name != MANIFEST).map(|name| (*name).to_owned());
+        let rows = self.open.keys().filter(|name| **name != MANIFEST).cloned();
         let names = rows.chain(self.recordings.clone()).chain([MANIFEST.to_owned()]);
         for name in names.collect::<Vec<_>>() {
             let path = self.dir.join(&name);
@@ -343,32 +369,43 @@ impl Results {
         if self.journal.as_ref().is_none_or(|journal| journal.earlier == 0) {
             return Ok(());
         }
-        let names = [MANIFEST].into_iter().chain(ResultFile::ALL.iter().map(|file| file.name()));
-        for name in names.map(OsStr::new).filter(|name| self.held.is_file(name)) {
-            let path = self.dir.join(name);
-            self.held.remove(name).map_err(|why| Error::io(&path, "cannot replace", why))?;
+        let names = [MANIFEST.to_owned()].into_iter().chain(tables()).map(OsString::from);
+        for name in names.filter(|name| self.held.is_file(name)) {
+            let path = self.dir.join(&name);
+            self.held.remove(&name).map_err(|why| Error::io(&path, "cannot replace", why))?;
         }
         Ok(())
     }
 
-    fn write(
-        &mut self,
-        name: &'static str,
-        text: &str,
-        header: impl FnOnce() -> String,
-    ) -> Result<(), Error> {
-        let (path, partial) = (self.dir.join(name), self.partial(name));
-        let failed = |why| Error::io(&path, "cannot write", why);
-        let writer = match self.open.entry(name) {
-            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) => {
-                let file = self.storage.create(&partial).map_err(failed)?;
-                let writer = new.insert(BufWriter::new(file));
-                writer.write_all(header().as_bytes()).map_err(failed)?;
-                writer
-            }
-        };
-        writer.write_all(text.as_bytes()).map_err(failed)
+    /// Returns a table, which begins if it has not.
+    fn table(&mut self, experiment: &Experiment, file: ResultFile) -> Result<&mut Table, Error> {
+        let name = file.name_in(self.format);
+        if !self.open.contains_key(&name) {
+            let schema = rows::schema(file, experiment);
+            let made = self.storage.create(&self.partial(&name));
+            let begun = made.and_then(|made| {
+                let mut sink = self.format.sink(made.try_clone()?);
+                sink.begin(&schema)?;
+                Ok(Open { file: made, table: Some(Table { schema, sink }) })
+            });
+            let begun = begun.map_err(|why| self.unwritten(file, why))?;
+            self.open.insert(name.clone(), begun);
+        }
+        let table = self.open.get_mut(&name).and_then(|open| open.table.as_mut());
+        Ok(table.expect("files of these names are tables"))
+    }
+
+    fn unwritten(&self, file: ResultFile, why: io::Error) -> Error {
+        Error::io(&self.dir.join(file.name_in(self.format)), "cannot write", why)
+    }
+
+    /// Writes a file that is no table.
+    fn write(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let failed = |why| Error::io(&self.dir.join(name), "cannot write", why);
+        let mut file = self.storage.create(&self.partial(name)).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        self.open.insert(name.to_owned(), Open { file, table: None });
+        Ok(())
     }
 
     fn partial(&self, name: &str) -> PathBuf {
@@ -469,10 +506,42 @@ fn sync(file: &File) -> io::Result<()> {
     }
 }
 
+/// Returns the names of tables, in all formats.
+fn tables() -> impl Iterator<Item = String> {
+    let both = |file: ResultFile| [file.name().to_owned(), format!("{}.{PARQUET}", file.stem())];
+    ResultFile::ALL.into_iter().flat_map(both)
+}
+
+/// The tables of results as sinks.
+struct Tables<'a> {
+    experiment: &'a Experiment,
+    results: &'a mut Results,
+    /// The file that was asked for last.
+    last: ResultFile,
+    /// Why it could not be made.
+    failed: Option<Error>,
+}
+
+impl Sinks for Tables<'_> {
+    fn of(&mut self, file: ResultFile) -> io::Result<&mut dyn Sink> {
+        self.last = file;
+        match self.results.table(self.experiment, file) {
+            Ok(table) => Ok(&mut *table.sink),
+            Err(why) => {
+                let said = why.to_string();
+                self.failed = Some(why);
+                Err(io::Error::other(said))
+            }
+        }
+    }
+}
+
 /// Refuses a directory that holds results.
 fn check_free(dir: &Path) -> Result<(), Error> {
-    let mut names = ResultFile::ALL.iter().map(|table| table.name()).chain([MANIFEST]);
-    match names.find(|name| dir.join(name).symlink_metadata().is_ok()) {
+    match tables()
+        .chain([MANIFEST.to_owned()])
+        .find(|name| dir.join(name).symlink_metadata().is_ok())
+    {
         None => Ok(()),
         Some(name) => {
             let why = format!(
@@ -492,9 +561,7 @@ impl Drop for Results {
             return;
         }
         // Errors were reported before. A file that cannot be removed keeps its partial name.
-        for (_, writer) in std::mem::take(&mut self.open) {
-            let (_file, _unwritten) = writer.into_parts();
-        }
+        self.open.clear();
         for name in &self.named {
             let _ = self.held.remove(OsStr::new(name));
         }

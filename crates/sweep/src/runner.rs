@@ -4,12 +4,13 @@
 //! order of runs.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use knee_file::Origin;
-use knee_results::ResultFile;
+use knee_results::{ResultFile, line};
 use knee_run::BackEnd;
 use knee_run::outcome::{Outcome, Validity, Work};
 use knee_run::spec::Run;
@@ -24,11 +25,11 @@ use knee_scenario::published::Stat;
 use knee_scenario::stored::StoredMeasured;
 use serde_json::{Map, Value as Json};
 
-use crate::csv::{self, Rows};
 use crate::journal::{JOURNAL, Journal, StoredLimits, StoredRows, StoredRun};
 use crate::machine;
 use crate::plan;
 use crate::results::Results;
+use crate::rows::{self, Rows, TextSinks};
 use crate::run_name::RunName;
 use crate::runs::{Done, ExtraFiles, Options, Plan, begin, refuse_files};
 use crate::sweep_result::{Effort, MOST_WARNINGS, Subject, Summaries, SweepResult, Verdict};
@@ -53,20 +54,15 @@ struct Record {
 }
 
 /// Evaluates a run, for the journal.
-fn stored(experiment: &Experiment, name: RunName, run: &Done) -> StoredRun {
+fn stored(experiment: &Experiment, name: RunName, run: &Done) -> io::Result<StoredRun> {
     let measured = run.measure();
-    let done = csv::Done {
-        ran: &run.ran,
-        attempts: run.attempts,
-        measured: &measured,
-        budget: &run.budget,
-    };
-    let rows = csv::rows(experiment, &run.scenario, run.id, &run.run, &done).into_iter();
-    let rows = rows.filter(|(_, text)| !text.is_empty());
+    let mut text = TextSinks::default();
+    rows::write_rows(experiment, run, &measured, &mut text)?;
+    let rows = text.rows()?.into_iter();
     let work = run.ran.outcome.work;
-    StoredRun {
+    Ok(StoredRun {
         name: name.bytes().to_vec(),
-        label: csv::label(experiment, run.id),
+        label: line(&rows::label(experiment, run.id)),
         index: run.id.index.to_string(),
         measured: measured.iter().map(StoredMeasured::of).collect(),
         limits: run.ran.validity.as_ref().map(|of| StoredLimits { limits: of.limits.clone() }),
@@ -75,21 +71,24 @@ fn stored(experiment: &Experiment, name: RunName, run: &Done) -> StoredRun {
         data_pkts: work.data_pkts,
         pkt_hops: work.pkt_hops,
         warning: warning(&run.ran.outcome),
-    }
+    })
 }
 
 impl Record {
     /// Reads a run again as that with this number, which may be another one of the same name. `None` if it holds something that
     /// is not known here.
     fn of(experiment: &Experiment, id: RunId, stored: StoredRun) -> Option<Record> {
-        let (label, index) = (csv::label(experiment, id), id.index.to_string());
+        let (label, index) = (line(&rows::label(experiment, id)), id.index.to_string());
         let rows = stored.rows.into_iter().map(|rows| {
             let file = ResultFile::ALL.into_iter().find(|file| file.name() == rows.file)?;
             let (from, to) = match file.has_case() {
                 true => (&stored.label, &label),
                 false => (&stored.index, &index),
             };
-            Some((file, if from == to { rows.text } else { csv::relabelled(&rows.text, from, to) }))
+            Some((
+                file,
+                if from == to { rows.text } else { rows::relabelled(&rows.text, from, to) },
+            ))
         });
         Some(Record {
             id,
@@ -393,10 +392,10 @@ impl Names {
     }
 
     /// Keeps a finished run.
-    fn keep(&self, run: Done) -> std::io::Result<Kept> {
+    fn keep(&self, run: Done) -> io::Result<Kept> {
         let of = self.of.lock().unwrap_or_else(PoisonError::into_inner)[run.id.index];
-        let name = of.ok_or_else(|| std::io::Error::other("a run without a name"))?;
-        self.journal.append(name, &stored(&self.experiment, name, &run), &run.budget)?;
+        let name = of.ok_or_else(|| io::Error::other("a run without a name"))?;
+        self.journal.append(name, &stored(&self.experiment, name, &run)?, &run.budget)?;
         Ok(Kept { recording: run.recording, is_captured: run.is_captured })
     }
 
@@ -409,7 +408,7 @@ impl Names {
         let unknown = || {
             let why =
                 "another version of knee wrote it: remove it, or choose another directory with -o";
-            failed(std::io::Error::other(why))
+            failed(io::Error::other(why))
         };
         let record = Record::of(&self.experiment, self.experiment.run_id(index), stored);
         record.map(Some).ok_or_else(unknown)

@@ -1,49 +1,55 @@
-//! Formats the rows of the result files.
+//! Makes the rows of the result files.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::io;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
-use knee_results::{Cell, ResultFile, Sketched, quoted, rows, write_row};
+use knee_results::{Cell, Column, Csv, ResultFile, Schema, Sink, Sinks, Sketched, Type, rows};
+use knee_run::Capacity;
 use knee_run::outcome::{Outcome, PingRecord, QueueOutcome, Validity};
 use knee_run::spec::{Run, Traffic};
-use knee_run::{Budget, Capacity, RunResult};
 use knee_scenario::cases::{Configuration, RunId};
 use knee_scenario::classes::queue_name;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::inside::{diagnostics, inside_columns, is_same};
-use knee_scenario::metric::{Kind, Measured, Metric};
+use knee_scenario::metric::{Kind, Measured};
 use knee_scenario::output::Chosen;
 use knee_scenario::published::Stat;
 use knee_scenario::scenario::Scenario;
 use knee_scenario::stats::{Samples, rounded};
 
 use crate::measure::{sent_bits, utilisation, window_of};
+use crate::runs::Done;
 
 /// Rows between two checks of memory.
 const BETWEEN_CHECKS: u64 = 1024;
 /// Names of the kernel's log levels.
 const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
-/// Returns the header line of a file.
-pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
-    let mut line = file.header(experiment.columns.iter().map(|column| column.name.as_str()));
+/// Returns the columns of a table, with those of varied keys and of the insides of algorithms.
+pub fn schema(file: ResultFile, experiment: &Experiment) -> Schema {
+    let axes = experiment.columns.iter().map(|column| {
+        let kind = column.numbers.as_ref().map_or(Type::Word, |_| Type::Number);
+        Column::new(column.name.clone(), kind)
+    });
+    let mut schema = file.schema(axes);
     match file {
         ResultFile::Queue => {
-            let cut: usize = unreported_columns(experiment).iter().map(|name| name.len() + 1).sum();
-            line.truncate(line.len() - cut);
+            schema.columns.truncate(schema.columns.len() - unreported_columns(experiment).len());
         }
         ResultFile::FlowSample => {
             let varied = experiment.columns.iter().map(|column| column.name.as_str());
-            for name in inside_columns(&diagnostics(&experiment.algorithms), varied) {
-                let _ = write!(line, ",{name}");
-            }
+            let inside = diagnostics(&experiment.algorithms);
+            let names = inside_columns(&inside, varied);
+            schema.columns.extend(names.into_iter().zip(inside).map(|(name, diag)| {
+                let kind = if diag.is_signed { Type::Whole } else { Type::Unsigned };
+                Column::new(name, kind)
+            }));
         }
         _ => {}
     }
-    line.push('\n');
-    line
+    schema
 }
 
 /// Returns columns that `queues.csv` omits at the end because no link has flow control.
@@ -56,13 +62,6 @@ fn unreported_columns(experiment: &Experiment) -> &'static [&'static str] {
 
 /// An algorithm's 32-bit view value that means "none yet".
 const ALL_ONES_OF_32: u64 = u32::MAX as u64;
-
-fn signed(value: i64) -> Cell<'static> {
-    match u64::try_from(value) {
-        Ok(value) => Cell::from(value),
-        Err(_) => Cell::from(value.to_string()),
-    }
-}
 
 fn moment(time: Time) -> Cell<'static> {
     Cell::Seconds(time.ps())
@@ -77,22 +76,40 @@ pub(crate) fn precise(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }
 
-/// Rows of one run, by file.
+/// Rows of one run as CSV, by file.
 pub type Rows = Vec<(ResultFile, String)>;
 
-/// A finished run.
-pub(crate) struct Done<'a> {
-    pub(crate) ran: &'a RunResult,
-    /// Number of attempts.
-    pub(crate) attempts: u32,
-    pub(crate) measured: &'a [Measured],
-    pub(crate) budget: &'a Budget,
+/// Sinks of [`Rows`].
+#[derive(Default)]
+pub(crate) struct TextSinks(Vec<(ResultFile, Csv<Vec<u8>>)>);
+
+impl Sinks for TextSinks {
+    fn of(&mut self, file: ResultFile) -> io::Result<&mut dyn Sink> {
+        let known = self.0.iter().position(|(of, _)| *of == file);
+        let at = known.unwrap_or_else(|| {
+            self.0.push((file, Csv::new(Vec::new())));
+            self.0.len() - 1
+        });
+        Ok(&mut self.0[at].1)
+    }
+}
+
+impl TextSinks {
+    /// Returns what was written, without first lines.
+    pub(crate) fn rows(self) -> io::Result<Rows> {
+        let text =
+            |csv: Csv<Vec<u8>>| String::from_utf8(csv.into_inner()).map_err(io::Error::other);
+        self.0.into_iter().map(|(file, csv)| Ok((file, text(csv)?))).collect()
+    }
 }
 
 /// Returns the label of a run's rows: its number, case, varied values and repeat.
-pub(crate) fn label(experiment: &Experiment, id: RunId) -> String {
-    let configuration = &experiment.row(id.configuration);
-    format!("{},{},{}", id.index, point(experiment, configuration), id.repeat)
+pub(crate) fn label(experiment: &Experiment, id: RunId) -> Vec<Cell<'_>> {
+    let configuration = experiment.row(id.configuration);
+    let mut label = vec![id.index.into()];
+    label.extend(point(experiment, &configuration).iter().map(Cell::to_static));
+    label.push(id.repeat.into());
+    label
 }
 
 /// Returns rows with another label. A row begins behind a line end that is not in quotes.
@@ -114,59 +131,59 @@ pub(crate) fn relabelled(rows: &str, from: &str, to: &str) -> String {
     out
 }
 
-/// Returns all rows of a run in the result files.
-pub(crate) fn rows(
+/// Writes all rows of a run, with what [`Done::measure`] gave. [`schema`] has the columns of each table.
+///
+/// # Errors
+/// Those of the sinks.
+pub fn write_rows(
     experiment: &Experiment,
-    scenario: &Scenario,
-    id: RunId,
-    run: &Run,
-    done: &Done<'_>,
-) -> Rows {
-    let label = label(experiment, id);
-    let (outcome, groups) = (&done.ran.outcome, scenario.groups());
+    done: &Done,
+    measured: &[Measured],
+    to: &mut dyn Sinks,
+) -> io::Result<()> {
+    let (id, run, scenario) = (done.id, &done.run, &*done.scenario);
     let writer = Writer {
         experiment,
         scenario,
-        groups,
+        groups: scenario.groups(),
         run,
-        outcome,
+        outcome: &done.ran.outcome,
         done,
-        label,
-        index: id.index.to_string(),
+        measured,
+        label: label(experiment, id),
         chosen: scenario.output.rows(run),
         series: scenario.output.series(run),
     };
-    let of_file = |file| match file {
-        ResultFile::Run => writer.run_row(id),
-        ResultFile::Flow => writer.flows(),
-        ResultFile::Rpc => writer.rpcs(),
-        ResultFile::Ping => writer.pings(),
-        ResultFile::Queue => writer.queues(),
-        ResultFile::Host => writer.hosts(),
-        ResultFile::ModuleCount => writer.module_counts(),
-        ResultFile::ModuleLine => writer.module_lines(),
-        ResultFile::FlowSample => writer.flow_samples(),
-        ResultFile::QueueSample => writer.queue_samples(),
-        ResultFile::GoodputSample => writer.goodput_samples(),
-        ResultFile::LinkSample => writer.link_samples(),
-        ResultFile::Measure => writer.measures(),
-        ResultFile::RunPercentile => writer.percentiles(),
-        ResultFile::Warning => writer.warnings(),
-        ResultFile::Validity => writer.validity(),
-        ResultFile::Sketch => writer.sketches(),
+    ResultFile::ALL.into_iter().try_for_each(|file| match file {
+        ResultFile::Run => writer.run_row(id, to),
+        ResultFile::Flow => writer.flows(to),
+        ResultFile::Rpc => writer.rpcs(to),
+        ResultFile::Ping => writer.pings(to),
+        ResultFile::Queue => writer.queues(to),
+        ResultFile::Host => writer.hosts(to),
+        ResultFile::ModuleCount => writer.module_counts(to),
+        ResultFile::ModuleLine => writer.module_lines(to),
+        ResultFile::FlowSample => writer.flow_samples(to),
+        ResultFile::QueueSample => writer.queue_samples(to),
+        ResultFile::GoodputSample => writer.goodput_samples(to),
+        ResultFile::LinkSample => writer.link_samples(to),
+        ResultFile::Measure => writer.measures(to),
+        ResultFile::RunPercentile => writer.percentiles(to),
+        ResultFile::Warning => writer.warnings(to),
+        ResultFile::Validity => writer.validity(to),
+        ResultFile::Sketch => writer.sketches(to),
         // These cover all runs together.
-        ResultFile::Summary | ResultFile::Percentile | ResultFile::Distribution => String::new(),
-    };
-    ResultFile::ALL.map(|file| (file, of_file(file))).into()
+        ResultFile::Summary | ResultFile::Percentile | ResultFile::Distribution => Ok(()),
+    })
 }
 
-/// Formats case and varied values as a row's labels.
-pub(crate) fn point(experiment: &Experiment, configuration: &Configuration) -> String {
-    let mut label = quoted(experiment.case_name(configuration)).into_owned();
-    for value in experiment.point_cells(configuration) {
-        let _ = write!(label, ",{value}");
-    }
-    label
+/// Returns case and varied values, a row's labels.
+pub(crate) fn point<'a>(
+    experiment: &'a Experiment,
+    configuration: &'a Configuration,
+) -> Vec<Cell<'a>> {
+    let case = Cell::from(experiment.case_name(configuration));
+    [case].into_iter().chain(experiment.point_cells(configuration)).collect()
 }
 
 struct Writer<'a> {
@@ -175,30 +192,39 @@ struct Writer<'a> {
     groups: Vec<(String, Kind)>,
     run: &'a Run,
     outcome: &'a Outcome,
-    done: &'a Done<'a>,
-    /// Labels of a row: the run with its case, varied values and repeat, and the run alone.
-    label: String,
-    index: String,
+    done: &'a Done,
+    measured: &'a [Measured],
+    /// Labels of a row: the run with its case, varied values and repeat; of some tables the run alone.
+    label: Vec<Cell<'a>>,
     /// Connections with a row, and those with a series.
     chosen: Chosen,
     series: Chosen,
 }
 
 impl Writer<'_> {
-    /// Formats rows with these labels. Leaves out the rest once the run takes too much memory: then nobody reads them.
+    /// Writes rows of a table. Leaves out the rest once the run takes too much memory: then nobody reads them.
     fn table<'c, R: IntoIterator<Item = Cell<'c>>>(
         &self,
-        labels: &str,
+        file: ResultFile,
+        to: &mut dyn Sinks,
         rows: impl Iterator<Item = R>,
-    ) -> String {
-        let mut out = String::new();
-        for (row, number) in rows.zip(0u64..) {
+    ) -> io::Result<()> {
+        let mut rows = rows.zip(0u64..).peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        let sink = to.of(file)?;
+        sink.label(if file.has_case() { &self.label } else { &self.label[..1] })?;
+        let mut cells = Vec::new();
+        for (row, number) in rows {
             if number % BETWEEN_CHECKS == 0 && !self.done.budget.check(0) {
                 break;
             }
-            write_row(&mut out, labels, row);
+            cells.clear();
+            cells.extend(row);
+            sink.row(&cells)?;
         }
-        out
+        Ok(())
     }
 
     /// Returns the traffic entry of a flow.
@@ -211,7 +237,7 @@ impl Writer<'_> {
         Some(&self.groups.get(group? as usize)?.0)
     }
 
-    fn run_row(&self, id: RunId) -> String {
+    fn run_row(&self, id: RunId, to: &mut dyn Sinks) -> io::Result<()> {
         let validity = self.done.ran.validity.as_ref();
         // Only the simulator counts work. Only hosts report validity.
         let work = validity.is_none().then_some(&self.outcome.work);
@@ -227,10 +253,10 @@ impl Writer<'_> {
             verdict: validity.map(Validity::name).into(),
             limits: validity.map(|validity| validity.limits.join("; ")).into(),
         };
-        self.table(&self.label, [row.cells()].into_iter())
+        self.table(ResultFile::Run, to, [row.cells()].into_iter())
     }
 
-    fn flows(&self) -> String {
+    fn flows(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let flows = (0u32..).zip(self.run.flows.iter().zip(&self.outcome.flows));
         let rows = flows.filter(|(i, _)| self.chosen.holds(*i)).map(|(i, (flow, got))| {
             let c = &got.counters;
@@ -280,10 +306,10 @@ impl Writer<'_> {
             };
             row.cells()
         });
-        self.table(&self.label, rows)
+        self.table(ResultFile::Flow, to, rows)
     }
 
-    fn warnings(&self) -> String {
+    fn warnings(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let flows = (0u32..).zip(&self.outcome.flows);
         let all = flows.flat_map(|(i, flow)| flow.warnings.iter().map(move |found| (i, found)));
         let rows = all.map(|(flow, found)| rows::Warning {
@@ -296,10 +322,10 @@ impl Writer<'_> {
             operation: found.operation.into(),
             line: found.line.clone().into(),
         });
-        self.table(&self.label, rows.map(rows::Warning::cells))
+        self.table(ResultFile::Warning, to, rows.map(rows::Warning::cells))
     }
 
-    fn rpcs(&self) -> String {
+    fn rpcs(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let rows = self.outcome.rpcs.iter().filter(|rpc| self.chosen.holds(rpc.flow)).map(|rpc| {
             rows::Rpc {
                 flow: rpc.flow.into(),
@@ -308,10 +334,10 @@ impl Writer<'_> {
                 latency_s: span(rpc.latency),
             }
         });
-        self.table(&self.label, rows.map(rows::Rpc::cells))
+        self.table(ResultFile::Rpc, to, rows.map(rows::Rpc::cells))
     }
 
-    fn pings(&self) -> String {
+    fn pings(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let streams = self.scenario.ping_groups();
         let is_echoed = |ping: &&PingRecord| {
             self.run.pings.get(ping.ping as usize).is_none_or(|of| of.one_way_until.is_none())
@@ -322,17 +348,16 @@ impl Writer<'_> {
             sent_s: moment(ping.sent),
             rtt_s: ping.rtt.map(span).into(),
         });
-        self.table(&self.label, rows.map(rows::Ping::cells))
+        self.table(ResultFile::Ping, to, rows.map(rows::Ping::cells))
     }
 
     fn queue_name(&self, link: u32, part: Option<u32>) -> Cell<'static> {
         queue_name(&self.run.network, link, part).into()
     }
 
-    fn queues(&self) -> String {
+    fn queues(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let told = ResultFile::Queue.columns().len() - unreported_columns(self.experiment).len();
-        let mut out = String::new();
-        for queue in &self.outcome.queues {
+        let rows = self.outcome.queues.iter().map(|queue| {
             let row = rows::Queue {
                 link: self.queue_name(queue.link, queue.part),
                 offered_pkts: queue.offered_pkts.into(),
@@ -347,12 +372,12 @@ impl Writer<'_> {
                 pause_frames: queue.pause.map(|pause| pause.frames).into(),
                 paused_s: queue.pause.map(|pause| span(pause.paused)).into(),
             };
-            write_row(&mut out, &self.label, row.cells().into_iter().take(told));
-        }
-        out
+            row.cells().into_iter().take(told)
+        });
+        self.table(ResultFile::Queue, to, rows)
     }
 
-    fn hosts(&self) -> String {
+    fn hosts(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let rows = self.outcome.host_counts.iter().map(|host| rows::Host {
             host: self.scenario.host_name(host.node).into(),
             wire_pkts: host.received.wire_pkts.into(),
@@ -364,19 +389,19 @@ impl Writer<'_> {
                 .map(|ns| Cell::Seconds(ns.saturating_mul(PS_PER_NS)))
                 .into(),
         });
-        self.table(&self.label, rows.map(rows::Host::cells))
+        self.table(ResultFile::Host, to, rows.map(rows::Host::cells))
     }
 
-    fn module_counts(&self) -> String {
+    fn module_counts(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let rows = self.outcome.module_counts.iter().map(|counted| rows::ModuleCount {
             host: self.scenario.host_name(counted.node).into(),
             counter: counted.name.into(),
             count: counted.count.into(),
         });
-        self.table(&self.label, rows.map(rows::ModuleCount::cells))
+        self.table(ResultFile::ModuleCount, to, rows.map(rows::ModuleCount::cells))
     }
 
-    fn module_lines(&self) -> String {
+    fn module_lines(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let rows = self.outcome.module_lines.iter().map(|line| rows::ModuleLine {
             at_s: moment(line.at),
             host: self.scenario.host_name(line.node).into(),
@@ -385,10 +410,10 @@ impl Writer<'_> {
             module: line.module.as_str().into(),
             text: line.text.as_str().into(),
         });
-        self.table(&self.label, rows.map(rows::ModuleLine::cells))
+        self.table(ResultFile::ModuleLine, to, rows.map(rows::ModuleLine::cells))
     }
 
-    fn flow_samples(&self) -> String {
+    fn flow_samples(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let diagnostics = diagnostics(&self.experiment.algorithms);
         let rows = self.outcome.flow_samples.iter().map(|s| {
             let pacing = s.pacing_rate_bytes_per_sec;
@@ -421,7 +446,7 @@ impl Writer<'_> {
                 let its = algorithm.filter(|algorithm| algorithm.diag().len() == s.diag.len());
                 let mut its = its.into_iter().flat_map(|its| its.diag()).zip(&s.diag);
                 match its.find(|(diag, _)| is_same(diag, wanted)) {
-                    Some((diag, value)) if diag.is_signed => signed(*value as i64),
+                    Some((diag, value)) if diag.is_signed => (*value as i64).into(),
                     // A value of all ones, in a field or its view, means unknown.
                     Some((_, &(u64::MAX | ALL_ONES_OF_32))) | None => Cell::Empty,
                     Some((_, value)) => Cell::from(*value),
@@ -429,10 +454,10 @@ impl Writer<'_> {
             });
             row.cells().into_iter().chain(inside)
         });
-        self.table(&self.index, rows)
+        self.table(ResultFile::FlowSample, to, rows)
     }
 
-    fn queue_samples(&self) -> String {
+    fn queue_samples(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let rows = self.outcome.queue_samples.iter().map(|s| rows::QueueSample {
             at_s: moment(s.at),
             link: self.queue_name(s.link, s.part),
@@ -443,10 +468,10 @@ impl Writer<'_> {
             drop_probability: s.drop_probability.into(),
             qdelay_s: s.qdelay.map(span).into(),
         });
-        self.table(&self.index, rows.map(rows::QueueSample::cells))
+        self.table(ResultFile::QueueSample, to, rows.map(rows::QueueSample::cells))
     }
 
-    fn goodput_samples(&self) -> String {
+    fn goodput_samples(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let rows =
             self.outcome.goodput_samples.iter().filter(|s| self.series.holds(s.flow)).map(|s| {
                 rows::GoodputSample {
@@ -456,10 +481,10 @@ impl Writer<'_> {
                     bytes: s.bytes.into(),
                 }
             });
-        self.table(&self.index, rows.map(rows::GoodputSample::cells))
+        self.table(ResultFile::GoodputSample, to, rows.map(rows::GoodputSample::cells))
     }
 
-    fn link_samples(&self) -> String {
+    fn link_samples(&self, to: &mut dyn Sinks) -> io::Result<()> {
         let network = &self.run.network;
         let period_ps = self.run.sampling.links.map_or(0, Duration::ps).max(1);
         let mut capacities: HashMap<u32, Option<Capacity>> = HashMap::new();
@@ -491,52 +516,48 @@ impl Writer<'_> {
                 utilisation: share.map(rounded).into(),
             }
         });
-        self.table(&self.index, rows.map(rows::LinkSample::cells))
+        self.table(ResultFile::LinkSample, to, rows.map(rows::LinkSample::cells))
     }
 
-    fn measures(&self) -> String {
-        let mut out = String::new();
-        for measured in self.done.measured {
-            let late = |metric: Metric| measured.late.iter().find(|(m, _)| *m == metric);
-            let there = measured
-                .values
-                .iter()
-                .filter(|(_, samples)| samples.count() + samples.count_cut_off() > 0);
-            for (metric, samples) in there {
-                let mean = |samples: &Samples| Some(precise(samples.mean()? / metric.scale()));
-                let late = late(*metric).map(|(_, late)| late);
-                let least_mean = samples.least_mean().filter(|_| samples.cut_off().is_some());
-                let least_mean = least_mean.map(|mean| precise(mean / metric.scale()));
-                let row = rows::Measure {
-                    subject: measured.subject.as_str().into(),
-                    metric: metric.name().into(),
-                    unit: metric.unit().into(),
-                    values: samples.count().into(),
-                    mean: mean(samples).into(),
-                    late: late.map(|late| late.count() + late.count_cut_off()).into(),
-                    // Of what was cut off any may be late.
-                    late_mean: late.filter(|_| samples.cut_off().is_none()).and_then(mean).into(),
-                    cut_off: metric.may_be_cut_off().then(|| samples.count_cut_off()).into(),
-                    mean_at_least: least_mean.into(),
-                };
-                write_row(&mut out, &self.index, row.cells());
+    fn measures(&self, to: &mut dyn Sinks) -> io::Result<()> {
+        let there = self.measured.iter().flat_map(|measured| {
+            let values =
+                measured.values.iter().map(move |(metric, values)| (measured, metric, values));
+            values.filter(|(.., samples)| samples.count() + samples.count_cut_off() > 0)
+        });
+        let rows = there.map(|(measured, metric, samples)| {
+            let mean = |samples: &Samples| Some(precise(samples.mean()? / metric.scale()));
+            let late = measured.late.iter().find(|(of, _)| of == metric).map(|(_, late)| late);
+            let least_mean = samples.least_mean().filter(|_| samples.cut_off().is_some());
+            let least_mean = least_mean.map(|mean| precise(mean / metric.scale()));
+            rows::Measure {
+                subject: measured.subject.as_str().into(),
+                metric: metric.name().into(),
+                unit: metric.unit().into(),
+                values: samples.count().into(),
+                mean: mean(samples).into(),
+                late: late.map(|late| late.count() + late.count_cut_off()).into(),
+                // Of what was cut off any may be late.
+                late_mean: late.filter(|_| samples.cut_off().is_none()).and_then(mean).into(),
+                cut_off: metric.may_be_cut_off().then(|| samples.count_cut_off()).into(),
+                mean_at_least: least_mean.into(),
             }
-        }
-        out
+        });
+        self.table(ResultFile::Measure, to, rows.map(rows::Measure::cells))
     }
 
-    /// Formats the percentiles of each metric that has many values. One that the values cannot support has no row.
-    fn percentiles(&self) -> String {
-        let mut out = String::new();
-        for measured in self.done.measured {
+    /// Writes the percentiles of each metric that has many values. One that the values cannot support has no row.
+    fn percentiles(&self, to: &mut dyn Sinks) -> io::Result<()> {
+        let known = Stat::PERCENTILES.map(|(_, share)| share);
+        let rows = self.measured.iter().flat_map(|measured| {
             let many = measured.values.iter().filter(|(metric, _)| metric.is_distribution());
-            for (metric, samples) in many {
-                let known = Stat::PERCENTILES.map(|(_, share)| share);
-                for (share, bounds) in known.into_iter().zip(samples.percentiles(known)) {
-                    let Some((low, high)) = bounds else { continue };
+            many.flat_map(move |(metric, samples)| {
+                let bounds = known.into_iter().zip(samples.percentiles(known));
+                bounds.filter_map(move |(share, bounds)| {
+                    let (low, high) = bounds?;
                     let in_units = |value: u64| precise(value as f64 / metric.scale());
                     let is_exact = high == Some(low);
-                    let row = rows::RunPercentile {
+                    Some(rows::RunPercentile {
                         subject: measured.subject.as_str().into(),
                         metric: metric.name().into(),
                         unit: metric.unit().into(),
@@ -544,46 +565,47 @@ impl Writer<'_> {
                         value: is_exact.then(|| in_units(low)).into(),
                         at_least: (!is_exact).then(|| in_units(low)).into(),
                         at_most: high.filter(|_| !is_exact).map(in_units).into(),
-                    };
-                    write_row(&mut out, &self.index, row.cells());
-                }
-            }
-        }
-        out
+                    })
+                })
+            })
+        });
+        self.table(ResultFile::RunPercentile, to, rows.map(rows::RunPercentile::cells))
     }
 
-    fn sketches(&self) -> String {
-        let mut out = String::new();
-        for measured in self.done.measured {
-            for (metric, samples) in &measured.values {
+    fn sketches(&self, to: &mut dyn Sinks) -> io::Result<()> {
+        let values = self.measured.iter().flat_map(|measured| {
+            measured
+                .values
+                .iter()
+                .map(move |(metric, samples)| (measured, metric, samples.sketch()))
+        });
+        let rows = values.flat_map(|(measured, metric, sketched)| {
+            let buckets: Vec<_> = sketched.iter().flat_map(Sketched::buckets).collect();
+            buckets.into_iter().map(move |(bucket, count, cut_off)| {
                 let in_units = |value: f64| Cell::Number(precise(value / metric.scale()));
-                let sketched = samples.sketch();
-                for (bucket, count, cut_off) in sketched.iter().flat_map(Sketched::buckets) {
-                    let row = rows::Sketch {
-                        subject: measured.subject.as_str().into(),
-                        metric: metric.name().into(),
-                        unit: metric.unit().into(),
-                        bucket: u32::from(bucket.number).into(),
-                        from: in_units(bucket.from as f64),
-                        below: in_units(bucket.to as f64 + 1.0),
-                        count: count.into(),
-                        cut_off: cut_off.into(),
-                    };
-                    write_row(&mut out, &self.label, row.cells());
+                rows::Sketch {
+                    subject: measured.subject.as_str().into(),
+                    metric: metric.name().into(),
+                    unit: metric.unit().into(),
+                    bucket: u32::from(bucket.number).into(),
+                    from: in_units(bucket.from as f64),
+                    below: in_units(bucket.to as f64 + 1.0),
+                    count: count.into(),
+                    cut_off: cut_off.into(),
                 }
-            }
-        }
-        out
+            })
+        });
+        self.table(ResultFile::Sketch, to, rows.map(rows::Sketch::cells))
     }
 
-    fn validity(&self) -> String {
-        let Some(validity) = &self.done.ran.validity else { return String::new() };
+    fn validity(&self, to: &mut dyn Sinks) -> io::Result<()> {
+        let Some(validity) = &self.done.ran.validity else { return Ok(()) };
         let attempts = ("attempts", f64::from(self.done.attempts));
         let rows = [attempts].into_iter().chain(validity.measures.iter().copied());
         let rows = rows.map(|(measure, value)| rows::Validity {
             measure: measure.into(),
             value: value.into(),
         });
-        self.table(&self.index, rows.map(rows::Validity::cells))
+        self.table(ResultFile::Validity, to, rows.map(rows::Validity::cells))
     }
 }
