@@ -159,7 +159,7 @@ WRONG: list[Any] = [
     (lambda exp: exp.with_(stats=["p98"]), "p99", None),
     (lambda exp: exp.with_(memory="much"), "memory", None),
     (lambda exp: exp.with_(module={"defines": []}), "define", None),
-    (lambda exp: exp.with_(module={"linux": "9.9"}), "linux", None),
+    (lambda exp: exp.with_(module={"linux": "six"}), "linux", None),
     (lambda exp: exp.with_(quick=True), "has no \\[quick\\]", None),
     (lambda exp: exp.run_one(), "case: must be one of cubic, dctcp", None),
     (lambda exp: exp.run_one(case="dctcp", k=65), "is no varied key", None),

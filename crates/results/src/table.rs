@@ -99,11 +99,6 @@ impl Table {
         self.header.iter().position(|name| name == column)
     }
 
-    /// The names of its columns.
-    pub fn header(&self) -> &[String] {
-        &self.header
-    }
-
     /// The numbers of columns.
     ///
     /// # Errors
