@@ -22,7 +22,7 @@ from knee import _knee
 from knee._capture import Capture, pcap
 from knee._errors import ExperimentError
 from knee._experiment import Cost, Experiment, Key
-from knee._result import Comparison, Result, Run, compare, read
+from knee._result import Comparison, Result, Run, StreamedRun, compare, read
 from knee._table import Table
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Key",
     "Result",
     "Run",
+    "StreamedRun",
     "Table",
     "compare",
     "experiment",

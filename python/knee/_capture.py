@@ -63,7 +63,9 @@ class Capture:
                 allowed = f"from 1 to {max(known)}" if known else "nothing: there are no flows"
                 raise ExperimentError(f"flow {flow!r}: must be {allowed}", None, None, allowed)
         if _stamps(self._files) != self._stamps:
-            raise ExperimentError(f"{self._files[0]}: changed after it was read: call knee.pcap again")
+            raise ExperimentError(
+                f"{self._files[0]}: changed after it was read: call knee.pcap again"
+            )
         holds = tempfile.TemporaryDirectory(prefix="knee-", ignore_cleanup_errors=True)
         _knee.analyse([os.fspath(file) for file in self._files], holds.name, list(flows))
         return Table(_knee.capture_table(holds.name, "packets"), holds)

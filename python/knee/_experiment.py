@@ -7,7 +7,6 @@ import html
 import json
 import os
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from knee import _knee, _toml
 from knee._errors import ExperimentError
 from knee._progress import Bar
-from knee._result import Result, Run, matching
+from knee._result import Result, Run, StreamedRun, matching
 
 Value = Any
 """A value of a key: a str with its unit, as ``"10 Gbps"``, a number, a bool, a list or a dict."""
@@ -155,7 +154,9 @@ class Experiment:
             object.__setattr__(self, slot, value)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"an experiment never changes: exp.set, exp.with_ and exp.vary return a new one, and {name} stays")
+        raise AttributeError(
+            f"an experiment never changes: exp.set, exp.with_ and exp.vary return a new one, and {name} stays"
+        )
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError("an experiment never changes")
@@ -173,7 +174,9 @@ class Experiment:
         return one
 
     @classmethod
-    def from_toml(cls, text: str, *, name: str = "experiment", folder: str | os.PathLike[str] = ".") -> Experiment:
+    def from_toml(
+        cls, text: str, *, name: str = "experiment", folder: str | os.PathLike[str] = "."
+    ) -> Experiment:
         """Makes an experiment from the text of a file.
 
         Args:
@@ -257,9 +260,13 @@ class Experiment:
 
     # ---- changes ----
 
-    def _with(self, aliases: tuple[tuple[str, str], ...] | None = None, **fields: Any) -> Experiment:
+    def _with(
+        self, aliases: tuple[tuple[str, str], ...] | None = None, **fields: Any
+    ) -> Experiment:
         changes = replace(self._changes, **fields)
-        return Experiment._of(self._path, self._text, changes, self._aliases if aliases is None else aliases)
+        return Experiment._of(
+            self._path, self._text, changes, self._aliases if aliases is None else aliases
+        )
 
     def set(self, values: Mapping[str, Value]) -> Experiment:
         """Sets keys, by path: ``exp.set({"network.bottleneck.rate": "10 Gbps"})``. They apply after everything in the text.
@@ -340,8 +347,17 @@ class Experiment:
                 continue
             least = 1 if name == "repeat" else 0
             allowed = f"a whole number from {least} to {most}"
-            if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value <= most:
-                raise ExperimentError(f"exp.with_: {name} = {value!r}: must be {allowed}", f"run.{name}", None, allowed)
+            if (
+                isinstance(value, bool)
+                or not hasattr(value, "__index__")
+                or not least <= value <= most
+            ):
+                raise ExperimentError(
+                    f"exp.with_: {name} = {value!r}: must be {allowed}",
+                    f"run.{name}",
+                    None,
+                    allowed,
+                )
             fields[name] = int(value)
         if scale is not None:
             fields["scale"] = float(scale)
@@ -356,7 +372,12 @@ class Experiment:
             unknown = sorted(set(module) - known)
             if unknown:
                 allowed = ", ".join(sorted(known))
-                raise ExperimentError(f"exp.with_: module.{unknown[0]}: must be one of {allowed}", f"module.{unknown[0]}", None, allowed)
+                raise ExperimentError(
+                    f"exp.with_: module.{unknown[0]}: must be one of {allowed}",
+                    f"module.{unknown[0]}",
+                    None,
+                    allowed,
+                )
             for name in ("define", "include"):
                 value = module.get(name, ())
                 fields[name] = tuple(map(os.fspath, [value] if isinstance(value, str) else value))
@@ -439,7 +460,9 @@ class Experiment:
         one = self.with_(repeat=1)
         if case is None and len(self.cases) > 1:
             allowed = ", ".join(self.cases)
-            raise ExperimentError(f"exp.run_one: case: must be one of {allowed}", "case", None, allowed)
+            raise ExperimentError(
+                f"exp.run_one: case: must be one of {allowed}", "case", None, allowed
+            )
         if case is not None and self.cases != [case]:
             one = one.cc(case)
         chosen = {}
@@ -449,7 +472,10 @@ class Experiment:
             if axis["path"] not in chosen and len(axis["values"]) > 1:
                 allowed = ", ".join(axis["values"])
                 raise ExperimentError(
-                    f"exp.run_one: {axis['path']}: must be one of {allowed}", axis["path"], None, allowed
+                    f"exp.run_one: {axis['path']}: must be one of {allowed}",
+                    axis["path"],
+                    None,
+                    allowed,
                 )
         if chosen:
             one = one.set(chosen)
@@ -457,13 +483,19 @@ class Experiment:
         assert isinstance(result, Run)
         return result
 
-    def stream(self, *, threads: int | None = None) -> Iterator[Run]:
-        """Iterates over finished runs, one row after another, in bounded memory. Those that were taken are not kept.
+    def stream(self, *, threads: int | None = None) -> Iterator[StreamedRun]:
+        """Iterates over finished runs in bounded memory: in the order of rows, then of repeats. Those that were taken are not kept.
+
+        Ctrl-C raises KeyboardInterrupt. When the iteration is left, its threads end.
 
         Args:
             threads: number of threads; ``None``: one per core.
+
+        Raises:
+            ExperimentError: it cannot be run, or a run failed.
         """
-        raise NotImplementedError
+        # Here, so that what is wrong is said before the first run is asked for.
+        return _streamed(self._fresh()._core.stream(_threads(threads)))
 
     def _run(
         self,
@@ -474,27 +506,28 @@ class Experiment:
         captures: bool,
         trace: str | None,
     ) -> Result:
-        threads = 0 if threads is None else threads
-        if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads <= 1024:
-            raise ExperimentError(f"threads = {threads!r}: must be a whole number up to 1024", None, None, "0 to 1024")
         one = self._fresh()
         # It is removed with the last reference to its results.
-        holds = tempfile.TemporaryDirectory(prefix="knee-", ignore_cleanup_errors=True) if out is None else None
+        holds = (
+            tempfile.TemporaryDirectory(prefix="knee-", ignore_cleanup_errors=True)
+            if out is None
+            else None
+        )
         place = Path(holds.name) / self.name if holds else Path(os.fspath(out or ""))
-        if callable(progress):
-            told, bar = progress, None
+        told = progress if callable(progress) else None
+        bar = Bar(self.name, one.runs, progress is True)
 
-            def show(done: int, _: float) -> None:
+        def show(done: int, share: float) -> None:
+            if told is not None:
                 told(done, one.runs)
-        else:
-            bar = Bar(self.name, one.runs, progress is True)
-            show = bar
+            else:
+                bar(done, share)
+
         wanted = None if progress is False else show
         try:
-            happened = one._core.run(place, threads, trace, captures, wanted)
+            happened = one._core.run(place, _threads(threads), trace, captures, wanted)
         finally:
-            if bar is not None:
-                bar.close()
+            bar.close()
         return made(place, holds, json.loads(happened), dict(self._aliases))
 
     # ---- shown ----
@@ -508,11 +541,26 @@ class Experiment:
     def _repr_html_(self) -> str:
         about = self._about
         rows = [
-            ("cases", "<br>".join(html.escape(f"{case}: {', '.join(words)}" if words else case) for case, words in zip(about["cases"], about["case_words"], strict=True))),
-            *((html.escape(path), html.escape(", ".join(values))) for path, values in self.axes.items()),
-            ("runs", f"{about['runs']} ({about['rows']} rows, {about['repeat']} of each), seed {about['seed']}"),
+            (
+                "cases",
+                "<br>".join(
+                    html.escape(f"{case}: {', '.join(words)}" if words else case)
+                    for case, words in zip(about["cases"], about["case_words"], strict=True)
+                ),
+            ),
+            *(
+                (html.escape(path), html.escape(", ".join(values)))
+                for path, values in self.axes.items()
+            ),
+            (
+                "runs",
+                f"{about['runs']} ({about['rows']} rows, {about['repeat']} of each), seed {about['seed']}",
+            ),
         ]
-        table = "".join(f"<tr><th style='text-align:left'>{head}</th><td style='text-align:left'>{cell}</td></tr>" for head, cell in rows)
+        table = "".join(
+            f"<tr><th style='text-align:left'>{head}</th><td style='text-align:left'>{cell}</td></tr>"
+            for head, cell in rows
+        )
         notes = "".join(f"<li>{html.escape(remark)}</li>" for remark in about["remarks"])
         svg = self._core.network()
         picture = ""
@@ -525,19 +573,48 @@ class Experiment:
         )
 
 
+def _threads(threads: int | None) -> int:
+    """Their number; 0: one per core."""
+    if threads is None:
+        return 0
+    if isinstance(threads, bool) or not hasattr(threads, "__index__") or not 1 <= threads <= 1024:
+        allowed = "a whole number from 1 to 1024"
+        raise ExperimentError(f"threads = {threads!r}: must be {allowed}", "threads", None, allowed)
+    return int(threads)
+
+
+def _streamed(core: _knee.Stream) -> Iterator[StreamedRun]:
+    try:
+        for run in core:
+            yield StreamedRun(run)
+    finally:
+        core.close()
+
+
 def _key(one: dict[str, Any]) -> Key:
     words = one["type"]
-    unit = next((kind for kind in ("size", "rate", "time") if words == kind or f"{kind}, " in words or words.startswith(f"{kind} ")), None)
+    unit = next(
+        (
+            kind
+            for kind in ("size", "rate", "time")
+            if words == kind or f"{kind}, " in words or words.startswith(f"{kind} ")
+        ),
+        None,
+    )
     fields = {name: one[name] for name in ("name", "type", "default", "is_needed", "says", "value")}
     return Key(unit=unit, **fields)
 
 
 def _pairs(values: Mapping[str, Value], method: str) -> Iterable[tuple[str, Value]]:
     if not isinstance(values, Mapping):
-        raise TypeError(f"{method} takes a dict of paths and values, and not {type(values).__name__}")
+        raise TypeError(
+            f"{method} takes a dict of paths and values, and not {type(values).__name__}"
+        )
     for key, value in values.items():
         if not isinstance(key, str):
             raise TypeError(f"{method}: the path {key!r} must be a str")
         if "=" in key or not key.strip():
-            raise ExperimentError(f"{method} {key!r}: must be a path, as network.bottleneck.rate", key)
+            raise ExperimentError(
+                f"{method} {key!r}: must be a path, as network.bottleneck.rate", key
+            )
         yield key, _toml.plain(value, f"{method} {key}")

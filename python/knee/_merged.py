@@ -26,7 +26,9 @@ def merged(one: Experiment) -> str:
         return one._text
     for name, value in (("scale", changes.scale != 1.0), ("memory", changes.memory)):
         if value:
-            why = f"exp.to_toml: {name}: has no key in a file: leave it out, and give it when it runs"
+            why = (
+                f"exp.to_toml: {name}: has no key in a file: leave it out, and give it when it runs"
+            )
             raise ExperimentError(why, name)
     root: Document = tomllib.loads(one._text)
     quick: Document = root.pop("quick", {}) if changes.quick else {}
@@ -39,9 +41,9 @@ def merged(one: Experiment) -> str:
     _cases(root, one, list(changes.cc or quick.get("case", [])))
     _set(root, one, pairs)
     run = root.setdefault("run", {})
-    for name, value in (("repeat", changes.repeat or quick.get("repeat")), ("seed", changes.seed)):
-        if value is not None:
-            run[name] = value
+    for name, number in (("repeat", changes.repeat or quick.get("repeat")), ("seed", changes.seed)):
+        if number is not None:
+            run[name] = number
     if changes.stats:
         root.setdefault("output", {})["stats"] = list(changes.stats)
     _module(root, one)
@@ -64,7 +66,9 @@ def _vary(root: Document, varied: Document, pairs: Document) -> None:
         axis = axes[path]
         if isinstance(axis, dict) and not isinstance(wanted, dict):
             # Keys that vary together: some of their combinations.
-            labels = [_SEPARATOR.join(map(_label, cells)) for cells in zip(*axis.values(), strict=True)]
+            labels = [
+                _SEPARATOR.join(map(_label, cells)) for cells in zip(*axis.values(), strict=True)
+            ]
             chosen = [labels.index(_label(label)) for label in several]
             axes[path] = {key: [values[at] for at in chosen] for key, values in axis.items()}
         else:
@@ -85,7 +89,9 @@ def _cases(root: Document, one: Experiment, names: list[str]) -> None:
     from_list = {_stem(word): word for word in root.pop("cc", [])}
     cases: list[Document] = []
     for name in names:
-        known = own.get(name) or ({"name": name, "cc": from_list[name]} if name in from_list else None)
+        known = own.get(name) or (
+            {"name": name, "cc": from_list[name]} if name in from_list else None
+        )
         # A path from Python is relative to the process.
         word = os.path.abspath(name) if "/" in name else name
         case = known or {"name": _stem(name), "cc": word}

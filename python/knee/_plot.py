@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _RATIO = 0.62
 _MARKS = "os^Dv<>P"
 # As in reports: text of a figure of 3.4 inches is as large as a caption.
-_STYLE = {
+_STYLE: Any = {
     "font.size": 7.5,
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
@@ -76,7 +76,9 @@ class Plots:
             group.sort(key=lambda row: row["from"])
             # Values that the end of a run cut off are above all others, and count.
             all_of = sum(row["count"] + (row["cut_off"] or 0) for row in group)
-            x, y, sum_of = [], [], 0.0
+            x: list[float] = []
+            y: list[float] = []
+            sum_of = 0.0
             for row in group:
                 if not x:
                     x.append(row["from"] * factor)
@@ -120,10 +122,14 @@ class Plots:
         thing = "link" if of in ("queues", "links") else "flow"
         curves: dict[tuple[int, Any], tuple[list[float], list[float]]] = {}
         lists = samples.to_dict()
-        wanted = {name: value for name, value in (where or {}).items()}
+        wanted = dict(where or {})
         for at in range(len(lists["run"])):
             run, value = lists["run"][at], lists[column][at]
-            if run not in runs or value is None or any(lists[name][at] != one for name, one in wanted.items()):
+            if (
+                run not in runs
+                or value is None
+                or any(lists[name][at] != one for name, one in wanted.items())
+            ):
                 continue
             x, y = curves.setdefault((run, lists[thing][at]), ([], []))
             x.append(lists["at_s"][at])
@@ -170,7 +176,9 @@ class Plots:
                 for row in rows
                 if row[stat] is not None
             }
-            sides.append((found, f"{stat} of {metric} of {subject}" + (f", {unit}" if unit else "")))
+            sides.append(
+                (found, f"{stat} of {metric} of {subject}" + (f", {unit}" if unit else ""))
+            )
         (of_x, x_label), (of_y, y_label) = sides
         cases: dict[str, list[tuple[float, float, float, float]]] = {}
         for place, (x_at, x_half) in of_x.items():
@@ -180,33 +188,52 @@ class Plots:
             raise ExperimentError("tradeoff: no row has both figures")
         for nth, (name, points) in enumerate(cases.items()):
             xs, x_halves, ys, y_halves = zip(*points, strict=True)
-            plot.errorbar(xs, ys, xerr=x_halves, yerr=y_halves, elinewidth=0.6, label=name, **self._look(name, nth, marks=True))
+            plot.errorbar(
+                xs,
+                ys,
+                xerr=x_halves,
+                yerr=y_halves,
+                elinewidth=0.6,
+                label=name,
+                **self._look(name, nth, marks=True),
+            )
         plot.set_xlabel(x_label)
         plot.set_ylabel(y_label)
         return _end(figure, plot, file)
 
-    def _rows(self, table: str, of: str, metric: str, case: str | None, axes: dict[str, Any]) -> list[dict[str, Any]]:
+    def _rows(
+        self, table: str, of: str, metric: str, case: str | None, axes: dict[str, Any]
+    ) -> list[dict[str, Any]]:
         all_rows = list(self._result.table(table, case=case, **axes))
         rows = [row for row in all_rows if row["subject"] == of and row["metric"] == metric]
         if not rows:
             there = sorted({f"{row['metric']} of {row['subject']}" for row in all_rows})
             allowed = ", ".join(there) or "nothing"
-            raise ExperimentError(f"{metric} of {of}: must be one of {allowed}", None, None, allowed)
+            raise ExperimentError(
+                f"{metric} of {of}: must be one of {allowed}", None, None, allowed
+            )
         return rows
 
     def _columns(self) -> list[tuple[str, str]]:
         axes = self._result.manifest["axes"]
         varied = [axis for axis in axes if len(axis["values"]) > 1]
-        return [(axis.get("column") or axis["path"], axis["path"].split(".")[-1]) for axis in varied]
+        return [
+            (axis.get("column") or axis["path"], axis["path"].split(".")[-1]) for axis in varied
+        ]
 
     def _place(self, row: dict[str, Any]) -> tuple[Any, ...]:
         return row["case"], *(row[column] for column, _ in self._columns())
 
     def _label(self, row: dict[str, Any]) -> str:
-        values = (f"{name} {row[column]:g}" if isinstance(row[column], float) else f"{name} {row[column]}" for column, name in self._columns())
+        values = (
+            f"{name} {row[column]:g}" if isinstance(row[column], float) else f"{name} {row[column]}"
+            for column, name in self._columns()
+        )
         return ", ".join([row["case"], *values])
 
-    def _groups(self, rows: list[dict[str, Any]]) -> Iterable[tuple[str, str, list[dict[str, Any]]]]:
+    def _groups(
+        self, rows: list[dict[str, Any]]
+    ) -> Iterable[tuple[str, str, list[dict[str, Any]]]]:
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in rows:
             groups.setdefault(self._place(row), []).append(row)
@@ -231,7 +258,9 @@ def _begin(width: float) -> tuple[Any, Any]:
     except ImportError as why:
         raise ImportError("plots need Matplotlib: pip install matplotlib") from why
     if not 0.5 <= width <= 50:
-        raise ExperimentError(f"width = {width}: must be from 0.5 to 50 inches", None, None, "0.5 to 50")
+        raise ExperimentError(
+            f"width = {width}: must be from 0.5 to 50 inches", None, None, "0.5 to 50"
+        )
     with rc_context(_STYLE):
         # Without pyplot: no window, and nothing that must be closed.
         figure = Made(figsize=(width, width * _RATIO), layout="constrained")

@@ -38,7 +38,9 @@ class Bar:
         left = ""
         if 0 < share < self._runs:
             left = f", {elapsed * (self._runs - share) / share:.0f} s left"
-        sys.stderr.write(f"\r\033[K{self._name}: {done} of {self._runs} runs, {elapsed:.0f} s{left}")
+        sys.stderr.write(
+            f"\r\033[K{self._name}: {done} of {self._runs} runs, {elapsed:.0f} s{left}"
+        )
         sys.stderr.flush()
 
     def close(self) -> None:

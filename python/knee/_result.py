@@ -53,14 +53,14 @@ class Result:
 
     def __init__(
         self,
-        dir: Path,
+        folder: Path,
         holds: object = None,
         happened: Mapping[str, Any] | None = None,
         aliases: Mapping[str, str] | None = None,
     ) -> None:
-        self._dir = dir
+        self._dir = folder
         self._holds = holds
-        self._manifest: dict[str, Any] = json.loads(_knee.manifest(dir))
+        self._manifest: dict[str, Any] = json.loads(_knee.manifest(folder))
         self._happened = dict(happened or {})
         self._aliases = dict(aliases or {})
 
@@ -117,7 +117,9 @@ class Result:
         if case is not None:
             if case not in self.cases:
                 allowed = ", ".join(self.cases)
-                raise ExperimentError(f"case = {case!r}: must be one of {allowed}", "case", None, allowed)
+                raise ExperimentError(
+                    f"case = {case!r}: must be one of {allowed}", "case", None, allowed
+                )
             cells.append(("case", [case]))
         for axis, values in matching(axes, self._manifest["axes"], self._aliases, name):
             numbers = axis.get("numbers")
@@ -178,10 +180,7 @@ class Result:
             case: only those of this case.
             axes: only those with these values of varied keys, as in :meth:`table`.
         """
-        if of not in _SAMPLES:
-            allowed = ", ".join(_SAMPLES)
-            raise ExperimentError(f"samples of {of!r}: must be one of {allowed}", None, None, allowed)
-        return self.table(_SAMPLES[of], case=case, **axes)
+        return self.table(_samples(of), case=case, **axes)
 
     # ---- comparisons, plots, files ----
 
@@ -236,10 +235,83 @@ class Run(Result):
         """
         path = self.dir / f"{entry}-run-0.flight"
         if not path.is_file():
-            there = [file.name.removesuffix("-run-0.flight") for file in self.dir.glob("*-run-0.flight")]
-            way = f"recorded are {', '.join(there)}" if there else f"run it with exp.run_one(trace={entry!r})"
+            there = [
+                file.name.removesuffix("-run-0.flight") for file in self.dir.glob("*-run-0.flight")
+            ]
+            way = (
+                f"recorded are {', '.join(there)}"
+                if there
+                else f"run it with exp.run_one(trace={entry!r})"
+            )
             raise ExperimentError(f"{entry}: has no recording: {way}")
         return Table(_knee.calls(path), self._holds)
+
+
+class StreamedRun:
+    """A finished run of :meth:`knee.Experiment.stream`: its tables are in memory.
+
+    Attributes:
+        number: number of the run, from 0.
+        case: name of its case.
+        values: its values of varied keys, by path.
+        repeat: which run of its row it is, from 0.
+        seed: its seed.
+    """
+
+    def __init__(self, core: _knee.Streamed) -> None:
+        self._core = core
+        about = json.loads(core.about)
+        self.number: int = about["number"]
+        self.case: str = about["case"]
+        self.values: dict[str, str] = about["values"]
+        self.repeat: int = about["repeat"]
+        self.seed: int = about["seed"]
+
+    def table(self, name: str) -> Table:
+        """Returns a table by its name, as :meth:`Result.table`.
+
+        Raises:
+            ExperimentError: the run has no rows of it.
+        """
+        core = self._core.table(name)
+        if core is None:
+            raise ExperimentError(f"run {self.number}: has no table {name}")
+        return Table(core, None)
+
+    @property
+    def flows(self) -> Table:
+        """A row for each connection."""
+        return self.table("flows")
+
+    @property
+    def exchanges(self) -> Table:
+        """A row for each exchange of a request and its response."""
+        return self.table("rpcs")
+
+    @property
+    def queues(self) -> Table:
+        """A row for each recorded link."""
+        return self.table("queues")
+
+    @property
+    def measures(self) -> Table:
+        """A row for each metric of each traffic entry or queue."""
+        return self.table("measures")
+
+    def samples(self, of: str = "flows") -> Table:
+        """Returns samples over time: ``"flows"``, ``"queues"``, ``"goodput"`` or ``"links"``."""
+        return self.table(_samples(of))
+
+    def __repr__(self) -> str:
+        values = "".join(f", {path} = {value}" for path, value in self.values.items())
+        return f"<knee.StreamedRun {self.number}: {self.case}{values}, repeat {self.repeat}>"
+
+
+def _samples(of: str) -> str:
+    if of not in _SAMPLES:
+        allowed = ", ".join(_SAMPLES)
+        raise ExperimentError(f"samples of {of!r}: must be one of {allowed}", None, None, allowed)
+    return _SAMPLES[of]
 
 
 def _cell(number: float) -> str:
@@ -288,12 +360,16 @@ def _value(axis: dict[str, Any], wanted: Any, name: str, who: str) -> str:
         if len(by_word) == 1:
             return by_word[0]
         by_cell = [
-            value for value, cell in zip(values, axis.get("numbers", []), strict=False) if cell == number
+            value
+            for value, cell in zip(values, axis.get("numbers", []), strict=False)
+            if cell == number
         ]
         if len(by_cell) == 1:
             return by_cell[0]
     allowed = ", ".join(values)
-    raise ExperimentError(f"{who}: {name} = {wanted!r}: must be one of {allowed}", axis["path"], None, allowed)
+    raise ExperimentError(
+        f"{who}: {name} = {wanted!r}: must be one of {allowed}", axis["path"], None, allowed
+    )
 
 
 def _leading(value: str) -> float | None:
@@ -307,13 +383,13 @@ Side = Result | str | os.PathLike[str]
 """Results: a value, or their directory."""
 
 
-def read(dir: str | os.PathLike[str]) -> Result:
+def read(folder: str | os.PathLike[str]) -> Result:
     """Reads a results directory of ``knee run``, whatever its back end.
 
     Raises:
         ExperimentError: it holds no results.
     """
-    return Result(Path(dir))
+    return Result(Path(folder))
 
 
 def compare(

@@ -49,7 +49,11 @@ def test_any_reader_of_arrow_takes_them(varied: knee.Result) -> None:
     for found in (by_polars["completion_s"].mean(), by_pandas["completion_s"].mean(), counted[1]):
         assert found == pytest.approx(mean)
     # What did not happen is null, and no number.
-    assert by_polars["stopped_at_s"].null_count() == by_pandas["stopped_at_s"].isna().sum() == flows["stopped_at_s"].null_count
+    assert (
+        by_polars["stopped_at_s"].null_count()
+        == by_pandas["stopped_at_s"].isna().sum()
+        == flows["stopped_at_s"].null_count
+    )
 
 
 def test_filters_take_values_as_people_say_them(varied: knee.Result) -> None:
@@ -77,7 +81,9 @@ def test_rows_are_dicts(varied: knee.Result) -> None:
 
 def test_cases_are_compared_with_an_interval(varied: knee.Result) -> None:
     found = varied.compare("dctcp", "cubic")
-    figure = next(one for one in found.figures if one["metric"] == "completion" and one["stat"] == "mean")
+    figure = next(
+        one for one in found.figures if one["metric"] == "completion" and one["stat"] == "mean"
+    )
     assert figure["case"] == "dctcp"
     assert figure["is_paired"] in (True, False)
     assert "difference" in figure
@@ -105,7 +111,11 @@ def test_temporary_results_last_as_long_as_their_tables() -> None:
     assert len(flows) == 16
     code = "import knee, conftest; print(knee.Experiment.from_toml(conftest.SHORT).run().dir)"
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=Path(__file__).parent
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
     )
     assert not Path(done.stdout.strip()).exists()
 

@@ -83,11 +83,17 @@ INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize(("text", "least", "word"), [("conftest.SHORT", 3, "kept"), ("conftest.ENDLESS", 0, "nothing")])
-def test_ctrl_c_frees_the_core_and_keeps_what_has_finished(text: str, least: int, word: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "least", "word"), [("conftest.SHORT", 3, "kept"), ("conftest.ENDLESS", 0, "nothing")]
+)
+def test_ctrl_c_frees_the_core_and_keeps_what_has_finished(
+    text: str, least: int, word: str
+) -> None:
     code = INTERRUPTED.format(text=text, least=least)
     if word == "kept":
-        code = code.replace("conftest.SHORT", "conftest.SHORT.replace('20 kB', '2 MB').replace('20 ms', '2 s')")
+        code = code.replace(
+            "conftest.SHORT", "conftest.SHORT.replace('20 kB', '2 MB').replace('20 ms', '2 s')"
+        )
     done = python(code)
     out, err = done.communicate(timeout=120)
     assert done.returncode == 0, err
@@ -107,7 +113,7 @@ def test_signals_and_faulthandler_are_as_before(tmp_path: Path) -> None:
             # The C library takes 32 and 33 for its threads.
             return [(name, int(mask, 16) & ~(3 << 31)) for name, mask in masks]
         before = handlers(), faulthandler.is_enabled(), [signal.getsignal(n) for n in (2, 15)]
-        knee.Experiment.from_toml(conftest.SHORT).cc({str(tmp_path / 'foo.c')!r}, "dctcp").run()
+        knee.Experiment.from_toml(conftest.SHORT).cc({str(tmp_path / "foo.c")!r}, "dctcp").run()
         after = handlers(), faulthandler.is_enabled(), [signal.getsignal(n) for n in (2, 15)]
         assert before == after, (before, after)
         faulthandler._sigsegv()
@@ -117,7 +123,9 @@ def test_signals_and_faulthandler_are_as_before(tmp_path: Path) -> None:
     assert "Fatal Python error: Segmentation fault" in err
 
 
-def test_a_crash_of_a_module_leaves_the_interpreter_alive(short: knee.Experiment, tmp_path: Path) -> None:
+def test_a_crash_of_a_module_leaves_the_interpreter_alive(
+    short: knee.Experiment, tmp_path: Path
+) -> None:
     path = tmp_path / "foo.c"
     path.write_text(foo(body="*(volatile int *)8 = 1;"))
     with pytest.raises(ExperimentError, match=r"foo\.c"):
@@ -178,7 +186,14 @@ def test_streams_give_one_run_at_a_time(short: knee.Experiment) -> None:
     for _ in exp.with_(repeat=1000).stream():
         break
     cases = [(run.case, run.repeat) for run in exp.stream(threads=2)]
-    assert cases == [("cubic", 0), ("cubic", 1), ("cubic", 2), ("dctcp", 0), ("dctcp", 1), ("dctcp", 2)]
+    assert cases == [
+        ("cubic", 0),
+        ("cubic", 1),
+        ("cubic", 2),
+        ("dctcp", 0),
+        ("dctcp", 1),
+        ("dctcp", 2),
+    ]
 
 
 def test_a_panic_is_an_exception() -> None:
