@@ -60,7 +60,7 @@ fuzz-long:  ## every coverage-guided fuzzer for ten minutes, as many at a time a
 test-fresh:  ## the README's commands in bare Debian 12 and 13 roots, with their own Rust: as root, about half an hour each
 	@scripts/test-fresh bookworm trixie
 
-dist: needs-dist  ## packages for others: .deb, .tar.zst, SBOM, checksums: target/dist/packages (docs/install.md)
+dist: needs-dist  ## packages for others: .deb, .tar.zst, a Python wheel, SBOM, checksums: target/dist/packages (docs/install.md)
 	@scripts/dist
 
 dist-test: dist  ## make dist again from another place, for the same bytes; lintian; install, run, load and remove in bare Debian 12 and 13 roots: as root
@@ -68,6 +68,7 @@ dist-test: dist  ## make dist again from another place, for the same bytes; lint
 	@lintian --fail-on error,warning target/dist/packages/*.deb
 	@scripts/test-packages target/dist/release/knee
 	@scripts/test-dist bookworm trixie
+	@for wheel in target/dist/packages/knee-*.whl; do [ ! -e "$$wheel" ] || scripts/python try "$$wheel"; done
 
 fidelity: needs-build fidelity-built  ## rerun the reference cases of the real Linux stack and compare
 	$(TARGET_DIR)/release/fidelity
