@@ -16,7 +16,7 @@ RELEASE := $(CARGO) build -q --release -p knee-cli -p knee-fidelity
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel test-modules fidelity fidelity-live bench bench-scale doc clean \
+.PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel test-modules fidelity fidelity-live bench bench-scale python python-doc doc clean \
 	dist dist-test needs-dist needs-simulator needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
@@ -60,7 +60,7 @@ fuzz-long:  ## every coverage-guided fuzzer for ten minutes, as many at a time a
 test-fresh:  ## the README's commands in bare Debian 12 and 13 roots, with their own Rust: as root, about half an hour each
 	@scripts/test-fresh bookworm trixie
 
-dist: needs-dist  ## packages for others: .deb, .tar.zst, SBOM, checksums: target/dist/packages (docs/install.md)
+dist: needs-dist  ## packages for others: .deb, .tar.zst, a Python wheel, SBOM, checksums: target/dist/packages (docs/install.md)
 	@scripts/dist
 
 dist-test: dist  ## make dist again from another place, for the same bytes; lintian; install, run, load and remove in bare Debian 12 and 13 roots: as root
@@ -68,6 +68,7 @@ dist-test: dist  ## make dist again from another place, for the same bytes; lint
 	@lintian --fail-on error,warning target/dist/packages/*.deb
 	@scripts/test-packages target/dist/release/knee
 	@scripts/test-dist bookworm trixie
+	@for wheel in target/dist/packages/knee-*.whl; do [ ! -e "$$wheel" ] || scripts/python try "$$wheel"; done
 
 fidelity: needs-build fidelity-built  ## rerun the reference cases of the real Linux stack and compare
 	$(TARGET_DIR)/release/fidelity
@@ -89,8 +90,15 @@ bench: needs-build  ## speed of the simulator, of the queues and of knee pcap; a
 bench-scale: needs-build  ## what a packet costs with many hosts and flows, against the dumbbell of 20 flows; LARGE=1: 4,096 and 3,456 hosts, too
 	$(CARGO) bench -p knee-sim --bench scale -- $(if $(LARGE),--large)
 
+python: needs-test  ## the Python package as a wheel for this machine: target/wheels (docs/python.md)
+	@scripts/python wheel $(TARGET_DIR)/wheels
+
 doc: needs-build  ## build the documentation of the crates: target/doc
 	$(CARGO) doc --no-deps $(WORKSPACE)
+
+python-doc: needs-test  ## build the pages of the Python package: target/python-doc
+	@$(CARGO) build -q $(WORKSPACE) --lib
+	@scripts/python pages $(TARGET_DIR)/debug/lib_knee.so $(TARGET_DIR)/python-doc
 
 clean:  ## remove what was built (results/ stays)
 	$(CARGO) clean
@@ -147,6 +155,7 @@ test-all: needs-test
 	export KNEE_REQUIRE_KERNEL=$${KNEE_REQUIRE_KERNEL:-$$(requires can_load)}; \
 	export KNEE_REQUIRE_BROWSER=$${KNEE_REQUIRE_BROWSER:-$$(requires apt-cache show chromium)}; \
 	export KNEE_REQUIRE_HEADERS=$${KNEE_REQUIRE_HEADERS:-$$(requires apt-cache show linux-headers-cloud-amd64)}; \
+	export KNEE_REQUIRE_PYTHON=$${KNEE_REQUIRE_PYTHON:-$$([ -e $(TARGET_DIR)/venv/made-of ] && echo 1 || echo 0)}; \
 	$(CARGO) test $(WORKSPACE) --no-fail-fast
 
 fuzz: needs-test

@@ -77,7 +77,7 @@ impl Planned {
 
 /// Estimates the packets of a run: those that its flows send, at most those that its sampled links can carry. All
 /// links count if none is sampled. Endless flows do not count if the run ends with the others.
-fn packets(run: &Run) -> f64 {
+pub fn packets(run: &Run) -> f64 {
     let links = &run.network.links;
     let has_sampled = links.iter().any(|link| link.sampled);
     let counted = links.iter().filter(|link| link.sampled || !has_sampled);

@@ -235,9 +235,7 @@ const MORE_CAUSES: &[Cause] = &[
     Cause {
         name: "30 % lost for a second",
         experiment: "neighbours",
-        set: &[
-            "network.change=[{links=\"switch-r\",at=\"4 s\",until=\"5 s\",loss=\"30 %\"}]",
-        ],
+        set: &["network.change=[{links=\"switch-r\",at=\"4 s\",until=\"5 s\",loss=\"30 %\"}]"],
         true_here: &[],
         algorithms: ALGORITHMS,
         rates: &[1, 10],

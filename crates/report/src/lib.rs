@@ -39,3 +39,13 @@ mod tradeoff;
 pub use captured::Analyse;
 pub use error::Error;
 pub use page::{Draw, write, write_analysed, write_figures};
+
+/// Draws the network of a manifest as SVG, as in its report. `None` if it has none, or if nobody could read the drawing.
+pub fn network_svg(manifest: &knee_results::Manifest) -> Option<String> {
+    Some(network::figure(manifest)?.file(figure::Paper::Page))
+}
+
+/// Returns how lines of each case look in a report, on white: the colour as `#rrggbb`, and the lengths of dashes and gaps in pixels.
+pub fn looks(manifest: &knee_results::Manifest) -> Vec<(String, Vec<f64>)> {
+    palette::styles(manifest).into_iter().map(palette::Style::look).collect()
+}

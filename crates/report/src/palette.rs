@@ -49,6 +49,13 @@ impl Style {
     pub(crate) fn dashes(self) -> &'static str {
         DASHES[self.dash % SHADES]
     }
+
+    /// The colour on white, and lengths of dashes and gaps.
+    pub(crate) fn look(self) -> (String, Vec<f64>) {
+        let [r, g, b] = shades(false).nth(self.colour).unwrap_or_default();
+        let dashes = self.dashes().split(' ').filter_map(|length| length.parse().ok());
+        (format!("#{r:02x}{g:02x}{b:02x}"), dashes.collect())
+    }
 }
 
 impl fmt::Display for Style {

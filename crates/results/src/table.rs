@@ -91,11 +91,6 @@ impl Table {
         }
     }
 
-    /// The number of a column that may be missing.
-    pub fn find(&self, column: &str) -> Option<usize> {
-        self.header.iter().position(|name| name == column)
-    }
-
     /// The names of its columns.
     pub fn header(&self) -> &[String] {
         &self.header
@@ -134,6 +129,11 @@ impl Table {
         }
         to(&cells);
         Ok(true)
+    }
+
+    /// The number of a column that may be missing.
+    pub fn find(&self, column: &str) -> Option<usize> {
+        self.header.iter().position(|name| name == column)
     }
 
     /// The numbers of columns.

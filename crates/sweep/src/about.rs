@@ -23,7 +23,7 @@ pub(crate) fn about(experiment: &Experiment) -> About {
 }
 
 /// Describes a varied key.
-pub(crate) fn axis(axis: &cases::Axis) -> Axis {
+pub fn axis(axis: &cases::Axis) -> Axis {
     let column = axis.column();
     Axis {
         path: axis.path.clone(),

@@ -364,6 +364,7 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
         return None;
     }
     let (waited_ns, rank) = queue_at_losses(views)?;
+    let packets = waited_ns.saturating_sub(HOST_NS) as f64 * fit.best.bytes_per_ns / segment as f64;
     // A full queue, or one that an AQM holds short, is longest when it drops. What waits without a relation to losses is jitter.
     if packets > QUEUED && rank > LONGEST {
         return None;

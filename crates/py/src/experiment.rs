@@ -1,0 +1,222 @@
+//! Experiments.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use knee_algo::module::{Api, LinuxApi, Options};
+use knee_catalogue::BUILT_IN;
+use knee_results::Manifest;
+use knee_results::manifest::Axis;
+use knee_scenario::overrides::Words;
+use knee_scenario::published::Stat;
+use knee_scenario::scale::Scale;
+use knee_scenario::{Overrides, memory, refused, remarks};
+use knee_sim::Simulator;
+use knee_sweep::about;
+use knee_sweep::run_name::RunName;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+use serde_json::json;
+
+use crate::failure::{Failure, Said, apart};
+use crate::stream::Stream;
+use crate::{cost, keys, runs};
+
+/// A checked experiment.
+#[pyclass(frozen, module = "knee._knee")]
+pub(crate) struct Experiment {
+    pub(crate) inner: Arc<knee_scenario::Experiment>,
+}
+
+/// Changes to an experiment's text, as Python gives them.
+#[derive(Debug, FromPyObject)]
+struct Changes {
+    cc: Vec<String>,
+    /// `KEY=VALUE`, the value as in TOML.
+    set: Vec<String>,
+    /// `KEY=LIST`.
+    vary: Vec<String>,
+    repeat: Option<u32>,
+    seed: Option<u64>,
+    scale: f64,
+    quick: bool,
+    stats: Vec<String>,
+    memory: Option<String>,
+    define: Vec<String>,
+    include: Vec<PathBuf>,
+    linux: Option<String>,
+    api: Option<String>,
+}
+
+/// What changes an experiment, in messages.
+const WORDS: Words =
+    Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "exp.with_(scale)" };
+
+/// The error of an argument of `exp.with_`.
+fn wrong(argument: &str, why: &dyn std::fmt::Display) -> Failure {
+    let sentence = format!("exp.with_: {argument}: {why}");
+    let allowed = Some(why.to_string());
+    Failure::Says(Said { sentence, key: Some(argument.to_owned()), line: None, allowed })
+}
+
+impl Changes {
+    fn overrides(self) -> Result<Overrides, Failure> {
+        let scale = Scale::new(self.scale).map_err(|why| wrong("scale", &why))?;
+        let stats =
+            self.stats.iter().map(|stat| Stat::named(stat).map_err(|why| wrong("stats", &why)));
+        for define in &self.define {
+            Options::check_define(define).map_err(|why| wrong("module.define", &why))?;
+        }
+        let linux =
+            self.linux.map(|of| LinuxApi::named(&of).map_err(|why| wrong("module.linux", &why)));
+        let api = self.api.map(|of| Api::named(&of).map_err(|why| wrong("module.api", &why)));
+        let memory = self.memory.map(|of| memory::parse(&of).map_err(|why| wrong("memory", &why)));
+        Ok(Overrides {
+            cc: self.cc,
+            set: self.set,
+            vary: self.vary,
+            repeat: self.repeat,
+            seed: self.seed,
+            scale,
+            quick: self.quick,
+            stats: stats.collect::<Result<_, _>>()?,
+            memory_bytes: memory.transpose()?,
+            modules: Options {
+                define: self.define,
+                include: self.include,
+                linux: linux.transpose()?,
+                api: api.transpose()?,
+            },
+            words: WORDS,
+            ..Overrides::default()
+        })
+    }
+}
+
+#[pymethods]
+impl Experiment {
+    /// Reads and checks a text with changes. The path gives the name, and the folder of the files that it names.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, text: String, changes: Changes) -> PyResult<Experiment> {
+        apart(py, move || {
+            let overrides = changes.overrides()?;
+            let inner = knee_scenario::Experiment::parse(&path, &text, &overrides)?;
+            if overrides.quick && !inner.is_quick {
+                let why = format!("{}: has no [quick]: leave quick out", path.display());
+                return Err(Failure::says(why));
+            }
+            Ok(Experiment { inner: Arc::new(inner) })
+        })
+    }
+
+    /// What it is, as JSON.
+    fn about(&self, py: Python<'_>) -> PyResult<String> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let axes = one.axes.iter().map(about::axis).collect::<Vec<Axis>>();
+            let about = json!({
+                "name": one.name,
+                "question": one.question,
+                "expect": one.expect,
+                "source": one.source,
+                "cases": one.cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(),
+                "case_words": one.cases.iter().map(|case| case.words()).collect::<Vec<_>>(),
+                "axes": axes,
+                "rows": one.rows(),
+                "repeat": one.repeat,
+                "runs": one.runs(),
+                "seed": one.seed,
+                "remarks": remarks::remarks(&one).iter().map(|of| of.words()).collect::<Vec<_>>(),
+                // What they say may change until it runs.
+                "reads_files": !one.modules.is_empty() || !one.inputs.is_empty(),
+            });
+            Ok(about.to_string())
+        })
+    }
+
+    /// Every key with its value, by case, as JSON.
+    fn resolved(&self, py: Python<'_>) -> PyResult<String> {
+        let one = self.inner.clone();
+        apart(py, move || Ok(serde_json::Value::from(one.resolved()?).to_string()))
+    }
+
+    /// The keys below a path, as JSON.
+    fn keys(&self, py: Python<'_>, prefix: String) -> PyResult<String> {
+        let one = self.inner.clone();
+        apart(py, move || keys::below(&one, &prefix))
+    }
+
+    /// What its runs take, as JSON, after a trial of at most so many seconds.
+    fn cost(&self, py: Python<'_>, trial_s: f64) -> PyResult<String> {
+        let one = self.inner.clone();
+        apart(py, move || cost::cost(&one, trial_s))
+    }
+
+    /// The network of the first run as SVG. None: it is too large to draw.
+    fn network(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let manifest = Manifest {
+                experiment: one.name.clone(),
+                network: Some(about::network(&one)?),
+                axes: one.axes.iter().map(about::axis).collect(),
+                ..Manifest::default()
+            };
+            Ok(knee_report::network_svg(&manifest))
+        })
+    }
+
+    /// Names of its runs: equal for runs that compute the same.
+    fn run_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let name = |index| {
+                let run = one.run(one.run_id(index))?;
+                Ok(RunName::of(&run, &one.modules, &Simulator).to_string())
+            };
+            (0..one.runs()).map(name).collect()
+        })
+    }
+
+    /// Runs it into a directory. `progress` is called with the number of finished runs and the share of the work that is done.
+    /// Returns what happened, as JSON.
+    #[pyo3(signature = (dir, threads, trace, captures, progress))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        dir: PathBuf,
+        threads: usize,
+        trace: Option<String>,
+        captures: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<String> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let one = runs::whole(one)?;
+            refused::check(&one, &Simulator)?;
+            runs::run(&one, &dir, runs::Asked { threads, trace, captures }, progress)
+        })
+    }
+
+    /// Runs it, and gives a finished run after the other.
+    fn stream(&self, py: Python<'_>, threads: usize) -> PyResult<Stream> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let one = runs::whole(one)?;
+            refused::check(&one, &Simulator)?;
+            Stream::begin(one, threads)
+        })
+    }
+}
+
+/// The path and the text of an experiment: a file, or a built-in name.
+#[pyfunction]
+pub(crate) fn built_in(py: Python<'_>, word: PathBuf) -> PyResult<(PathBuf, String)> {
+    apart(py, move || Ok(knee_catalogue::resolve(&word)?.read()?))
+}
+
+/// Name, group and text of every built-in experiment.
+#[pyfunction]
+pub(crate) fn experiments() -> Vec<(&'static str, &'static str, &'static str)> {
+    BUILT_IN.iter().map(|one| (one.name, one.group, one.text)).collect()
+}
