@@ -485,7 +485,7 @@ fn between([low, high]: [f64; 2], is_told: bool) -> String {
     let [from, to] = [low, high].map(|bytes_per_ns| rate(bytes_per_ns * 8e9));
     let what = "(with headers)";
     match high / low.max(f64::MIN_POSITIVE) {
-        _ if !is_told => format!("a rate that cannot be told from this capture ({from} or more)"),
+        _ if !is_told => format!("a rate that cannot be told from this capture: {from} or more"),
         ratio if ratio <= EXACT => format!("about {} {what}", rate(f64::midpoint(low, high) * 8e9)),
         ratio if ratio <= TELLS => format!("a rate between {from} and {to} {what}"),
         _ => format!("a rate that cannot be told from this capture ({from} to {to} fit)"),
