@@ -218,6 +218,7 @@ pub fn sweep(
         back_end,
         is_model,
         about,
+        format: results.format(),
     })
 }
 
