@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from knee import _knee, _toml
 from knee._errors import ExperimentError
+from knee._keys import ExperimentKeys
 from knee._progress import Bar
 from knee._result import Result, Run, StreamedRun, matching
 
@@ -135,7 +136,7 @@ class Experiment:
     _core: _knee.Experiment
     _about: dict[str, Any]
 
-    def __init__(self, *, name: str = "experiment", **tables: Value) -> None:
+    def __init__(self, *, name: str = "experiment", **tables: Unpack[ExperimentKeys]) -> None:
         text = _toml.document({key: _toml.plain(value, key) for key, value in tables.items()})
         self._fill(f"{name}.toml", text, _Changes(), ())
 

@@ -80,7 +80,9 @@ goodput = {
     if (row["subject"], row["metric"]) == ("bulk", "goodput")
 }
 for k in p99:
-    print(f"K = {k:3.0f} packets: latency {p99[k] * 1e6:6.1f} us, goodput {goodput[k] / 1e9:.2f} Gbps")
+    print(
+        f"K = {k:3.0f} packets: latency {p99[k] * 1e6:6.1f} us, goodput {goodput[k] / 1e9:.2f} Gbps"
+    )
 
 # %% [markdown]
 # Both at once: each point is a K.
