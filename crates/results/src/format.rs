@@ -28,7 +28,7 @@ pub trait Format: Debug + Send + Sync {
 }
 
 /// Rows of a table with types.
-pub trait Rows {
+pub trait Rows: Send {
     /// Its columns; how many are labels is not known.
     fn schema(&self) -> &Schema;
 

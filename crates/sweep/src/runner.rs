@@ -171,7 +171,7 @@ pub fn sweep(
         recording: options.trace.as_deref().map(|entry| results.recording(entry)),
         captures: options.captures.then(|| results.capture_dir()),
     };
-    let mut keep = |run: usize, kept: std::io::Result<Kept>| {
+    let mut keep = |run: usize, kept: io::Result<Kept>| {
         let kept = kept.map_err(|why| results.journal_failed(why))?;
         if let Some(name) = kept.recording {
             results.add_recording(name)?;
@@ -218,7 +218,7 @@ pub fn sweep_in_memory(
     let failed = |why| Error::io(Path::new("runs in memory"), "cannot keep", why);
     let journal = Arc::new(Journal::in_memory().map_err(failed)?);
     let names = Arc::new(Names::new(experiment, &options.back_end, journal, Path::new("memory")));
-    let mut keep = |_, kept: std::io::Result<Kept>| kept.map(drop).map_err(failed);
+    let mut keep = |_, kept: io::Result<Kept>| kept.map(drop).map_err(failed);
     let what = (experiment, options, ExtraFiles::default());
     let left = carry_out(what, &names, &mut keep, progress)?;
     gather((experiment, options), &names, left, take, &started)
@@ -247,7 +247,7 @@ struct Left {
 fn carry_out(
     (experiment, options, beside): (&Arc<Experiment>, &Options, ExtraFiles),
     names: &Arc<Names>,
-    keep: &mut dyn FnMut(usize, std::io::Result<Kept>) -> Result<(), Error>,
+    keep: &mut dyn FnMut(usize, io::Result<Kept>) -> Result<(), Error>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Left, Error> {
     let mut order = options.numbers(experiment)?;
