@@ -117,7 +117,7 @@ Examples:
   sudo knee unload --all
         restores the host
 
-Results go to results/NAME (results/NAME-2 and so on if it exists): tables as CSV, and manifest.json.
+Results go to results/NAME (results/NAME-2 and so on if it exists): tables as CSV or Parquet, and manifest.json.
 
 Exit codes: 0 done; 1 a check failed; 2 could not run, or stopped by Ctrl-C (finished runs are kept).
 
@@ -393,6 +393,8 @@ fn run_words(words: &impl Words) -> Result<u8, Failure> {
 
 fn command<C: Words>() -> ExitCode {
     knee_algo::module::bounded::let_children_be_waited_for();
+    #[cfg(feature = "parquet")]
+    knee_columns::add();
     CompleteEnv::with_factory(C::command).var(COMPLETE).complete();
     let version = Build::this().to_string();
     let parsed = C::command()

@@ -35,5 +35,8 @@
 
 mod arrow;
 mod cells;
+mod guard;
+mod parquet;
 
 pub use arrow::{ArrowSink, ArrowSinks, ArrowTable, arrow_schema};
+pub use parquet::{Parquet, add};

@@ -376,7 +376,8 @@ impl Experiment {
         Ok(self)
     }
 
-    /// Returns the experiment with these rows checked besides, for runs of them alone.
+    /// Returns the experiment with these rows checked besides, for runs of them alone. Columns of what algorithms tell of their insides
+    /// are those of checked rows.
     ///
     /// # Errors
     /// The errors of [`Experiment::load`].
@@ -649,7 +650,10 @@ impl Experiment {
     }
 
     /// Returns the varied values of a configuration as cells of tables.
-    pub fn point_cells(&self, configuration: &Configuration) -> impl Iterator<Item = Cell<'_>> {
+    pub fn point_cells<'a>(
+        &'a self,
+        configuration: &Configuration,
+    ) -> impl Iterator<Item = Cell<'a>> + use<'a> {
         let values = self.axes.iter().zip(&self.columns).zip(configuration.point.clone());
         values.map(|((axis, column), value)| match &column.numbers {
             Some(numbers) => numbers[value].into(),

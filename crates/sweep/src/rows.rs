@@ -105,9 +105,9 @@ impl TextSinks {
 
 /// Returns the label of a run's rows: its number, case, varied values and repeat.
 pub(crate) fn label(experiment: &Experiment, id: RunId) -> Vec<Cell<'_>> {
-    let configuration = experiment.row(id.configuration);
+    let configuration = &experiment.row(id.configuration);
     let mut label = vec![id.index.into()];
-    label.extend(point(experiment, &configuration).iter().map(Cell::to_static));
+    label.extend(point(experiment, configuration));
     label.push(id.repeat.into());
     label
 }
@@ -180,7 +180,7 @@ pub fn write_rows(
 /// Returns case and varied values, a row's labels.
 pub(crate) fn point<'a>(
     experiment: &'a Experiment,
-    configuration: &'a Configuration,
+    configuration: &Configuration,
 ) -> Vec<Cell<'a>> {
     let case = Cell::from(experiment.case_name(configuration));
     [case].into_iter().chain(experiment.point_cells(configuration)).collect()

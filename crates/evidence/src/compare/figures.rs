@@ -107,7 +107,7 @@ fn read_dir(dir: &Path, picked: &[&Picked], left: &mut usize) -> Result<Vec<OfCa
         });
     }
     let run_of = read_runs(dir, &manifest, &mut cases)?;
-    let mut measures = Table::open(&dir.join(ResultFile::Measure.name()))?;
+    let mut measures = ResultFile::Measure.must_open(dir)?;
     let [run, subject, metric, values, mean] = measures.columns([
         RUN,
         rows::Measure::subject,
@@ -148,7 +148,7 @@ type OfRun = HashMap<String, (usize, usize, u64)>;
 
 /// Reads which runs there are. Runs of other cases, and those that the host limited, are left out.
 fn read_runs(dir: &Path, manifest: &Manifest, cases: &mut [OfCase]) -> Result<OfRun, Error> {
-    let mut runs = Table::open(&dir.join(ResultFile::Run.name()))?;
+    let mut runs = ResultFile::Run.must_open(dir)?;
     let [run, case, repeat, seed, verdict] =
         runs.columns([RUN, CASE, REPEAT, rows::Run::seed, rows::Run::verdict])?;
     let mut run_of = OfRun::new();

@@ -203,8 +203,8 @@ pub(super) fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, S
 
 /// Reads the rows of `runs.csv` and `measures.csv`, together at most `most_bytes`.
 fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, Error> {
-    let open = |file: ResultFile| Table::open(&dir.join(file.name()));
-    let (mut runs, mut measures) = (open(ResultFile::Run)?, open(ResultFile::Measure)?);
+    let mut runs = ResultFile::Run.must_open(dir)?;
+    let mut measures = ResultFile::Measure.must_open(dir)?;
     let [run, case, repeat, verdict] = runs.columns([RUN, CASE, REPEAT, rows::Run::verdict])?;
     let mut bytes = 0;
     let mut rows: Vec<Row> = Vec::new();
