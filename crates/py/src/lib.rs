@@ -37,5 +37,12 @@ mod _knee {
     use crate::stream::{Streamed, Stream};
     #[pymodule_export]
     use crate::table::{Table, table};
+
+    /// Results may be Parquet files, too.
+    #[pymodule_init]
+    fn begin(_module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        knee_columns::add();
+        Ok(())
+    }
 }
 

@@ -89,14 +89,14 @@ impl Table {
         }
     }
 
-    /// The names of its columns.
-    pub fn header(&self) -> &[String] {
-        &self.header
-    }
-
     /// The number of a column that may be missing.
     pub fn find(&self, column: &str) -> Option<usize> {
         self.header.iter().position(|name| name == column)
+    }
+
+    /// The names of its columns.
+    pub fn header(&self) -> &[String] {
+        &self.header
     }
 
     /// The numbers of columns.
