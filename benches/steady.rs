@@ -48,7 +48,7 @@ fn main() {
         let id = experiment.run_id(index);
         let mut run = experiment.run(id).unwrap();
         run.sampling.goodput = Some(period);
-        println!("{}", experiment.describe(&experiment.configurations[id.configuration]));
+        println!("{}", experiment.describe(&experiment.row(id.configuration)));
         show(&run);
     }
 }

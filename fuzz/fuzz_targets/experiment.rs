@@ -39,7 +39,7 @@ knee_fuzz::target!(|text: &str| {
         Ok(experiment) => {
             let last = experiment.run_id(experiment.runs() - 1);
             experiment.run(last).expect("a file that was accepted gives runs");
-            let last = &experiment.configurations[last.configuration];
+            let last = &experiment.row(last.configuration);
             assert!(!experiment.describe(last).is_empty());
             assert!(!experiment.resolved().expect("as above").is_empty());
             let shown = explain(&experiment, "knee run x.toml", &|_| None);

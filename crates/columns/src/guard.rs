@@ -53,8 +53,16 @@ pub(crate) fn footer(file: &File) -> Result<(), String> {
     let from = (len - TAIL_BYTES).checked_sub(footer).ok_or_else(cut)?;
     let mut bytes = vec![0; footer as usize];
     file.read_exact_at(&mut bytes, from).map_err(failed)?;
-    let mut walk = Walk { rest: &bytes, structs: 0 };
-    walk.structure(0, &mut |_, _| ()).ok_or_else(|| "has a damaged footer".to_owned())
+    let (mut parents, mut walk) = (0, Walk::new(&bytes));
+    let walked = walk.structure(0, &mut |at, value| {
+        parents += usize::from(at == NUM_CHILDREN && value > 0);
+    });
+    walked.ok_or_else(|| "has a damaged footer".to_owned())?;
+    // The table itself is one. Those below it would be read one within another.
+    match parents {
+        0 | 1 => Ok(()),
+        _ => Err("has columns of lists or structures: this is not a results table".to_owned()),
+    }
 }
 
 /// Checks the pages of a column in a group of rows, at this place of the file.
@@ -73,11 +81,11 @@ pub(crate) fn pages(file: &File, from: u64, len: u64) -> Result<(), String> {
         }
         let here = usize::try_from(end - at).unwrap_or(usize::MAX).min(MOST_HEADER_BYTES);
         file.read_exact_at(&mut header[..here], at).map_err(|_| damaged())?;
-        let mut walk = Walk { rest: &header[..here], structs: 0 };
+        let mut walk = Walk::new(&header[..here]);
         let (mut uncompressed, mut compressed) = (-1, -1);
-        let walked = walk.structure(0, &mut |field, value| match field {
-            2 => uncompressed = value,
-            3 => compressed = value,
+        let walked = walk.structure(0, &mut |at, value| match at {
+            UNCOMPRESSED_SIZE => uncompressed = value,
+            COMPRESSED_SIZE => compressed = value,
             _ => {}
         });
         let used = here - walk.rest.len();
@@ -95,10 +103,33 @@ pub(crate) fn pages(file: &File, from: u64, len: u64) -> Result<(), String> {
     Err("has too many pages: this is not a results table".to_owned())
 }
 
+/// Where a number is: its field, how many structures and lists are around that, and the field of the outermost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct At {
+    top: i64,
+    depth: usize,
+    field: i64,
+}
+
+/// In a footer, how many nodes of the schema are below one of them.
+const NUM_CHILDREN: At = At { top: 2, depth: 2, field: 5 };
+/// In the header of a page.
+const UNCOMPRESSED_SIZE: At = At { top: 2, depth: 0, field: 2 };
+const COMPRESSED_SIZE: At = At { top: 3, depth: 0, field: 3 };
+
 /// What is left of a structure's bytes.
 struct Walk<'a> {
     rest: &'a [u8],
     structs: usize,
+    top: i64,
+}
+
+type Found<'a> = &'a mut dyn FnMut(At, i64);
+
+impl<'a> Walk<'a> {
+    fn new(rest: &'a [u8]) -> Walk<'a> {
+        Walk { rest, structs: 0, top: 0 }
+    }
 }
 
 /// Walks return `None` where bytes are none of the protocol, or too many.
@@ -132,8 +163,8 @@ impl Walk<'_> {
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A structure. Its whole numbers are handed over with the numbers of their fields.
-    fn structure(&mut self, depth: usize, found: &mut dyn FnMut(i64, i64)) -> Option<()> {
+    /// A structure. Its whole numbers are handed over.
+    fn structure(&mut self, depth: usize, found: Found<'_>) -> Option<()> {
         self.structs += 1;
         if depth > MOST_DEPTH || self.structs > MOST_STRUCTS {
             return None;
@@ -149,16 +180,19 @@ impl Walk<'_> {
                 0 => self.zigzag()?,
                 more => field + i64::from(more),
             };
+            if depth == 0 {
+                self.top = field;
+            }
             match kind {
                 // A flag is its type.
                 1 | 2 => {}
-                4..=6 => found(field, self.zigzag()?),
-                _ => self.value(kind, depth)?,
+                4..=6 => found(At { top: self.top, depth, field }, self.zigzag()?),
+                _ => self.value(kind, depth, found)?,
             }
         }
     }
 
-    fn value(&mut self, kind: u8, depth: usize) -> Option<()> {
+    fn value(&mut self, kind: u8, depth: usize, found: Found<'_>) -> Option<()> {
         match kind {
             1..=3 => self.skip(1),
             4..=6 => self.varint().map(drop),
@@ -177,9 +211,9 @@ impl Walk<'_> {
                 if depth > MOST_DEPTH || len > self.rest.len() as u64 {
                     return None;
                 }
-                (0..len).try_for_each(|_| self.value(head & 0x0f, depth + 1))
+                (0..len).try_for_each(|_| self.value(head & 0x0f, depth + 1, found))
             }
-            12 => self.structure(depth + 1, &mut |_, _| ()),
+            12 => self.structure(depth + 1, found),
             // Parquet has no maps.
             _ => None,
         }

@@ -285,14 +285,10 @@ impl Sink for ParquetSink {
 
     fn finish(&mut self) -> io::Result<()> {
         self.write_group()?;
-        let Some(mut writer) = self.writer.take() else { return Ok(()) };
-        writer.finish().map_err(other)?;
-        writer
-            .into_inner()
-            .map_err(other)?
-            .into_inner()
-            .map(drop)
-            .map_err(io::IntoInnerError::into_error)
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        // It writes the footer.
+        let out = writer.into_inner().map_err(other)?;
+        out.into_inner().map(drop).map_err(io::IntoInnerError::into_error)
     }
 }
 
@@ -375,7 +371,7 @@ impl Reader {
                     _ => number.into(),
                 }
             }
-            Reading::Number(from) => Cell::Number(*next(from)?).clone(),
+            Reading::Number(from) => Cell::Number(*next(from)?),
             Reading::Flag(from) => Cell::Whole(u64::from(*next(from)?)),
             Reading::Text(from) => {
                 let bytes = next(from)?.data();
@@ -397,7 +393,7 @@ struct ParquetRows {
     columns: Vec<Reader>,
     /// Rows of the group that were not read yet.
     left: usize,
-    /// Rows that were read, and the next of them.
+    /// Number of rows in memory, and the next of them.
     read: usize,
     next: usize,
 }
@@ -436,11 +432,13 @@ impl ParquetRows {
         if group.num_columns() != self.schema.columns.len() {
             return Err(self.wrong("a group of rows has other columns"));
         }
-        let mut left = None;
         for column in group.columns() {
+            let place = [column.data_page_offset(), column.compressed_size()];
+            if place.iter().chain(&column.dictionary_page_offset()).any(|number| *number < 0) {
+                return Err(self.wrong("a column lies before the file"));
+            }
             let (from, len) = column.byte_range();
             guard::pages(&self.file, from, len).map_err(|why| Error::input(&self.path, 0, why))?;
-            left.get_or_insert(column.num_values());
         }
         let rows = usize::try_from(group.num_rows()).map_err(|why| self.wrong(why))?;
         let group = self.reader.get_row_group(self.groups).map_err(|why| self.wrong(why))?;

@@ -28,6 +28,10 @@ const DELAYED_ACK_NS: u64 = 10_000_000;
 /// Resolution of sending times, in parts of an RTT: a whole window may leave within one of them.
 const SPANS_OF_RTT: u64 = 64;
 
+/// Ranges that were acknowledged before they were captured and may still come: what the packets of a round trip leave where two queues
+/// of a capture are apart.
+const MOST_MISSED: usize = 64;
+
 /// Exact RTTs kept of each kind.
 const MOST_SAMPLES: usize = 1024;
 
@@ -126,11 +130,22 @@ pub(crate) struct Data {
     /// Length of spans of data and of losses after merging, ns.
     grown_ns: [u64; 2],
     initial: Initial,
-    /// Bytes that were acknowledged before they were captured, and when.
-    missed: Option<(u64, u64, u64)>,
+    /// Bytes that were acknowledged before they were captured, the oldest first.
+    missed: VecDeque<Missed>,
     /// Since when the receiver reports a gap at the first unacknowledged byte, ns.
     gap_since_ns: Option<u64>,
     pub(crate) window: Window,
+}
+
+/// Bytes that were acknowledged before they were captured.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    start: u64,
+    end: u64,
+    /// When the ACK of them came, ns.
+    at_ns: u64,
+    /// The gap that they are, if later ones had come before the ACK.
+    gap: Option<Sent>,
 }
 
 /// Whether a sender's IP identifications count its packets.
@@ -394,16 +409,52 @@ impl Data {
     }
 
     fn sent_again(&mut self, start: u64, end: u64, now: &mut Now<'_>) {
-        if let Some((from, to, at_ns)) = self.missed {
-            // The capture has the packets of two queues in another order than they passed.
-            let is_soon = now.at_ns.saturating_sub(at_ns) < self.full_rtt_ns(now);
-            if from <= start && end <= to && is_soon {
-                self.out.bytes_not_captured =
-                    self.out.bytes_not_captured.saturating_sub(end - start);
+        if end <= self.una && self.was_missed(start, end, now) {
+            return;
+        }
+        self.repeated(start, end, now);
+    }
+
+    /// Whether these bytes are some that an ACK covered before they came: the capture has the packets of two queues in another order than
+    /// they passed, or two clocks.
+    fn was_missed(&mut self, start: u64, end: u64, now: &mut Now<'_>) -> bool {
+        if self.missed.is_empty() {
+            return false;
+        }
+        let round_trip_ns = self.full_rtt_ns(now);
+        let is_old = |missed: &Missed| now.at_ns.saturating_sub(missed.at_ns) >= round_trip_ns;
+        while self.missed.front().is_some_and(is_old) {
+            self.missed.pop_front();
+        }
+        let is_it = |missed: &Missed| missed.start <= start && end <= missed.end;
+        let Some(at) = self.missed.iter().position(is_it) else { return false };
+        let Some(missed) = self.missed.remove(at) else { return false };
+        let gap = missed.gap;
+        // What is beside it may come, too.
+        let rest = [Missed { end: start, ..missed }, Missed { start: end, ..missed }];
+        for rest in rest.into_iter().filter(|rest| rest.start < rest.end) {
+            self.missed.insert(at, rest);
+        }
+        self.missed.truncate(MOST_MISSED);
+        self.out.bytes_not_captured = self.out.bytes_not_captured.saturating_sub(end - start);
+        if let Some(gap) = gap {
+            self.explain_gap(start, end, &gap, now);
+        }
+        true
+    }
+
+    fn note_missed_range(&mut self, start: u64, end: u64, at_ns: u64, gap: Option<Sent>) {
+        self.out.bytes_not_captured += end - start;
+        if let (Some(last), None) = (self.missed.back_mut(), gap) {
+            if last.end == start && last.gap.is_none() {
+                (last.end, last.at_ns) = (end, at_ns);
                 return;
             }
         }
-        self.repeated(start, end, now);
+        if self.missed.len() >= MOST_MISSED {
+            self.missed.pop_front();
+        }
+        self.missed.push_back(Missed { start, end, at_ns, gap });
     }
 
     fn measure_initial_window(&mut self, start: u64, end: u64, now: &Now<'_>) {
@@ -530,8 +581,7 @@ impl Data {
         if ack > self.next {
             let event = self.at(EventKind::NotCaptured, now);
             self.event(Event { seq: self.next, bytes: ack - self.next, ..event });
-            self.out.bytes_not_captured += ack - self.next;
-            self.missed = Some((self.next, ack, now.at_ns));
+            self.note_missed_range(self.next, ack, now.at_ns, None);
             self.next = ack;
         }
         ack
@@ -549,15 +599,20 @@ impl Data {
                 break;
             }
             if first.end > ack {
+                // Of a packet of several segments, some.
+                if first.times > 0 && !first.is_sacked {
+                    taken.segment(&Sent { end: ack, row: NO_ROW, ..*first }, now);
+                }
                 first.start = ack;
                 break;
             }
-            if first.times == 0 {
-                self.out.bytes_not_captured += first.end - first.start;
-            } else if !first.is_sacked {
+            if first.times > 0 && !first.is_sacked {
                 taken.segment(first, now);
             }
-            self.sent.pop_front();
+            let gap = self.sent.pop_front().filter(|first| first.times == 0);
+            if let Some(gap) = gap {
+                self.note_missed_range(gap.start, gap.end, now.at_ns, Some(gap));
+            }
         }
         // What waited for one that was retransmitted has come long before this ACK, and without SACKs nothing told of it.
         if taken.has_repeats && now.has_sack == Some(false) {
@@ -604,6 +659,9 @@ impl Data {
         taken: &mut Taken,
     ) {
         let from = self.sent.partition_point(|sent| sent.end <= part.0);
+        let from = from + usize::from(self.split_packet(from, covered.0));
+        let last = self.sent.partition_point(|sent| sent.end < covered.1);
+        self.split_packet(last, covered.1);
         for sent in self.sent.range_mut(from..) {
             if sent.start >= part.1 {
                 break;
@@ -614,6 +672,11 @@ impl Data {
                 taken.segment(sent, now);
             }
         }
+    }
+
+    /// Splits a packet of several segments where a SACK ends, not a gap.
+    fn split_packet(&mut self, at: usize, edge: u64) -> bool {
+        self.sent.get(at).is_some_and(|sent| sent.times > 0) && self.split(at, edge)
     }
 
     fn measure_rtt(&mut self, ns: u64, is_ece: bool, inflight_before: u64, now: &Now<'_>) {

@@ -65,6 +65,8 @@ struct Side {
     window_scale: Option<u8>,
     sack_ok: bool,
     has_timestamps: bool,
+    /// The capture cut the options of its SYN: those that it does not show may have been there.
+    is_syn_cut: bool,
     ttl: u8,
     packets: u64,
     /// Time of its last packet.
@@ -255,6 +257,7 @@ impl Live {
         let is_repeat = std::mem::replace(&mut side.is_syn_seen, true);
         (side.mss_option, side.sack_ok) = (tcp.mss, tcp.sack_ok);
         side.window_scale = tcp.window_scale.map(|scale| scale.min(MAX_SCALE));
+        side.is_syn_cut = tcp.are_options_cut;
         let is_ect = Some(tcp.ecn != Ecn::NotEct);
         let handshake = &mut self.handshake;
         if is_answer {
@@ -283,9 +286,14 @@ impl Live {
             return;
         }
         let handshake = &mut self.handshake;
-        handshake.has_window_scale = Some(a.window_scale.is_some() && b.window_scale.is_some());
-        handshake.has_sack = Some(a.sack_ok && b.sack_ok);
-        handshake.has_timestamps = Some(a.has_timestamps && b.has_timestamps);
+        // An option that is missing on either side was not agreed on, unless the capture may have cut it.
+        let agreed = |has: fn(&Side) -> bool| {
+            let is_refused = [a, b].iter().any(|side| !has(side) && !side.is_syn_cut);
+            if has(a) && has(b) { Some(true) } else { is_refused.then_some(false) }
+        };
+        handshake.has_window_scale = agreed(|side| side.window_scale.is_some());
+        handshake.has_sack = agreed(|side| side.sack_ok);
+        handshake.has_timestamps = agreed(|side| side.has_timestamps);
         let (Some(asked), Some(answered)) = (self.ecn_asked, self.ecn_answered) else { return };
         const CLASSIC: u16 = Segment::CWR | Segment::ECE;
         handshake.ecn = match (asked, answered) {

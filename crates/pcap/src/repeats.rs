@@ -253,8 +253,9 @@ impl Data {
         }
     }
 
-    /// Makes two of what was sent at once, where a part of it is retransmitted: a host hands several segments over as one packet.
-    fn split(&mut self, at: usize, start: u64) -> bool {
+    /// Makes two of what was sent at once, where a part of it is retransmitted or reported by SACK: a host hands several segments over as
+    /// one packet.
+    pub(crate) fn split(&mut self, at: usize, start: u64) -> bool {
         let is_long = self.sent.len() > SPLIT_BELOW;
         let Some(whole) = self.sent.get_mut(at).filter(|whole| !is_long && whole.start < start)
         else {
@@ -271,6 +272,12 @@ impl Data {
 
     /// Bytes that later ones came before: reordered, or lost before the point and retransmitted.
     fn fills_gap(&mut self, at: usize, start: u64, end: u64, gap: &Sent, now: &mut Now<'_>) {
+        self.explain_gap(start, end, gap, now);
+        self.fill(at, start, end, gap, now);
+    }
+
+    /// Whether what fills a gap was late, or lost before the point and retransmitted.
+    pub(crate) fn explain_gap(&mut self, start: u64, end: u64, gap: &Sent, now: &mut Now<'_>) {
         let lasted_ns = now.at_ns.saturating_sub(gap.at_ns);
         if self.is_late(gap, lasted_ns, now) {
             let segments = Data::segments(end - start, now.mss);
@@ -297,7 +304,6 @@ impl Data {
             };
             self.explain_retransmission(start, end, &earlier, false, now);
         }
-        self.fill(at, start, end, gap, now);
     }
 
     /// Puts a segment in the place of a gap, and what is left of the gap beside it.

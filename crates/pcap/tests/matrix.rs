@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiments::{Made, analysed, simulate};
+use crate::experiments::{Made, analysed, merged, simulate};
 use knee_pcap::Finding;
 use knee_pcap::diagnosis::findings;
 
@@ -197,6 +197,97 @@ const CAUSES: &[Cause] = &[
     },
 ];
 
+/// Causes that change during the run, and those of the way back.
+const MORE_CAUSES: &[Cause] = &[
+    Cause {
+        name: "policer of 15 kB on a fast link",
+        experiment: "neighbours",
+        set: &[
+            "network.bottleneck.rate=1 Gbps",
+            "network.bottleneck.queue={kind=\"policer\",rate=\"RATE Mbps\",burst=\"15 kB\"}",
+        ],
+        true_here: &["policer"],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10, 100],
+    },
+    Cause {
+        name: "shaper, bucket of 200 kB",
+        experiment: "neighbours",
+        set: &[
+            "network.bottleneck.queue={kind=\"droptail\",limit=\"500 pkts\"}",
+            "network.bottleneck.burst=200 kB",
+        ],
+        true_here: &[],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10, 100],
+    },
+    Cause {
+        name: "FIFO of 50 packets, without SACK",
+        experiment: "neighbours",
+        set: &[
+            "network.bottleneck.queue={kind=\"droptail\",limit=\"50 pkts\"}",
+            "hosts.sack=false",
+        ],
+        true_here: &[],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10, 100],
+    },
+    Cause {
+        name: "30 % lost for a second",
+        experiment: "neighbours",
+        set: &["network.change=[{links=\"switch-r\",at=\"4 s\",until=\"5 s\",loss=\"30 %\"}]"],
+        true_here: &[],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10],
+    },
+    Cause {
+        name: "path gone for 400 ms, three times",
+        experiment: "neighbours",
+        set: &[
+            "network.change=[{links=\"switch-r\",at=\"2 s\",until=\"2400 ms\",every=\"2500 ms\",times=3,down=true}]",
+        ],
+        true_here: &[],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10],
+    },
+    Cause {
+        name: "link that is five times slower after 4 s",
+        experiment: "neighbours",
+        set: &["network.change=[{links=\"switch-r\",at=\"4 s\",rate=\"SLOWER kbps\"}]"],
+        true_here: &[],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10],
+    },
+    Cause {
+        name: "40 % of ACKs lost",
+        experiment: "neighbours",
+        set: &["network.return.loss=40 %"],
+        true_here: &["stretch-acks"],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10, 100],
+    },
+    Cause {
+        name: "way back of 1 Mbps that thins ACKs",
+        experiment: "neighbours",
+        set: &[
+            "network.return.rate=1 Mbps",
+            "network.return.thin_acks=true",
+            "network.return.queue={kind=\"droptail\",limit=\"20 pkts\"}",
+        ],
+        true_here: &["stretch-acks"],
+        algorithms: ALGORITHMS,
+        rates: &[10, 100],
+    },
+    Cause {
+        name: "jitter of ACKs",
+        experiment: "neighbours",
+        set: &["network.return.jitter=10 ms"],
+        true_here: &["stretch-acks"],
+        algorithms: ALGORITHMS,
+        rates: &[1, 10, 100],
+    },
+];
+
 /// A token bucket has next to no queue beside it.
 const NO_QUEUE: &str = "network.bottleneck.queue={kind=\"droptail\",limit=\"2 pkts\"}";
 const ALGORITHMS: &[&str] = &["cubic", "reno", "bbr"];
@@ -283,7 +374,12 @@ fn run(cause: &Cause, point: &Point) -> Made {
     if has_offloads {
         keys.extend(OFFLOADS.map(str::to_owned));
     }
-    let set: Vec<&str> = keys.iter().map(String::as_str).chain(cause.set.iter().copied()).collect();
+    let of_cause = cause.set.iter().map(|key| {
+        let slower_kbps = (rate_mbps * 200).to_string();
+        key.replace("RATE", &rate_mbps.to_string()).replace("SLOWER", &slower_kbps)
+    });
+    keys.extend(of_cause);
+    let set: Vec<&str> = keys.iter().map(String::as_str).collect();
     simulate(cause.experiment, &set)
 }
 
@@ -450,7 +546,7 @@ fn the_matrix_of_causes_and_findings() {
         println!("{}: {} runs", cause.name, row.runs);
         (cause, row)
     };
-    let rows: Vec<_> = CAUSES.iter().map(made).collect();
+    let rows: Vec<_> = CAUSES.iter().chain(MORE_CAUSES).map(made).collect();
     let sums = sums(&rows);
     let kinds: Vec<&str> = sums.keys().copied().collect();
     println!("| cause | runs | {} |", kinds.join(" | "));
@@ -478,7 +574,8 @@ fn no_finding_is_often_wrong_and_sure() {
         let slow = grid(cause).into_iter().filter(|point| point.rate_mbps <= 10);
         slow.step_by(SAMPLE).collect::<Vec<_>>()
     };
-    let rows: Vec<_> = CAUSES.iter().map(|cause| (cause, row(cause, sample(cause)))).collect();
+    let causes = CAUSES.iter().chain(MORE_CAUSES);
+    let rows: Vec<_> = causes.map(|cause| (cause, row(cause, sample(cause)))).collect();
     let sums = sums(&rows);
     let wrong: Vec<&String> = rows.iter().flat_map(|(_, row)| &row.wrong).collect();
     assert_eq!(too_sure(&sums), [""; 0], "{wrong:#?}");
@@ -516,6 +613,73 @@ fn most_policers_are_found_whatever_their_bucket() {
         }
     }
     assert!(found >= 16, "{found} of 18");
+}
+
+#[test]
+fn a_rate_of_a_policer_is_right_or_not_named() {
+    let mut found = 0;
+    for depth in [4, 15, 60, 250] {
+        for cc in ["cubic", "reno", "bbr"] {
+            let made = simulate(
+                "neighbours",
+                &[
+                    &format!("cc=[\"{cc}\"]"),
+                    "network.bottleneck.rate=1 Gbps",
+                    "run.duration=10 s",
+                    &format!(
+                        "network.bottleneck.queue={{kind=\"policer\",rate=\"10 Mbps\",burst=\"{depth} kB\"}}"
+                    ),
+                ],
+            );
+            let all = findings(&analysed(&[made.file("s1")]));
+            let Some(policer) = all.into_iter().find(|finding| finding.kind == "policer") else {
+                continue;
+            };
+            found += 1;
+            let says = &policer.summary;
+            let mbps: Vec<f64> = says
+                .split(" Mbps")
+                .filter_map(|before| before.rsplit(' ').next()?.parse().ok())
+                .collect();
+            let is_right = match mbps[..] {
+                _ if says.contains("cannot be told") => true,
+                [rate] => (9.7..10.3).contains(&rate),
+                [low, high] => low <= 10.1 && high >= 9.9,
+                _ => false,
+            };
+            assert!(is_right, "{depth} kB, {cc}: {says}");
+        }
+    }
+    assert!(found >= 10, "{found} of 12");
+}
+
+/// What the form of a capture adds to findings, and takes from them.
+#[test]
+fn packets_that_a_host_hands_over_as_one_change_no_finding() {
+    const POLICER: &str =
+        "network.bottleneck.queue={kind=\"policer\",rate=\"10 Mbps\",burst=\"60 kB\"}";
+    const CODEL: &str = "network.bottleneck.queue={kind=\"codel\"}";
+    const FIFO: &str = "network.bottleneck.queue={kind=\"droptail\",limit=\"20 pkts\"}";
+    for (queue, rate, cc) in [
+        (POLICER, "1 Gbps", "cubic"),
+        (POLICER, "1 Gbps", "reno"),
+        (CODEL, "10 Mbps", "cubic"),
+        (FIFO, "10 Mbps", "reno"),
+        (FIFO, "10 Mbps", "bbr"),
+    ] {
+        let cc_key = format!("cc=[\"{cc}\"]");
+        let rate_key = format!("network.bottleneck.rate={rate}");
+        let made = simulate("neighbours", &[&cc_key, &rate_key, queue, "run.duration=10 s"]);
+        let kinds = |file| {
+            let all = findings(&analysed(&[file]));
+            all.iter().map(|finding| finding.kind).collect::<Vec<_>>()
+        };
+        for most in [10, 44] {
+            let large = made.dir.path(&format!("merged-{most}.pcapng"));
+            merged(&made.file("s1"), &large, most);
+            assert_eq!(kinds(large), kinds(made.file("s1")), "{queue} {cc} {most}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::common::{MS, MSS, Trace};
 use knee_pcap::diagnosis::findings;
-use knee_pcap::{Analysis, EventKind, Finding, Severity};
+use knee_pcap::{Analysis, AnalysisOptions, EventKind, Finding, Severity};
 use knee_queue::Ecn;
 use knee_wire::Segment;
 
@@ -263,4 +263,84 @@ fn a_wait_or_two_of_a_long_flow_is_a_note() {
     let delayed = all.iter().find(|finding| finding.kind == "delayed-ack").unwrap();
     assert_eq!(delayed.severity, Severity::Note, "{}", delayed.summary);
     assert!(delayed.summary.contains("waited once"), "{}", delayed.summary);
+}
+
+#[test]
+fn a_window_whose_scale_was_cut_is_unknown() {
+    // A window of 30,000 << 7, of which unscaled a flight of 29 kB would leave nothing.
+    let mut trace = Trace::new([9, 77]);
+    trace.handshake(0, 20 * MS, [0, 0]);
+    for round in 1..40 {
+        trace.data(20 * round * MS, 20 * (round - 1)..20 * round);
+        trace.ack(20 * (round + 1) * MS, 20 * round);
+    }
+    assert_eq!(names(&trace), ["stretch-acks"]);
+    // 40 bytes of headers, and the first options.
+    for snaplen in [44, 52] {
+        let cut = crate::common::analysed(
+            vec![trace.file_with(snaplen, |at_ns| at_ns)],
+            &AnalysisOptions::default(),
+        );
+        let flow = &cut.flows[0];
+        assert_eq!(flow.handshake.has_window_scale, None, "{snaplen}");
+        assert_eq!(flow.a_to_b.smallest_window_bytes, None, "{snaplen}");
+        let found = findings(&cut);
+        assert!(found.iter().all(|finding| finding.kind != "receiver-limited"), "{found:?}");
+    }
+}
+
+/// Data that is captured 300 us behind the receiver's ACK of it: of two queues, or two clocks.
+#[test]
+fn data_behind_its_ack_was_not_sent_again() {
+    let mut trace = Trace::new([9, 77]);
+    trace.handshake(0, 1000, [0, 0]);
+    trace.packets[2].0 = 20 * MS;
+    for round in 1..20 {
+        let (at_ns, first) = (20 * round * MS, 10 * (round - 1));
+        for segment in first..first + 10 {
+            // The first of a round was lost before the point, and comes again 21 ms later: the ACKs before it are of the gap.
+            let late_ns = if segment == first { 21 * MS } else { 0 };
+            let came_ns = at_ns + 500_000 * (segment - first) + late_ns;
+            trace.segment(came_ns + 300_000, segment);
+            match segment == first {
+                true => _ = trace.ack(came_ns, first + 10),
+                false => trace.sack(came_ns, first, &[(first + 1, segment + 1)]),
+            }
+        }
+    }
+    let of = trace.analysed().flows[0].a_to_b.clone();
+    assert_eq!((of.retransmitted.spurious, of.bytes_not_captured), (0, 0));
+    assert_eq!((of.retransmitted.segments, of.lost_before_point), (19, 19));
+    assert_eq!(names(&trace), [""; 0]);
+}
+
+#[test]
+fn what_the_receiver_had_in_order_may_be_the_captures_order() {
+    // The sender's own packets are swapped by some us, and the receiver sends no duplicate ACK.
+    let mut trace = begun();
+    for round in 0..30 {
+        let (at_ns, first) = ((200 + 20 * round) * MS, 90 + 10 * round);
+        for pair in 0..5 {
+            trace.segment(at_ns + 4000 * pair, first + 2 * pair + 1);
+            trace.segment(at_ns + 4000 * pair + 2000, first + 2 * pair);
+        }
+        trace.ack(at_ns + 20 * MS, first + 10);
+    }
+    let found = found(&trace);
+    let reordering = found.iter().find(|finding| finding.kind == "reordering").unwrap();
+    assert!(reordering.usually_means.contains("capture may"), "{}", reordering.usually_means);
+}
+
+#[test]
+fn a_part_of_a_large_packet_that_is_lost_makes_no_rtt_of_the_rest() {
+    // Ten segments as one packet; the third is lost, the others are reported by SACK after 20 ms, and all is acknowledged after 40 ms.
+    let mut trace = begun();
+    trace.add(200 * MS, 0, Segment::ACK, 1 + 90 * u64::from(MSS), 10 * MSS, 1);
+    trace.ack(220 * MS, 92);
+    trace.sack(220 * MS, 92, &[(93, 100)]);
+    trace.segment(220 * MS + 10_000, 92);
+    trace.ack(240 * MS, 100);
+    let of = trace.analysed().flows[0].a_to_b.clone();
+    assert_eq!(of.retransmitted.segments, 1);
+    assert_eq!(of.rtt.max(), Some(20 * MS));
 }

@@ -21,7 +21,8 @@ const BATCH: usize = 65_536;
 #[pyfunction]
 pub(crate) fn calls(py: Python<'_>, path: PathBuf) -> PyResult<Table> {
     apart(py, move || {
-        let about = |why: &dyn std::fmt::Display| Failure::says(format!("{}: {why}", path.display()));
+        let about =
+            |why: &dyn std::fmt::Display| Failure::says(format!("{}: {why}", path.display()));
         let file = knee_files::open_file(&path, "recording").map_err(|why| about(&why))?;
         let mut reader = Reader::new(BufReader::new(file)).map_err(|why| about(&why))?;
         let mut view = View::of(reader.header());

@@ -1,8 +1,8 @@
 //! What the runs of an experiment take, before they begin.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use knee_evidence::reproduce::packets;

@@ -7,9 +7,9 @@ use knee_algo::module::{Api, LinuxApi, Options};
 use knee_catalogue::BUILT_IN;
 use knee_results::Manifest;
 use knee_results::manifest::Axis;
+use knee_scenario::overrides::Words;
 use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
-use knee_scenario::overrides::Words;
 use knee_scenario::{Overrides, memory, refused, remarks};
 use knee_sim::Simulator;
 use knee_sweep::about;
@@ -49,7 +49,8 @@ struct Changes {
 }
 
 /// What changes an experiment, in messages.
-const WORDS: Words = Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "exp.with_(scale)" };
+const WORDS: Words =
+    Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "exp.with_(scale)" };
 
 /// The error of an argument of `exp.with_`.
 fn wrong(argument: &str, why: &dyn std::fmt::Display) -> Failure {
@@ -61,11 +62,13 @@ fn wrong(argument: &str, why: &dyn std::fmt::Display) -> Failure {
 impl Changes {
     fn overrides(self) -> Result<Overrides, Failure> {
         let scale = Scale::new(self.scale).map_err(|why| wrong("scale", &why))?;
-        let stats = self.stats.iter().map(|stat| Stat::named(stat).map_err(|why| wrong("stats", &why)));
+        let stats =
+            self.stats.iter().map(|stat| Stat::named(stat).map_err(|why| wrong("stats", &why)));
         for define in &self.define {
             Options::check_define(define).map_err(|why| wrong("module.define", &why))?;
         }
-        let linux = self.linux.map(|of| LinuxApi::named(&of).map_err(|why| wrong("module.linux", &why)));
+        let linux =
+            self.linux.map(|of| LinuxApi::named(&of).map_err(|why| wrong("module.linux", &why)));
         let api = self.api.map(|of| Api::named(&of).map_err(|why| wrong("module.api", &why)));
         let memory = self.memory.map(|of| memory::parse(&of).map_err(|why| wrong("memory", &why)));
         Ok(Overrides {
@@ -177,11 +180,11 @@ impl Experiment {
 
     /// Runs it into a directory. `progress` is called with the number of finished runs and the share of the work that is done.
     /// Returns what happened, as JSON.
-    #[pyo3(signature = (dir, threads, trace, captures, progress))]
+    #[pyo3(signature = (folder, threads, trace, captures, progress))]
     fn run(
         &self,
         py: Python<'_>,
-        dir: PathBuf,
+        folder: PathBuf,
         threads: usize,
         trace: Option<String>,
         captures: bool,
@@ -191,7 +194,7 @@ impl Experiment {
         apart(py, move || {
             let one = runs::whole(one)?;
             refused::check(&one, &Simulator)?;
-            runs::run(&one, &dir, runs::Asked { threads, trace, captures }, progress)
+            runs::run(&one, &folder, runs::Asked { threads, trace, captures }, progress)
         })
     }
 

@@ -34,7 +34,7 @@ mod _knee {
     #[pymodule_export]
     use crate::read::{compare_cases, compare_results, manifest, styles};
     #[pymodule_export]
-    use crate::stream::{Streamed, Stream};
+    use crate::stream::{Stream, Streamed};
     #[pymodule_export]
     use crate::table::{Table, table};
 
@@ -45,4 +45,3 @@ mod _knee {
         Ok(())
     }
 }
-

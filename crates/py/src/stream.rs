@@ -41,7 +41,8 @@ impl Stream {
         let make = move |done: Done| (done.id, tables(&of, &done));
         // Its iterator stays in one thread: Python's may change.
         std::thread::spawn(move || {
-            let begun = runs(&shared, &options, make, |(_, tables)| tables.as_ref().map_or(0, bytes));
+            let begun =
+                runs(&shared, &options, make, |(_, tables)| tables.as_ref().map_or(0, bytes));
             match begun {
                 Err(why) => drop(sender.send(Err(why.into()))),
                 Ok(mut all) => {

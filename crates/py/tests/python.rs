@@ -10,13 +10,17 @@ fn root() -> PathBuf {
 
 /// Whether the environment of set-up is there. Without it the tests are left out, which is said, unless they must run.
 fn has_environment() -> bool {
-    let target = option_env!("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target =
+        option_env!("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let is_there = target.join("venv/made-of").is_file();
     let must = std::env::var_os("KNEE_REQUIRE_PYTHON").is_some_and(|value| value == "1");
     assert!(is_there || !must, "target/venv is missing: scripts/python venv");
     if !is_there {
         // Not eprintln!, whose text the harness keeps to itself when a test passes.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: the Python package, without target/venv (scripts/python venv)");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: the Python package, without target/venv (scripts/python venv)"
+        );
     }
     is_there
 }
@@ -34,7 +38,8 @@ fn script(args: &[&str]) {
     }
     let output = Command::new(root().join("scripts/python")).args(args).output();
     let output = output.expect("scripts/python runs");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
 }
 
@@ -42,14 +47,31 @@ fn script(args: &[&str]) {
 fn the_package_does_what_it_says() {
     let module = module();
     let module = module.to_str().expect("a path of text");
-    script(&["with", module, "python", "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]);
+    script(&[
+        "with",
+        module,
+        "python",
+        "-P",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests",
+    ]);
 }
 
 #[test]
 fn notebooks_run() {
     let module = module();
     let module = module.to_str().expect("a path of text");
-    script(&["with", module, "sh", "-ec", "for book in notebooks/*.py; do KNEE_NOTEBOOK_REPEAT=3 python -P $book; done"]);
+    script(&[
+        "with",
+        module,
+        "sh",
+        "-ec",
+        "for book in notebooks/*.py; do KNEE_NOTEBOOK_REPEAT=3 python -P $book; done",
+    ]);
 }
 
 #[test]

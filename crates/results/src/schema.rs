@@ -48,6 +48,16 @@ impl Type {
         }
     }
 
+    /// What a cell must be, for messages.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Type::Whole | Type::Unsigned => "a whole number",
+            Type::Number | Type::Seconds => "a number",
+            Type::Flag => "0 or 1",
+            Type::Word | Type::Text => "a text",
+        }
+    }
+
     /// Adds a cell as CSV has it, without quotes.
     pub(crate) fn push(self, text: &mut String, cell: &Cell<'_>) {
         // Writing to a `String` cannot fail.

@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::cell::Cell;
 use crate::csv::split;
 use crate::error::Error;
 use crate::format::{self, Rows};
 use crate::manifest::Axis;
+use crate::schema::Schema;
 
 /// Longer lines are no table of ours.
 const LONGEST_LINE: u64 = 64 * 1024;
@@ -89,14 +91,49 @@ impl Table {
         }
     }
 
-    /// The number of a column that may be missing.
-    pub fn find(&self, column: &str) -> Option<usize> {
-        self.header.iter().position(|name| name == column)
-    }
-
     /// The names of its columns.
     pub fn header(&self) -> &[String] {
         &self.header
+    }
+
+    /// Its columns with their types, if its format has them. CSV does not.
+    pub fn types(&self) -> Option<&Schema> {
+        match &self.input {
+            Input::Csv(_) => None,
+            Input::Other(rows, _) => Some(rows.schema()),
+        }
+    }
+
+    /// Hands over the next row, with a cell for each column of `schema`, which has all of the table's in their order. Returns whether
+    /// there was one.
+    ///
+    /// # Errors
+    /// [`Error`] as of [`Table::next`], and if a cell is of another type.
+    pub fn each(
+        &mut self,
+        schema: &Schema,
+        to: &mut dyn FnMut(&[Cell<'_>]),
+    ) -> Result<bool, Error> {
+        if let Input::Other(rows, row) = &mut self.input {
+            *row += 1;
+            return rows.next(to);
+        }
+        let Some(row) = self.next()? else { return Ok(false) };
+        let mut cells = Vec::with_capacity(schema.columns.len());
+        for (number, column) in schema.columns.iter().enumerate() {
+            cells.push(column.kind.cell(row.text(number)).ok_or_else(|| {
+                let shown: String = row.text(number).chars().take(40).collect();
+                let wanted = column.kind.words();
+                row.table.wrong(&format!("{} = {shown:?}: must be {wanted}", column.name))
+            })?);
+        }
+        to(&cells);
+        Ok(true)
+    }
+
+    /// The number of a column that may be missing.
+    pub fn find(&self, column: &str) -> Option<usize> {
+        self.header.iter().position(|name| name == column)
     }
 
     /// The numbers of columns.

@@ -48,6 +48,14 @@ pub(super) const STRETCH: Kind = Kind {
     severity: Severity::Note,
 };
 
+/// As [`STRETCH`], where ACKs may have been lost, thinned out or overtaken on their way.
+const STRETCH_OR_LOST: Kind = Kind {
+    usually_means: "The receiver merges packets before TCP (GRO, LRO), its device coalesces interrupts, or its application \
+                    reads late. It may also be that ACKs are lost, thinned out or overtaken on the way back (a slow or lossy return \
+                    path, a modem that drops older ACKs).",
+    ..STRETCH
+};
+
 pub(super) const BROKEN_MERGING: Kind = Kind {
     name: "gro-broken-by-marks",
     usually_means: "GRO merges packets with the same ECN field only: marks on some of them break merges, so the receiver \
@@ -126,7 +134,10 @@ pub(super) fn left_out(view: &View<'_>, known: &Known) -> Option<Finding> {
     };
     let delayed = found.iter().filter(|(event, _)| is_delayed(event)).count();
     // Where the receiver's answers are seen, or one came that its arrival caused, no ACK was lost.
-    let is_seen = |event: &Event| view.is_near_receiver || event.duplicate_acks > 0;
+    // Behind other retransmissions an answer may be to one of those.
+    let again = &view.data.retransmitted;
+    let is_first = again.segments <= found.len() as u64;
+    let is_seen = |event: &Event| view.is_near_receiver || (event.duplicate_acks > 0 && is_first);
     let seen = found.iter().filter(|(event, _)| is_seen(event)).count();
     let (kind, why) = if 2 * delayed > found.len() {
         (BEYOND_TIMER, "the receiver delayed its ACK for longer than the sender's timer")
@@ -143,9 +154,9 @@ pub(super) fn left_out(view: &View<'_>, known: &Known) -> Option<Finding> {
     let kind = Kind { severity, ..kind };
     let at_least = view.at_least(&[EventKind::Rto, EventKind::TailLossProbe]);
     let summary = format!(
-        "The last packet in flight arrived {at_least}{} times, but {why}: {timeouts} timeouts and {} probes retransmitted it, \
+        "The last packet in flight arrived {at_least}{}, but {why}: {timeouts} timeouts and {} probes retransmitted it, \
          after {} in the median.",
-        found.len(),
+        times(found.len()),
         found.len() - timeouts,
         time(typical),
     );
@@ -185,7 +196,8 @@ pub(super) fn stretch(view: &View<'_>) -> Option<Finding> {
         let most = round.largest_ack_segments;
         view.evidence(round.first_number, format!("a round trip with an ACK for {most} segments"))
     });
-    Some(view.finding(&STRETCH, summary, evidence.collect(), 0.95))
+    let kind = if view.is_near_receiver { STRETCH } else { STRETCH_OR_LOST };
+    Some(view.finding(&kind, summary, evidence.collect(), 0.95))
 }
 
 /// ACKs for much at once where marks do not change, and for little where they do.

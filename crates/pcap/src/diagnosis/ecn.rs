@@ -17,7 +17,7 @@ pub(super) const ENDLESS: Kind = Kind {
 pub(super) const OVERSTATED: Kind = Kind {
     name: "ece-overstates-marks",
     usually_means: "The receiver latches ECE until CWR (RFC 3168), but the sender takes the share of ECE for the share of marks \
-                    (one-sided DCTCP).",
+                    (one-sided DCTCP). What the sender runs is a guess: another one that cuts little may look the same.",
     try_this: "Run DCTCP at both ends, or a sender that corrects for a latching receiver (dctcp_snd with peer=auto).",
     severity: Severity::Costs,
 };

@@ -74,7 +74,7 @@ fn arrival(view: &View<'_>, event: &Event) -> Option<Arrival> {
     }
     // A receiver with SACK would have said so, and one without it mostly says again what it said before: else the packet was lost
     // behind the point, unless that is the receiver's own device.
-    let cannot_say = view.flow.handshake.has_sack != Some(true);
+    let cannot_say = view.flow.handshake.has_sack == Some(false);
     // While one segment alone is in flight, only its arrival makes the receiver repeat an ACK: else those behind it may have done so.
     let is_alone = event.inflight_bytes <= view.mss();
     let was_answered = (is_alone && event.duplicate_acks > 0) || view.is_receivers_device;

@@ -14,8 +14,9 @@ pub(super) const RECEIVER: Kind = Kind {
 pub(super) const APPLICATION: Kind = Kind {
     name: "application-limited",
     usually_means: "The application has nothing to send most of the time, or something limits its rate (SO_MAX_PACING_RATE, a \
-                    small send buffer, a slow disk).",
-    try_this: "Nothing in the network. Check what the application waits for, its rate limit, and net.ipv4.tcp_wmem.",
+                    small send buffer, a slow disk). It may also be that the path carries less than it did before, and that the sender \
+                    follows the rate without a queue (BBR).",
+    try_this: "Nothing in the network, unless a link has become slower. Check what the application waits for, its rate limit, and net.ipv4.tcp_wmem.",
     severity: Severity::Note,
 };
 

@@ -41,16 +41,28 @@ const MOST_IMPULSES: usize = 4096;
 /// its window leaves much unused; then about the best in finer ones.
 const FROM: f64 = 0.9;
 const STEPS: [(f64, i32); 2] = [(1.02, 80), (1.001, 20)];
+/// And rates far above all that passed, in large steps: a small bucket that is empty again before each burst drops the same packets at
+/// any of them.
+const FAR: (f64, i32) = (1.3, 16);
+/// At a rate that is so much higher ...
+const FASTER: f64 = 1.5;
+/// ... the same bursts fill a bucket to this part of its depth at least. Else its depth is no more than what a sender has sent beyond its
+/// own mean rate.
+const FILLED: f64 = 0.7;
 
 /// Losses that know nothing of the level find a lower one for a half of what passes; this is in the middle between that and all.
 const ABOVE: f64 = 0.75;
 /// Where the bucket is empty most of the time, all passes at its end, too; but then the losses are all near the highest level. Those
 /// that know nothing of it have their lower quarter below half of it.
 const SHARP: f64 = 0.7;
+/// Both together tell as much where neither does alone: of losses that know nothing the sum is at most one.
+const BOTH: f64 = 1.33;
 /// A bucket that holds less than a few packets is what packets that follow each other closely look like, segments.
 const LEAST_BURST: u64 = 8;
-/// Least number of times that the passed data fills the bucket; with fewer, the level shows a few swings and no bound.
+/// Least number of times that the passed data fills the bucket, and that it does so between the first loss and the last; with fewer, the
+/// level shows a few swings and no bound.
 const FILLS: f64 = 10.0;
+const FILLS_BETWEEN: f64 = 4.0;
 /// Packets that pass a full buffer wait for all of it, those behind a bucket not at all: a quarter is for jitter.
 const NO_QUEUE: f64 = 0.25;
 /// More packets than this wait where there is a queue: a policer that holds a packet or two has none.
@@ -105,6 +117,10 @@ struct Fit {
 struct Fits {
     best: Fit,
     rates: [f64; 2],
+    /// Whether the losses tell a rate: not if it is the sender's own.
+    is_told: bool,
+    /// What passed between the first loss and the last, bytes.
+    between: f64,
 }
 
 /// What was sent in a time, and what of it was lost, bytes.
@@ -120,18 +136,20 @@ impl Sent {
         let mut losses: Vec<Span> = Vec::new();
         let mut passed = Vec::new();
         for view in views {
-            let mut bytes: Vec<f64> = view.data.sending.iter().map(wire_bytes).collect();
-            for lost in &view.data.losses {
-                let sending = &view.data.sending;
-                let at = sending.partition_point(|span| span.begin_ns <= lost.begin_ns);
-                if let Some(of_span) = at.checked_sub(1).and_then(|at| bytes.get_mut(at)) {
-                    *of_span = (*of_span - wire_bytes(lost)).max(0.0);
-                }
-            }
-            for (span, bytes) in view.data.sending.iter().zip(bytes) {
+            let sending = &view.data.sending;
+            let first = passed.len();
+            for span in sending {
                 let lasted = span.end_ns - span.begin_ns;
                 let at = |part: u64| span.begin_ns + lasted / (2 * IMPULSES) * (2 * part + 1);
-                passed.extend((0..IMPULSES).map(|part| (at(part), bytes / IMPULSES as f64)));
+                let bytes = wire_bytes(span) / IMPULSES as f64;
+                passed.extend((0..IMPULSES).map(|part| (at(part), bytes)));
+            }
+            for lost in &view.data.losses {
+                let at = sending.partition_point(|span| span.begin_ns <= lost.begin_ns);
+                let Some(at) = at.checked_sub(1) else { continue };
+                let of_span = &mut passed[first + at * IMPULSES as usize..];
+                let of_span = &mut of_span[..IMPULSES as usize];
+                take_off(of_span, lost);
             }
             losses.extend(&view.data.losses);
         }
@@ -206,11 +224,15 @@ impl Sent {
             from = (best?.bytes_per_ns / STEPS[1].0.powi(STEPS[1].1 / 2)).max(least);
         }
         let best = best?;
+        let far = (1..=FAR.1).filter_map(|at| self.fit(best.bytes_per_ns * FAR.0.powi(at)));
+        fits.extend(far);
         let as_good = fits.iter().filter(|fit| score(fit) >= AS_GOOD * score(&best));
         let rates = as_good.map(|fit| fit.bytes_per_ns);
         let rates =
             rates.fold([best.bytes_per_ns; 2], |[low, high], one| [low.min(one), high.max(one)]);
-        Some(Fits { best, rates })
+        let faster = self.fit(best.bytes_per_ns * FASTER)?;
+        let is_told = faster.highest >= FILLED * best.highest;
+        Some(Fits { best, rates, is_told, between: bytes })
     }
 
     /// How long a window of time is that holds some round trips, and several spans, ns.
@@ -253,6 +275,19 @@ impl Sent {
             .map(|window| (window.sent - window.lost) / window.lasted_ns);
         rates.max_by(f64::total_cmp)
     }
+}
+
+/// Takes what was lost off the impulses of its span: those from its own time on, and then those before.
+fn take_off(of_span: &mut [(u64, f64)], lost: &Span) {
+    let mut rest = wire_bytes(lost);
+    let begin = of_span.partition_point(|impulse| impulse.0 < lost.begin_ns).saturating_sub(1);
+    of_span.rotate_left(begin);
+    for (_, bytes) in of_span.iter_mut() {
+        let taken = bytes.min(rest);
+        *bytes -= taken;
+        rest -= taken;
+    }
+    of_span.rotate_right(begin);
 }
 
 /// Losses when a bucket of one rate is empty, and no queue before them: of the flows between two hosts together, which have one
@@ -335,7 +370,7 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
         return None;
     }
     let found = by_level(views, &sent, &fit, [base, segment, waited_ns, segments])
-        .or_else(|| by_rate(views, &sent, packets, [base, segment, waited_ns, segments]))?;
+        .or_else(|| by_rate(views, &sent, &fit, packets, [base, segment, waited_ns, segments]))?;
     let short_ns = QUEUED * segment as f64 / fit.best.bytes_per_ns;
     let kind = if short_ns < HOST_NS as f64 { OR_SHORT_QUEUE } else { POLICER };
     Some(Finding { usually_means: kind.usually_means, try_this: kind.try_this, ..found })
@@ -359,13 +394,16 @@ fn is_serialised(views: &[View<'_>], segment: u64, bytes_per_ns: f64) -> bool {
 fn by_level(
     views: &[View<'_>],
     sent: &Sent,
-    Fits { best: fit, rates }: &Fits,
+    Fits { best: fit, rates, is_told, between: passed_between }: &Fits,
     [base, segment, waited_ns, segments]: [u64; 4],
 ) -> Option<Finding> {
-    let is_level = fit.above >= ABOVE || fit.low >= SHARP * fit.highest;
+    let is_level = fit.above >= ABOVE
+        || fit.low >= SHARP * fit.highest
+        || fit.above + fit.low / fit.highest.max(1.0) >= BOTH;
     let passed: f64 = sent.passed.iter().map(|impulse| impulse.1).sum();
     let is_burst = (LEAST_BURST * segment) as f64 <= fit.highest;
-    if !is_level || !is_burst || passed < FILLS * fit.highest {
+    let is_filled = passed >= FILLS * fit.highest && *passed_between >= FILLS_BETWEEN * fit.highest;
+    if !is_level || !is_burst || !is_filled {
         return None;
     }
     // What a buffer of that depth would have made the packets wait that were not dropped.
@@ -381,13 +419,13 @@ fn by_level(
     }
     // A sender that is just below the rate before each loss has passed what the bucket lets through.
     let rates = [
-        rates[0],
+        rates[0] / STEPS[1].0.powi(STEPS[1].1 / 2),
         rates[1].max(sent.most(base).unwrap_or(0.0) - fit.highest / sent.lasted_ns(base)),
     ];
     let says = format!(
         "nearly all with {:.0} kB sent beyond {}. No queue drops so: RTTs were {} above the smallest, and a queue of that size adds {}",
         fit.highest / 1000.0,
-        between(rates),
+        between(rates, *is_told),
         time(waited_ns),
         time(buffer_ns as u64),
     );
@@ -398,8 +436,9 @@ fn by_level(
 fn by_rate(
     views: &[View<'_>],
     sent: &Sent,
+    fits: &Fits,
     packets: f64,
-    [base, _, waited_ns, segments]: [u64; 4],
+    [base, segment, waited_ns, segments]: [u64; 4],
 ) -> Option<Finding> {
     if packets > QUEUED || segments < MANY_LOSSES {
         return None;
@@ -422,20 +461,26 @@ fn by_rate(
         lossy.iter().map(|window| (window.sent - window.lost) / window.lasted_ns).collect();
     rates.sort_by(f64::total_cmp);
     let at = |share: f64| rates[((rates.len() - 1) as f64 * share) as usize];
+    // A window of time ends somewhere within a packet.
+    let packet = segment as f64 / 2.0 / sent.lasted_ns(base);
+    // A bucket of a few packets passes as many of each burst, whatever its rate.
+    let is_small = fits.best.highest < (LEAST_BURST * segment) as f64;
+    let is_told = !is_small || fits.rates[1] <= TELLS * fits.rates[0];
     let says = format!(
         "{} of what was sent in addition, beyond {}, at any time. No queue drops so: RTTs were {} above the smallest",
         super::per_cent((with / spread).min(1.0)),
-        between([at(0.25), at(0.75)]),
+        between([(at(0.1) - packet).max(0.0), at(0.9) + packet], is_told),
         time(waited_ns),
     );
     Some(finding(views, segments, &says, 0.7))
 }
 
 /// A rate as far as it can be told: a range, since a small bucket and bursts fit many.
-fn between([low, high]: [f64; 2]) -> String {
+fn between([low, high]: [f64; 2], is_told: bool) -> String {
     let [from, to] = [low, high].map(|bytes_per_ns| rate(bytes_per_ns * 8e9));
     let what = "(with headers)";
     match high / low.max(f64::MIN_POSITIVE) {
+        _ if !is_told => format!("a rate that cannot be told from this capture ({from} or more)"),
         ratio if ratio <= EXACT => format!("about {} {what}", rate(f64::midpoint(low, high) * 8e9)),
         ratio if ratio <= TELLS => format!("a rate between {from} and {to} {what}"),
         _ => format!("a rate that cannot be told from this capture ({from} to {to} fit)"),

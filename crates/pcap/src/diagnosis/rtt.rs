@@ -6,14 +6,15 @@ use crate::model::{Finding, ReceiverKind, Round, Severity};
 pub(super) const BIMODAL: Kind = Kind {
     name: "rtt-bimodal",
     usually_means: "A device of the receiver or the sender coalesces interrupts: it waits for more packets or a timer, and a \
-                    small window has too few packets.",
+                    small window has too few packets. It may also be a shaper whose burst allowance is used up.",
     try_this: "Lower the device's receive coalescing (ethtool -C: rx-usecs, rx-frames), or let it adapt (adaptive-rx on).",
     severity: Severity::Costs,
 };
 
 pub(super) const STANDING: Kind = Kind {
     name: "standing-queue",
-    usually_means: "A buffer on the path is much deeper than a BDP, and no mark or drop tells the sender before it is full.",
+    usually_means: "A buffer on the path is much deeper than a BDP, and no mark or drop tells the sender before it is full. It may also be an \
+                    AQM whose target is longer than this path's RTT, or ACKs that queue on the way back.",
     try_this: "Mark at the bottleneck and use an algorithm that responds to marks (DCTCP), or one that uses the RTT (BBR), or \
                bound the buffer with an AQM.",
     severity: Severity::Costs,
@@ -36,6 +37,10 @@ const MOST: f64 = 0.5;
 const DOUBLED: u64 = 2;
 /// Smallest window without waits for timers, segments: at this window, many senders together fill the queue.
 const LEAST_WINDOW: u64 = 2;
+/// Fewer segments are no queue to speak of: every sender may begin with as many (RFC 6928), and on a slow link that is a BDP and more.
+const LEAST_QUEUE: u64 = 10;
+/// No device coalesces for longer, ns: what makes RTTs longer by more is a shaper, or another path.
+const COALESCED_NS: u64 = 20_000_000;
 /// Round trips that are looked at for a queue that stays: a loss-based sender's saw tooth has tens of them.
 const LAST_ROUNDS: usize = 20;
 
@@ -100,6 +105,9 @@ pub(super) fn bimodal(view: &View<'_>) -> Option<Finding> {
     }
     let upper_ns = median(upper.iter().filter_map(|round| round.rtt_mean_ns))?;
     let lower_ns = median(lower.iter().filter_map(|round| round.rtt_mean_ns))?;
+    if upper_ns.saturating_sub(lower_ns) > COALESCED_NS {
+        return None;
+    }
     let segments = |bytes: u64| bytes.div_ceil(view.mss());
     let summary = format!(
         "RTTs have two modes, {} and {} ({} of them); the longer one has the smaller windows: {} segments in flight against {}.",
@@ -145,8 +153,8 @@ pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
     }
     let rate_bps = median(last.iter().map(|round| round.rate_bps))?;
     let waiting = rate_bps / 8.0 * (least - base) as f64 / 1e9;
-    // A least window or two stand in a queue of others.
-    if waiting <= (LEAST_WINDOW * view.mss()) as f64 {
+    // Few of its own stand in a queue of others, or in one that holds few.
+    if waiting <= (LEAST_QUEUE * view.mss()) as f64 {
         return None;
     }
     let summary = format!(

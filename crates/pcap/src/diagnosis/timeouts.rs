@@ -12,7 +12,8 @@ use crate::model::{Event, EventKind, Finding, Severity};
 pub(super) const FLOOR: Kind = Kind {
     name: "rto-floor",
     usually_means: "No ACK could report the loss, so the sender waited for the retransmission timer, whose minimum suits long \
-                    paths. It may also be that ACKs were late and nothing was lost: then a lower minimum makes it worse.",
+                    paths. It may also be that ACKs were late and nothing was lost: then a lower minimum makes it worse. Or a \
+                    policer or a queue of a few packets drops most of each burst.",
     try_this: "Lower the minimum RTO on this route (ip route change ... rto_min 10ms), check that SACK is on, and first find \
                the cause of the losses (buffers, marking).",
     severity: Severity::Severe,
@@ -20,7 +21,8 @@ pub(super) const FLOOR: Kind = Kind {
 
 pub(super) const TAIL: Kind = Kind {
     name: "tail-loss",
-    usually_means: "The last packets of a burst met a full buffer, and no later packet made the receiver report the loss.",
+    usually_means: "The last packets of a burst met a full buffer, and no later packet made the receiver report the loss. It may also be a \
+                    bad link, or a path that was gone for a moment: then all that was in flight is lost.",
     try_this: "Keep tail loss probes and RACK on (net.ipv4.tcp_early_retrans=3, SACK at both ends), and mark or pace to avoid \
                drops at the ends of bursts.",
     severity: Severity::Costs,

@@ -150,6 +150,66 @@ pub(crate) fn copy(from: &Path, to: &Path, mut change: impl FnMut(&mut Copied) -
     out.finish().unwrap();
 }
 
+/// Copies what a host sent and got, and makes one packet of up to so many segments that the host sends within 60 us of each other, as
+/// a capture with TSO has them.
+pub(crate) fn merged(from: &Path, to: &Path, most: usize) {
+    const WITHIN_NS: u64 = 60_000;
+    const LEN: std::ops::Range<usize> = 16..18;
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes[..4].try_into().unwrap());
+    let headers = |packet: &Copied| 20 + usize::from(packet.bytes[TCP + 12] >> 4) * 4;
+    let payload = |packet: &Copied| packet.original_len as usize - 14 - headers(packet);
+    let mut all: Vec<Copied> = Vec::new();
+    // The packet of several that is growing: its place, segments and last time, by source.
+    let mut open: Option<(usize, usize, u64)> = None;
+    let each = |packet: Captured<'_>| {
+        if packet.interface != AT_HOST {
+            return ControlFlow::Continue(());
+        }
+        let next = Copied {
+            interface: packet.interface,
+            at_ns: packet.at_ns,
+            original_len: packet.original_len,
+            bytes: packet.data.to_vec(),
+        };
+        if !next.has_data() {
+            all.push(next);
+            return ControlFlow::Continue(());
+        }
+        let grows = open.filter(|(at, count, last_ns)| {
+            let whole = &all[*at];
+            let end = number(&whole.bytes[TCP + 4..]).wrapping_add(payload(whole) as u32);
+            let is_next = end == number(&next.bytes[TCP + 4..]);
+            is_next && *count < most && next.at_ns - last_ns <= WITHIN_NS
+        });
+        let Some((at, count, _)) = grows else {
+            open = Some((all.len(), 1, next.at_ns));
+            all.push(next);
+            return ControlFlow::Continue(());
+        };
+        let len = payload(&all[at]) + payload(&next);
+        let whole = &mut all[at];
+        let ip_len = headers(whole) + len;
+        whole.bytes[LEN].copy_from_slice(&u16::try_from(ip_len).unwrap().to_be_bytes());
+        whole.original_len = 14 + ip_len as u32;
+        open = Some((at, count + 1, next.at_ns));
+        ControlFlow::Continue(())
+    };
+    let ending = knee_wire::read(fs::File::open(from).unwrap(), each).unwrap();
+    assert_eq!(ending.broken, None);
+    let interface = Interface { name: "host".to_owned(), link: link::ETHERNET, snaplen: 0 };
+    let mut out = File::create(to, &[interface]).unwrap();
+    for packet in &all {
+        out.write(&Record {
+            at_ns: packet.at_ns,
+            original_len: packet.original_len,
+            data: &packet.bytes,
+            ..Record::default()
+        })
+        .unwrap();
+    }
+    out.finish().unwrap();
+}
+
 /// Analyses captures.
 pub(crate) fn analysed(files: &[PathBuf]) -> Analysis {
     let inputs = files.iter().map(|file| Input::File(file.clone())).collect();
