@@ -465,7 +465,7 @@ class Experiment:
                 f"exp.run_one: case: must be one of {allowed}", "case", None, allowed
             )
         if case is not None and self.cases != [case]:
-            one = one.cc(case)
+            one = one.cc(self._word_of(case))
         chosen = {}
         for axis, values in matching(axes, self._about["axes"], dict(self._aliases), "exp.run_one"):
             chosen[axis["path"]] = values[0]
@@ -483,6 +483,12 @@ class Experiment:
         result = one._run(Run, 1, False, None, captures, trace)
         assert isinstance(result, Run)
         return result
+
+    def _word_of(self, case: str) -> str:
+        """What :meth:`cc` takes for a case: the path of a file, and not the name that it has."""
+        words = self._changes.cc
+        is_given = case in self.cases and len(words) == len(self.cases)
+        return words[self.cases.index(case)] if is_given else case
 
     def stream(self, *, threads: int | None = None) -> Iterator[StreamedRun]:
         """Iterates over finished runs in bounded memory: in the order of rows, then of repeats. Those that were taken are not kept.
