@@ -35,6 +35,7 @@ run: needs-simulator  ## build the simulator, then reproduce what others publish
 
 bless: build  ## keep what the quick set says now as what it shall say: tests/golden; and the page and schemas of keys
 	for kind in experiment hosts policy; do $(KNEE) schema $$kind > docs/schema/$$kind.json; done
+	scripts/python-keys < docs/schema/experiment.json > python/knee/_keys.py
 	$(KNEE) schema --page > docs/keys.md
 	$(KNEE) schema --support > docs/support.md
 	rm -rf $(TARGET_DIR)/bless

@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from knee import _knee, _toml
 from knee._errors import ExperimentError
+from knee._keys import ExperimentKeys
 from knee._progress import Bar
 from knee._result import Result, Run, StreamedRun, matching
 
@@ -135,7 +136,7 @@ class Experiment:
     _core: _knee.Experiment
     _about: dict[str, Any]
 
-    def __init__(self, *, name: str = "experiment", **tables: Value) -> None:
+    def __init__(self, *, name: str = "experiment", **tables: Unpack[ExperimentKeys]) -> None:
         text = _toml.document({key: _toml.plain(value, key) for key, value in tables.items()})
         self._fill(f"{name}.toml", text, _Changes(), ())
 
@@ -464,7 +465,7 @@ class Experiment:
                 f"exp.run_one: case: must be one of {allowed}", "case", None, allowed
             )
         if case is not None and self.cases != [case]:
-            one = one.cc(case)
+            one = one.cc(self._word_of(case))
         chosen = {}
         for axis, values in matching(axes, self._about["axes"], dict(self._aliases), "exp.run_one"):
             chosen[axis["path"]] = values[0]
@@ -482,6 +483,12 @@ class Experiment:
         result = one._run(Run, 1, False, None, captures, trace)
         assert isinstance(result, Run)
         return result
+
+    def _word_of(self, case: str) -> str:
+        """What :meth:`cc` takes for a case: the path of a file, and not the name that it has."""
+        words = self._changes.cc
+        is_given = case in self.cases and len(words) == len(self.cases)
+        return words[self.cases.index(case)] if is_given else case
 
     def stream(self, *, threads: int | None = None) -> Iterator[StreamedRun]:
         """Iterates over finished runs in bounded memory: in the order of rows, then of repeats. Those that were taken are not kept.

@@ -46,8 +46,8 @@ for finding in cap.findings:
     print(finding["severity"], finding["kind"], "-", finding["summary"])
 
 # %%
-flows = cap.flows.to_dict()
-print(flows["from"], flows["bytes"], flows["retransmitted"])
+for row in cap.flows:
+    print(row["flow"], row["from"], row["to"], row["bytes"], row["retransmitted"], row["family"])
 
 # %%
 packets = cap.packets(1)

@@ -25,7 +25,9 @@ exp
 res = exp.run()
 
 # %%
-entry = next(row["subject"] for row in res.distributions if row["metric"] in ("latency", "completion"))
+entry = next(
+    row["subject"] for row in res.distributions if row["metric"] in ("latency", "completion")
+)
 metric = next(row["metric"] for row in res.distributions if row["subject"] == entry)
 res.plot.cdf(entry, metric)
 
@@ -36,7 +38,9 @@ res.plot.cdf(entry, metric)
 published = [row for row in res.summary if row["published"] is not None]
 for row in published:
     stat = row["published_stat"] or "mean"
-    print(f"{row['case']}: {stat} of {row['metric']}: published {row['published']:g}, here {row[stat]:g} {row['unit']}")
+    print(
+        f"{row['case']}: {stat} of {row['metric']}: published {row['published']:g}, here {row[stat]:g} {row['unit']}"
+    )
 assert published
 
 # %% [markdown]

@@ -59,6 +59,7 @@ path.write_text(CODE)
 exp = knee.Experiment.from_toml(
     """
 question = "How fast does it take the link that Reno leaves?"
+cc = ["reno"]
 
 [network]
 topology = "many-to-one"
@@ -81,18 +82,16 @@ duration = "4 s"
 )
 exp = exp.with_(repeat=REPEAT, module={"define": ["FACTOR=4"]}).cc("reno", path)
 res = exp.run()
-res.compare("slow" if "slow" in exp.cases else exp.cases[1], "reno")
+res.compare("tcp_slow", "reno")
 
 # %% [markdown]
 # Every call of the algorithm, with every field before and after it:
 
 # %%
-run = exp.run_one(case=exp.cases[1], trace="bulk")
+run = exp.run_one(case="tcp_slow", trace="bulk")
 calls = run.calls("bulk")
 calls
 
 # %%
-operations = calls.to_dict()
-names = next(name for name in operations if name in ("operation", "op", "call"))
-print(sorted(set(operations[names])))
+print(sorted(set(calls.to_dict()["operation"])))
 assert len(calls) > 100

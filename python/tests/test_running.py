@@ -145,6 +145,9 @@ def test_an_edited_file_is_read_again(short: knee.Experiment, tmp_path: Path) ->
     slow = exp.run(progress=False).flows.to_dict()["cwnd_pkts"]
     path.write_text(foo(window=9))
     fast = exp.run(progress=False).flows.to_dict()["cwnd_pkts"]
+    one = short.cc("dctcp", path).run_one(case="foo", trace="short")
+    assert set(one.flows.to_dict()["cwnd_pkts"]) == {9}
+    assert len(one.calls("short")) > 10
     assert set(slow) == {2}
     assert set(fast) == {9}
     path.write_text(foo(window=3) + "\nthis is no C\n")

@@ -14,7 +14,7 @@ use crate::table::Table;
 pub(crate) fn analyse(
     py: Python<'_>,
     files: Vec<PathBuf>,
-    dir: PathBuf,
+    folder: PathBuf,
     flows: Vec<u32>,
 ) -> PyResult<()> {
     apart(py, move || {
@@ -25,7 +25,7 @@ pub(crate) fn analyse(
         }
         let inputs = files.iter().map(|file| Input::named(file)).collect();
         let options = AnalysisOptions { flows, ..AnalysisOptions::default() };
-        let mut csv = Csv::create(&dir).map_err(Failure::says)?;
+        let mut csv = Csv::create(&folder).map_err(Failure::says)?;
         let mut failed = None;
         let mut each = |flow: &Flow| {
             if failed.is_none() {
@@ -47,9 +47,9 @@ const NUMBERS: [&str; 4] = ["goodput_bps", "rate_bps", "ack_ratio", "confidence"
 
 /// A table of an analysis, by the name of its file without extension.
 #[pyfunction]
-pub(crate) fn capture_table(py: Python<'_>, dir: PathBuf, name: String) -> PyResult<Table> {
+pub(crate) fn capture_table(py: Python<'_>, folder: PathBuf, name: String) -> PyResult<Table> {
     apart(py, move || {
-        let path = dir.join(format!("{name}.csv"));
+        let path = folder.join(format!("{name}.csv"));
         let opened = knee_results::Table::open(&path)?;
         let columns = opened.header().iter().map(|name| {
             let kind = match name.as_str() {

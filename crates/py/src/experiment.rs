@@ -180,11 +180,11 @@ impl Experiment {
 
     /// Runs it into a directory. `progress` is called with the number of finished runs and the share of the work that is done.
     /// Returns what happened, as JSON.
-    #[pyo3(signature = (dir, threads, trace, captures, progress))]
+    #[pyo3(signature = (folder, threads, trace, captures, progress))]
     fn run(
         &self,
         py: Python<'_>,
-        dir: PathBuf,
+        folder: PathBuf,
         threads: usize,
         trace: Option<String>,
         captures: bool,
@@ -194,7 +194,7 @@ impl Experiment {
         apart(py, move || {
             let one = runs::whole(one)?;
             refused::check(&one, &Simulator)?;
-            runs::run(&one, &dir, runs::Asked { threads, trace, captures }, progress)
+            runs::run(&one, &folder, runs::Asked { threads, trace, captures }, progress)
         })
     }
 

@@ -37,4 +37,11 @@ mod _knee {
     use crate::stream::{Stream, Streamed};
     #[pymodule_export]
     use crate::table::{Table, table};
+
+    /// Results may be Parquet files, too.
+    #[pymodule_init]
+    fn begin(_module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        knee_columns::add();
+        Ok(())
+    }
 }

@@ -13,8 +13,8 @@ use crate::failure::{Failure, apart};
 
 /// The manifest of a results directory, as JSON.
 #[pyfunction]
-pub(crate) fn manifest(py: Python<'_>, dir: PathBuf) -> PyResult<String> {
-    apart(py, move || serde_json::to_string(&Manifest::read(&dir)?).map_err(Failure::says))
+pub(crate) fn manifest(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
+    apart(py, move || serde_json::to_string(&Manifest::read(&folder)?).map_err(Failure::says))
 }
 
 /// Compares cases, each of a directory, with the first. Returns words and JSON.
@@ -59,9 +59,9 @@ fn checked(within: Option<f64>) -> Result<f64, Failure> {
 
 /// The look of each case in a report: its name, its colour as #rrggbb, and its dashes as lengths in pixels.
 #[pyfunction]
-pub(crate) fn styles(py: Python<'_>, dir: PathBuf) -> PyResult<Vec<(String, String, Vec<f64>)>> {
+pub(crate) fn styles(py: Python<'_>, folder: PathBuf) -> PyResult<Vec<(String, String, Vec<f64>)>> {
     apart(py, move || {
-        let manifest = Manifest::read(&dir)?;
+        let manifest = Manifest::read(&folder)?;
         let looks = knee_report::looks(&manifest);
         Ok(manifest.cases.iter().cloned().zip(looks).map(|(case, (c, d))| (case, c, d)).collect())
     })

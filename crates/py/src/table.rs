@@ -248,7 +248,7 @@ impl Iterator for Rows {
 #[pyfunction]
 pub(crate) fn table(
     py: Python<'_>,
-    dir: PathBuf,
+    folder: PathBuf,
     name: String,
     cells: Vec<(String, Vec<String>)>,
 ) -> PyResult<Option<Table>> {
@@ -256,15 +256,15 @@ pub(crate) fn table(
         let Some(file) = ResultFile::ALL.into_iter().find(|file| file.stem() == name) else {
             return Err(Failure::says(format!("{name:?} is no table of results")));
         };
-        let manifest = Manifest::read(&dir)?;
-        let Some(path) = file.path(&dir)? else { return Ok(None) };
+        let manifest = Manifest::read(&folder)?;
+        let Some(path) = file.path(&folder)? else { return Ok(None) };
         let opened = knee_results::Table::open(&path)?;
         let mut keep: Vec<(usize, HashSet<String>)> = Vec::new();
         for (column, cells) in cells {
             let cells = cells.into_iter().collect::<HashSet<_>>();
             match (opened.find(&column), opened.find(RUN)) {
                 (Some(at), _) => keep.push((at, cells)),
-                (None, Some(run)) => keep.push((run, runs_with(&dir, &column, &cells)?)),
+                (None, Some(run)) => keep.push((run, runs_with(&folder, &column, &cells)?)),
                 (None, None) => {
                     return Err(Failure::says(format!("{}: has no column {column}", file.name())));
                 }
@@ -280,19 +280,22 @@ pub(crate) fn table(
             let known = known.iter().find(|column| column.name == name.as_str());
             known.cloned().unwrap_or_else(|| Column::new(name.clone(), Type::Whole))
         };
-        let columns = opened.header().iter().map(of).collect();
+        let columns = match opened.types() {
+            Some(schema) => schema.columns.clone(),
+            None => opened.header().iter().map(of).collect(),
+        };
         Ok(Some(Table::in_file(path, columns, keep)))
     })
 }
 
 /// Numbers of the runs with one of these cells in a column.
 fn runs_with(
-    dir: &std::path::Path,
+    folder: &std::path::Path,
     column: &str,
     cells: &HashSet<String>,
 ) -> Result<HashSet<String>, Failure> {
     let mut found = HashSet::new();
-    let Some(mut runs) = ResultFile::Run.open(dir)? else { return Ok(found) };
+    let Some(mut runs) = ResultFile::Run.open(folder)? else { return Ok(found) };
     let [run, _] = runs.columns([RUN, CASE])?;
     let Some(at) = runs.find(column) else {
         return Err(Failure::says(format!("the runs have no column {column}")));

@@ -266,7 +266,7 @@ impl Writer<'_> {
                 from: self.scenario.host_name(flow.from).into(),
                 to: self.scenario.host_name(flow.to).into(),
                 size_bytes: match flow.traffic {
-                    Traffic::Bulk { bytes } => bytes.into(),
+                    Traffic::Bulk { bytes } => bytes.map(|bytes| bytes.to_string()).into(),
                     Traffic::Rpc { request_bytes, response_bytes, .. } => {
                         format!("{request_bytes}/{response_bytes}").into()
                     }
