@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use knee_file::Origin;
-use knee_results::{ResultFile, line};
+use knee_results::{ResultFile, format, line};
 use knee_run::BackEnd;
 use knee_run::outcome::{Outcome, Validity, Work};
 use knee_run::spec::Run;
