@@ -532,7 +532,9 @@ class Experiment:
 
         wanted = None if progress is False else show
         try:
-            happened = one._core.run(place, _threads(threads), trace, captures, wanted)
+            happened = one._core.run(
+                place, holds is not None, _threads(threads), trace, captures, wanted
+            )
         finally:
             bar.close()
         return made(place, holds, json.loads(happened), dict(self._aliases))

@@ -19,6 +19,7 @@ class Experiment:
     def run(
         self,
         folder: str | os.PathLike[str],
+        is_temporary: bool,
         threads: int,
         trace: str | None,
         captures: bool,

@@ -180,11 +180,13 @@ impl Experiment {
 
     /// Runs it into a directory. `progress` is called with the number of finished runs and the share of the work that is done.
     /// Returns what happened, as JSON.
-    #[pyo3(signature = (folder, threads, trace, captures, progress))]
+    #[pyo3(signature = (folder, is_temporary, threads, trace, captures, progress))]
+    #[expect(clippy::too_many_arguments, reason = "Python's caller is one function")]
     fn run(
         &self,
         py: Python<'_>,
         folder: PathBuf,
+        is_temporary: bool,
         threads: usize,
         trace: Option<String>,
         captures: bool,
@@ -194,7 +196,12 @@ impl Experiment {
         apart(py, move || {
             let one = runs::whole(one)?;
             refused::check(&one, &Simulator)?;
-            runs::run(&one, &folder, runs::Asked { threads, trace, captures }, progress)
+            runs::run(
+                &one,
+                &folder,
+                runs::Asked { threads, trace, captures, is_temporary },
+                progress,
+            )
         })
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Asked {
     pub(crate) threads: usize,
     pub(crate) trace: Option<String>,
     pub(crate) captures: bool,
+    /// Whether the directory goes with the results.
+    pub(crate) is_temporary: bool,
 }
 
 /// The experiment with all rows checked.
@@ -47,9 +49,12 @@ pub(crate) fn run(
     asked: Asked,
     progress: Option<Py<PyAny>>,
 ) -> Result<String, Failure> {
-    let Asked { threads, trace, captures } = asked;
+    let Asked { threads, trace, captures, is_temporary } = asked;
     let options = Options { threads, trace, captures, ..Options::new(Arc::new(Simulator)) };
     let mut results = Results::at(dir)?;
+    if is_temporary {
+        results = results.temporary();
+    }
     let mut watch = Watch { raised: None, called: Instant::now(), progress };
     let swept = sweep(one, &options, &mut results, &mut |done| {
         let share = options.going.reached().runs;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use knee_files::Dir;
 use knee_run::Budget;
 use prost::Message;
-use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::run_name::RunName;
 use knee_scenario::stored::StoredMeasured;
@@ -127,16 +127,6 @@ impl Journal {
         let head = Head { format: FORMAT, about: journal.about.clone() };
         journal.state().append(&frame(&head)?)?;
         Ok(journal)
-    }
-
-    /// Starts a journal in memory, of which nobody else knows.
-    pub(crate) fn in_memory() -> io::Result<Journal> {
-        let file = File::from(memfd_create("knee-runs", MemfdFlags::CLOEXEC)?);
-        let reader = file.try_clone()?;
-        let state =
-            State { file, len: 0, synced: Instant::now(), runs: HashMap::new(), is_closed: false };
-        let about = String::new();
-        Ok(Journal { reader, state: Mutex::new(state), about, earlier: 0, earlier_bytes: 0 })
     }
 
     /// Opens the journal that an earlier process left. `None` if there is none. What is no whole frame is cut off.

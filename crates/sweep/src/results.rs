@@ -120,6 +120,8 @@ pub struct Results {
     /// Suffix that distinguishes this writer's partial files from all others.
     mark: String,
     journal: Option<Arc<Journal>>,
+    /// Whether nobody wants them after this process: then nothing waits for the disk.
+    is_temporary: bool,
     finished: bool,
 }
 
@@ -215,7 +217,7 @@ impl Results {
         let mark = knee_files::mark().map_err(failed)?;
         let (format, open, storage) = (format::CSV, BTreeMap::new(), Box::new(Disk));
         let (recordings, named) = (Vec::new(), Vec::new());
-        let (journal, finished) = (None, false);
+        let (journal, is_temporary, finished) = (None, false, false);
         Ok(Results {
             dir,
             held,
@@ -227,6 +229,7 @@ impl Results {
             named,
             mark,
             journal,
+            is_temporary,
             finished,
         })
     }
@@ -235,6 +238,13 @@ impl Results {
     #[must_use]
     pub fn in_format(mut self, format: &'static dyn Format) -> Results {
         self.format = format;
+        self
+    }
+
+    /// Does not wait for the disk: these results go with the process.
+    #[must_use]
+    pub fn temporary(mut self) -> Results {
+        self.is_temporary = true;
         self
     }
 
@@ -345,12 +355,14 @@ impl Results {
         let manifest = report::manifest(experiment, swept, claims, &files)?;
         let manifest = serde_json::to_string_pretty(&manifest).expect("keys are texts");
         self.write(MANIFEST, &format!("{manifest}\n"))?;
+        let is_temporary = self.is_temporary;
+        let sync = |file: &File| if is_temporary { Ok(()) } else { sync(file) };
         for (name, open) in &mut self.open {
             let ended = open.table.as_mut().map_or(Ok(()), |table| table.sink.finish());
             let written = ended.and_then(|()| sync(&open.file));
             written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
         }
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal.as_ref().filter(|_| !is_temporary) {
             let path = self.dir.join(JOURNAL);
             journal.sync().map_err(|why| Error::io(&path, "cannot write", why))?;
         }

@@ -77,7 +77,7 @@ pub(crate) fn precise(value: f64) -> f64 {
 }
 
 /// Rows of one run as CSV, by file.
-pub type Rows = Vec<(ResultFile, String)>;
+pub(crate) type Rows = Vec<(ResultFile, String)>;
 
 /// Sinks of [`Rows`].
 #[derive(Default)]

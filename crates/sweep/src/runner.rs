@@ -31,7 +31,7 @@ use crate::plan;
 use crate::results::Results;
 use crate::rows::{self, Rows, TextSinks};
 use crate::run_name::RunName;
-use crate::runs::{Done, ExtraFiles, Options, Plan, begin, refuse_files};
+use crate::runs::{Done, ExtraFiles, Options, Plan, begin};
 use crate::sweep_result::{Effort, MOST_WARNINGS, Subject, Summaries, SweepResult, Verdict};
 
 /// What a thread leaves of a finished run. The rest is in the journal.
@@ -200,28 +200,6 @@ pub fn sweep(
         results.forget_runs();
     }
     Ok(SweepResult { format: results.format(), ..swept? })
-}
-
-/// Works like [`sweep`] without a directory: `take` receives the rows of each finished run, in the order of runs. Until then they
-/// are in memory, as a file without a name.
-///
-/// # Errors
-/// Those of [`sweep`], and of `take`. [`Error::Input`] if recordings or captures are requested.
-pub fn sweep_in_memory(
-    experiment: &Arc<Experiment>,
-    options: &Options,
-    take: &mut dyn FnMut(RunId, Rows) -> Result<(), Error>,
-    progress: &mut dyn FnMut(usize),
-) -> Result<SweepResult, Error> {
-    refuse_files(experiment, options)?;
-    let started = Started::now();
-    let failed = |why| Error::io(Path::new("runs in memory"), "cannot keep", why);
-    let journal = Arc::new(Journal::in_memory().map_err(failed)?);
-    let names = Arc::new(Names::new(experiment, &options.back_end, journal, Path::new("memory")));
-    let mut keep = |_, kept: io::Result<Kept>| kept.map(drop).map_err(failed);
-    let what = (experiment, options, ExtraFiles::default());
-    let left = carry_out(what, &names, &mut keep, progress)?;
-    gather((experiment, options), &names, left, take, &started)
 }
 
 /// When a sweep began.

@@ -186,19 +186,13 @@ pub fn runs<T: Send + 'static>(
     make: impl Fn(Done) -> T + Send + Sync + 'static,
     bytes: fn(&T) -> usize,
 ) -> Result<Runs<'static, T>, Error> {
-    refuse_files(experiment, options)?;
-    let order = options.numbers(experiment)?;
-    let plan = Plan { order, beside: ExtraFiles::default() };
-    begin((experiment, options, plan), |_, _| None, make, bytes, |_| {})
-}
-
-/// Refuses recordings and captures where there is no directory.
-pub(crate) fn refuse_files(experiment: &Experiment, options: &Options) -> Result<(), Error> {
     if options.trace.is_some() || options.captures {
         let why = "recordings and captures want a directory: knee_sweep::runner::sweep has one; here leave trace and captures out";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
-    Ok(())
+    let order = options.numbers(experiment)?;
+    let plan = Plan { order, beside: ExtraFiles::default() };
+    begin((experiment, options, plan), |_, _| None, make, bytes, |_| {})
 }
 
 /// Which runs to carry out, in which order, with which files.
