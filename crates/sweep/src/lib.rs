@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod about;
+mod done;
 mod flight;
 pub mod going;
 mod host_metrics;
