@@ -310,7 +310,7 @@ fn a_changed_file_gives_rows_or_a_sentence() {
     let mut numbers = numbers();
     let mut next = |below: usize| (numbers.next().unwrap() % below as u64) as usize;
     let mut refused = 0;
-    for turn in 0..1_500 {
+    for turn in 0..600 {
         let mut bytes = whole.clone();
         for _ in 0..=next(3) {
             // Half of them in the footer, whose sizes are believed first.
@@ -329,5 +329,5 @@ fn a_changed_file_gives_rows_or_a_sentence() {
             }
         }
     }
-    assert!(refused > 300, "{refused}");
+    assert!(refused > 100, "{refused}");
 }

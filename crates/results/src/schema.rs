@@ -77,6 +77,7 @@ pub struct Column {
 }
 
 impl Column {
+    /// A column of this name, which ends in its unit.
     pub fn new(name: impl Into<Cow<'static, str>>, kind: Type) -> Column {
         Column { name: name.into(), kind }
     }

@@ -65,6 +65,7 @@ pub struct Csv<W> {
 }
 
 impl<W: Write> Csv<W> {
+    /// A sink that writes there.
     pub fn new(out: W) -> Csv<W> {
         Csv { out, label: Vec::new(), line: Vec::new() }
     }

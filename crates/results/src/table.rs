@@ -10,7 +10,7 @@ use crate::csv::split;
 use crate::error::Error;
 use crate::format::{self, Rows};
 use crate::manifest::Axis;
-use crate::schema::Schema;
+use crate::schema::{Schema, Type};
 
 /// Longer lines are no table of ours.
 const LONGEST_LINE: u64 = 64 * 1024;
@@ -28,8 +28,15 @@ pub struct Table {
 /// Where rows come from.
 enum Input {
     Csv(Lines),
-    /// Another format, and the number of the row.
-    Other(Box<dyn Rows>, u64),
+    /// Another format.
+    Other(Typed),
+}
+
+/// Rows of another format, with the types of their columns and the number of the last one.
+struct Typed {
+    rows: Box<dyn Rows>,
+    types: Vec<Type>,
+    row: u64,
 }
 
 /// Lines of CSV.
@@ -55,7 +62,10 @@ impl Table {
             .map_err(|why| Error::unreadable(path, why))?;
         let format = format::of(path)?;
         let input = match format.open(path, &file)? {
-            Some(rows) => Input::Other(rows, 0),
+            Some(rows) => {
+                let types = rows.schema().columns.iter().map(|column| column.kind).collect();
+                Input::Other(Typed { rows, types, row: 0 })
+            }
             None => {
                 let input = BufReader::with_capacity(1 << 18, file);
                 Input::Csv(Lines { input, line: 0, raw: Vec::new() })
@@ -68,8 +78,8 @@ impl Table {
             text: String::new(),
             cells: Vec::new(),
         };
-        if let Input::Other(rows, _) = &table.input {
-            let names = rows.schema().columns.iter();
+        if let Input::Other(typed) = &table.input {
+            let names = typed.rows.schema().columns.iter();
             table.header = names.map(|column| column.name.clone().into_owned()).collect();
             return Ok(table);
         }
@@ -100,7 +110,7 @@ impl Table {
     pub fn types(&self) -> Option<&Schema> {
         match &self.input {
             Input::Csv(_) => None,
-            Input::Other(rows, _) => Some(rows.schema()),
+            Input::Other(typed) => Some(typed.rows.schema()),
         }
     }
 
@@ -114,9 +124,9 @@ impl Table {
         schema: &Schema,
         to: &mut dyn FnMut(&[Cell<'_>]),
     ) -> Result<bool, Error> {
-        if let Input::Other(rows, row) = &mut self.input {
-            *row += 1;
-            return rows.next(to);
+        if let Input::Other(typed) = &mut self.input {
+            typed.row += 1;
+            return typed.rows.next(to);
         }
         let Some(row) = self.next()? else { return Ok(false) };
         let mut cells = Vec::with_capacity(schema.columns.len());
@@ -192,7 +202,7 @@ impl Table {
     pub fn wrong(&self, message: &str) -> Error {
         let line = match &self.input {
             Input::Csv(lines) => lines.line,
-            Input::Other(_, row) => *row,
+            Input::Other(typed) => typed.row,
         };
         Error::input(&self.path, line, message)
     }
@@ -203,13 +213,12 @@ impl Table {
         self.cells.clear();
         match &mut self.input {
             Input::Csv(lines) => lines.read(&self.path, &mut self.text, &mut self.cells),
-            Input::Other(rows, row) => {
+            Input::Other(Typed { rows, types, row }) => {
                 let (text, cells) = (&mut self.text, &mut self.cells);
-                let columns = rows.schema().columns.clone();
                 let is_there = rows.next(&mut |row| {
-                    for (cell, column) in row.iter().zip(&columns) {
+                    for (cell, kind) in row.iter().zip(&*types) {
                         let from = text.len();
-                        column.kind.push(text, cell);
+                        kind.push(text, cell);
                         cells.push(from..text.len());
                     }
                 })?;

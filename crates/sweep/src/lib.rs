@@ -6,6 +6,7 @@
 
 pub mod about;
 mod cgroup;
+mod done;
 mod flight;
 pub mod going;
 mod host_metrics;

@@ -19,8 +19,8 @@ use knee_scenario::published::Stat;
 use knee_scenario::scenario::Scenario;
 use knee_scenario::stats::{Samples, rounded};
 
+use crate::done::Done;
 use crate::measure::{sent_bits, utilisation, window_of};
-use crate::runs::Done;
 
 /// Rows between two checks of memory.
 const BETWEEN_CHECKS: u64 = 1024;

@@ -17,13 +17,12 @@ use knee_scenario::cases::{Configuration, RunId};
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::memory::shown;
-use knee_scenario::metric::Measured;
 use knee_scenario::scenario::Scenario;
 
+pub use crate::done::Done;
 use crate::flight::Recording;
 use crate::going::Going;
 use crate::machine;
-use crate::measure::measure;
 use crate::results::{CaptureDir, empty_captures};
 
 /// Memory for results that wait for an earlier run, bytes. Above it, threads start only that earlier run.
@@ -86,30 +85,6 @@ impl Options {
                 Err(Error::input(&experiment.path, Origin::Nowhere, "", why))
             }
         }
-    }
-}
-
-/// A finished run.
-#[derive(Debug)]
-pub struct Done {
-    pub id: RunId,
-    pub run: Run,
-    pub ran: RunResult,
-    /// Number of attempts.
-    pub attempts: u32,
-    pub(crate) scenario: Arc<Scenario>,
-    /// Name of its flight recording.
-    pub(crate) recording: Option<String>,
-    /// Whether it has captures.
-    pub(crate) is_captured: bool,
-    /// Memory of the run, including what is made of it.
-    pub(crate) budget: Arc<Budget>,
-}
-
-impl Done {
-    /// Measures each traffic entry and recorded queue.
-    pub fn measure(&self) -> Vec<Measured> {
-        measure(&self.scenario, &self.run, &self.ran.outcome)
     }
 }
 
