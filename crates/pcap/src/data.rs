@@ -845,7 +845,8 @@ impl Data {
             self.out.duration_ns = end_ns.saturating_sub(begin_ns).max(round_trip_ns);
         }
         let ns = self.out.duration_ns;
-        self.out.goodput_bps = (is_acked && ns > 0).then(|| self.out.bytes as f64 * 8e9 / ns as f64);
+        self.out.goodput_bps =
+            (is_acked && ns > 0).then(|| self.out.bytes as f64 * 8e9 / ns as f64);
         self.out.mss = (self.out.data_packets > 0).then_some(mss);
         self.out.family = self.rounds.habits.guess(&self.out, to_sender_ns);
         self.out.rounds = self.rounds.finish(at_ns, mss, most_rounds);

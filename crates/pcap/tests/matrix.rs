@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::experiments::{Made, analysed, merged, simulate};
 use knee_pcap::Finding;
@@ -235,9 +236,7 @@ const MORE_CAUSES: &[Cause] = &[
     Cause {
         name: "30 % lost for a second",
         experiment: "neighbours",
-        set: &[
-            "network.change=[{links=\"switch-r\",at=\"4 s\",until=\"5 s\",loss=\"30 %\"}]",
-        ],
+        set: &["network.change=[{links=\"switch-r\",at=\"4 s\",until=\"5 s\",loss=\"30 %\"}]"],
         true_here: &[],
         algorithms: ALGORITHMS,
         rates: &[1, 10],
@@ -300,6 +299,9 @@ const PLACES: [&[&str]; 3] = [&["s1"], &["r"], &["s1", "r"]];
 const OFFLOADS: [&str; 2] = ["hosts.gso_max_segs=44", "hosts.gro_window=100 us"];
 /// A finding that is wrong more often than once in so many times has to say that it may be something else.
 const WRONG_ONCE_IN: u32 = 50;
+
+/// Causes that are run at once.
+const THREADS: usize = 4;
 
 /// A place of the grid.
 #[derive(Clone, Copy, Debug)]
@@ -548,7 +550,17 @@ fn the_matrix_of_causes_and_findings() {
         println!("{}: {} runs", cause.name, row.runs);
         (cause, row)
     };
-    let rows: Vec<_> = CAUSES.iter().chain(MORE_CAUSES).map(made).collect();
+    let causes: Vec<&'static Cause> = CAUSES.iter().chain(MORE_CAUSES).collect();
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let taken = || causes.get(next.fetch_add(1, Ordering::Relaxed)).copied();
+        std::iter::from_fn(|| taken().map(made)).collect::<Vec<_>>()
+    };
+    let mut rows: Vec<(&Cause, Row)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(some)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    rows.sort_by_key(|(cause, _)| causes.iter().position(|other| other.name == cause.name));
     let sums = sums(&rows);
     let kinds: Vec<&str> = sums.keys().copied().collect();
     println!("| cause | runs | {} |", kinds.join(" | "));

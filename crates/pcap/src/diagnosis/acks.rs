@@ -137,8 +137,7 @@ pub(super) fn left_out(view: &View<'_>, known: &Known) -> Option<Finding> {
     // Behind other retransmissions an answer may be to one of those.
     let again = &view.data.retransmitted;
     let is_first = again.segments <= found.len() as u64;
-    let is_seen =
-        |event: &Event| view.is_near_receiver || (event.duplicate_acks > 0 && is_first);
+    let is_seen = |event: &Event| view.is_near_receiver || (event.duplicate_acks > 0 && is_first);
     let seen = found.iter().filter(|(event, _)| is_seen(event)).count();
     let (kind, why) = if 2 * delayed > found.len() {
         (BEYOND_TIMER, "the receiver delayed its ACK for longer than the sender's timer")

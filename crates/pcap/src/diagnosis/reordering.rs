@@ -65,8 +65,7 @@ pub(super) fn reordered(view: &View<'_>) -> Option<Finding> {
             ),
         ),
     });
-    let is_unanswered =
-        view.back.packets > 0 && data.out_of_order > ANSWERED * data.duplicate_acks;
+    let is_unanswered = view.back.packets > 0 && data.out_of_order > ANSWERED * data.duplicate_acks;
     // A gap that a retransmission closed which is not in the capture seems to close by itself.
     let is_incomplete = data.bytes_not_captured > 0 && behind > data.out_of_order;
     // And a host's own packets are in order before its device.
