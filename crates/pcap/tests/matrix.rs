@@ -594,7 +594,8 @@ fn no_finding_is_often_wrong_and_sure() {
     let wrong: Vec<&String> = rows.iter().flat_map(|(_, row)| &row.wrong).collect();
     assert_eq!(too_sure(&sums), [""; 0], "{wrong:#?}");
     // At least half of the runs are named by their cause: a policer loses too little to be seen in some, and ACKs are not late enough.
-    let named = rows.iter().filter_map(|(cause, row)| {
+    // Of the others a finding tells what they do, and not all of them do it.
+    let named = rows[..CAUSES.len()].iter().filter_map(|(cause, row)| {
         let count = row.counts.get(cause.true_here.first()?).copied().unwrap_or_default();
         Some((count.said.into_iter().max()?, row.runs))
     });
