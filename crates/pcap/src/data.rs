@@ -14,6 +14,7 @@ use crate::repeats::{Recovery, Repeat};
 use crate::rounds::Rounds;
 use crate::rows::{NO_ROW, Rows};
 use crate::spans;
+use crate::stamps::{Ids, Stamps};
 
 /// Segments in flight that are known one by one; the oldest beyond are forgotten.
 const MOST_SENT: usize = 1 << 18;
@@ -146,53 +147,6 @@ struct Missed {
     at_ns: u64,
     /// The gap that they are, if later ones had come before the ACK.
     gap: Option<Sent>,
-}
-
-/// Whether a sender's IP identifications count its packets.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ids {
-    last: Option<u16>,
-    near: u32,
-    all: u32,
-}
-
-impl Ids {
-    /// How far apart two that follow each other may be: 64 KiB that are cut into segments take one each.
-    const NEAR: u16 = 64;
-
-    fn count(&mut self, id: Option<u16>) {
-        let Some(id) = id else { return };
-        if let Some(last) = self.last.replace(id) {
-            self.all = self.all.saturating_add(1);
-            let ahead = id.wrapping_sub(last);
-            self.near = self.near.saturating_add(u32::from((1..=Ids::NEAR).contains(&ahead)));
-        }
-    }
-}
-
-/// How fast the clock of a sender's timestamps runs, by the first packet with new data and the last: value and time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stamps {
-    first: Option<(u32, u64)>,
-    last: (u32, u64),
-}
-
-impl Stamps {
-    /// Least number of ticks: at 1 ms each, more than packet delays vary in data centers.
-    const FEWEST: u32 = 16;
-
-    fn note(&mut self, tsval: u32, at_ns: u64) {
-        self.first.get_or_insert((tsval, at_ns));
-        self.last = (tsval, at_ns);
-    }
-
-    /// Time between two ticks, if enough have passed, ns.
-    pub(crate) fn tick_ns(&self) -> Option<u64> {
-        let (tsval, at_ns) = self.first?;
-        let ticks = self.last.0.wrapping_sub(tsval);
-        let is_forward = (Stamps::FEWEST..1 << 31).contains(&ticks);
-        is_forward.then(|| self.last.1.saturating_sub(at_ns) / u64::from(ticks))
-    }
 }
 
 /// Thins out values: keeps every n-th, and doubles n where there are too many.

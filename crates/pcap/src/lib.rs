@@ -9,6 +9,7 @@
 //! | `table`, `live` | connections that are going on, found by their addresses; their handshakes and numbers |
 //! | `data`, `rounds`, `bursts`, `spans`, `ranges` | one direction's data: what is in flight, its round trips, its bursts, its rate, its SACKs |
 //! | `repeats` | late or retransmitted, and why |
+//! | `stamps` | IP identifications and timestamps of a sender |
 //! | `echo`, `family` | kinds of receivers and senders |
 //! | `crossings` | the same packets at two points |
 //! | [`mod@text`], [`csv`] | results to be read, by people and by programs |
@@ -35,6 +36,7 @@ mod repeats;
 mod rounds;
 mod rows;
 mod spans;
+mod stamps;
 mod table;
 pub mod text;
 

@@ -8,7 +8,8 @@ use crate::model::{Event, EventKind, Finding, Severity};
 pub(super) const SPURIOUS: Kind = Kind {
     name: "spurious-timeout",
     usually_means: "The path's delay rose at once by more than the timer allows: a link that holds or repeats frames (radio, a \
-                    flap, a handover), a paused host, or a buffer that filled within a round trip. Nothing was lost.",
+                    flap, a handover), a paused host, or a buffer that filled within a round trip. No data was lost. ACKs that had passed \
+                    the capture may have been lost behind it.",
     try_this: "Keep timestamps, SACK and F-RTO on (net.ipv4.tcp_frto=2): they undo such a timeout. Do not lower the minimum RTO. \
                Find what held the packets; bound a deep buffer by an AQM.",
     severity: Severity::Costs,
@@ -116,11 +117,13 @@ pub(super) fn spurious(views: &[View<'_>], known: &Known) -> Vec<Finding> {
                 format!(" and came after {} in the median{base}", time(ns))
             },
         );
+        let late =
+            if late_ns.is_some() { "late, not lost" } else { "late or lost behind this point" };
         let waited = sum(of_view.iter().map(|(event, _)| event.lasted_ns));
         let at_least = view.at_least(&[EventKind::Rto, EventKind::TailLossProbe]);
         let summary = format!(
-            "{at_least}{timeouts} timeouts and {} probes retransmitted data whose ACK was late, not lost: the ACKs were of the \
-             originals{after}.",
+            "{at_least}{timeouts} timeouts and {} probes retransmitted data that had arrived, and whose ACK was {late}: the ACKs were \
+             of the originals{after}.",
             of_view.len() - timeouts,
         );
         let evidence = of_view.iter().take(SHOWN).map(|(event, ns)| {

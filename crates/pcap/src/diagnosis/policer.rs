@@ -43,7 +43,7 @@ const FROM: f64 = 0.9;
 const STEPS: [(f64, i32); 2] = [(1.02, 80), (1.001, 20)];
 /// And rates far above all that passed, in large steps: a small bucket that is empty again before each burst drops the same packets at
 /// any of them.
-const FAR: (f64, i32) = (1.3, 16);
+const FAR: (f64, i32) = (1.7, 8);
 /// At a rate that is so much higher ...
 const FASTER: f64 = 1.5;
 /// ... the same bursts fill a bucket to this part of its depth at least. Else its depth may be no more than what a sender has sent beyond
@@ -122,6 +122,8 @@ struct Fits {
     rates: [f64; 2],
     /// Whether the losses tell a rate: not if it is the sender's own.
     is_told: bool,
+    /// Whether bursts fill the bucket, whatever its rate.
+    is_filled: bool,
     /// What passed between the first loss and the last, bytes.
     between: f64,
 }
@@ -236,8 +238,9 @@ impl Sent {
         let faster = self.fit(best.bytes_per_ns * FASTER)?;
         // Or else nothing is left there of what the losses have in common here.
         let is_lost = best.above >= RELATED && score(&faster) < UNRELATED;
-        let is_told = is_lost || faster.highest >= FILLED * best.highest;
-        Some(Fits { best, rates, is_told, between: bytes })
+        let is_filled = faster.highest >= FILLED * best.highest;
+        let is_told = is_lost || is_filled;
+        Some(Fits { best, rates, is_told, is_filled, between: bytes })
     }
 
     /// How long a window of time is that holds some round trips, and several spans, ns.
@@ -399,7 +402,7 @@ fn is_serialised(views: &[View<'_>], segment: u64, bytes_per_ns: f64) -> bool {
 fn by_level(
     views: &[View<'_>],
     sent: &Sent,
-    Fits { best: fit, rates, is_told, between: passed_between }: &Fits,
+    Fits { best: fit, rates, is_told, is_filled, between: passed_between }: &Fits,
     [base, segment, waited_ns, segments]: [u64; 4],
 ) -> Option<Finding> {
     let is_level = fit.above >= ABOVE
@@ -407,8 +410,8 @@ fn by_level(
         || fit.above + fit.low / fit.highest.max(1.0) >= BOTH;
     let passed: f64 = sent.passed.iter().map(|impulse| impulse.1).sum();
     let is_burst = (LEAST_BURST * segment) as f64 <= fit.highest;
-    let is_filled = passed >= FILLS * fit.highest && *passed_between >= FILLS_BETWEEN * fit.highest;
-    if !is_level || !is_burst || !is_filled {
+    let is_enough = passed >= FILLS * fit.highest && *passed_between >= FILLS_BETWEEN * fit.highest;
+    if !is_level || !is_burst || !is_enough {
         return None;
     }
     // What a buffer of that depth would have made the packets wait that were not dropped.
@@ -422,11 +425,11 @@ fn by_level(
     if waited_ns > base.max((held_ns as u64).saturating_add(HOST_NS)) {
         return None;
     }
-    // A sender that is just below the rate before each loss has passed what the bucket lets through.
-    let rates = [
-        rates[0] / STEPS[1].0.powi(STEPS[1].1 / 2),
-        rates[1].max(sent.most(base).unwrap_or(0.0) - fit.highest / sent.lasted_ns(base)),
-    ];
+    // A sender that is just below the rate before each loss has passed what the bucket lets through; of a bucket that may be a small one,
+    // all of that.
+    let depth = if *is_filled { fit.highest } else { 0.0 };
+    let passed = sent.most(base).unwrap_or(0.0) - depth / sent.lasted_ns(base);
+    let rates = [rates[0], rates[1].max(passed)];
     let says = format!(
         "nearly all with {:.0} kB sent beyond {}. No queue drops so: RTTs were {} above the smallest, and a queue of that size adds {}",
         fit.highest / 1000.0,
@@ -487,7 +490,10 @@ fn between([low, high]: [f64; 2], is_told: bool) -> String {
     match high / low.max(f64::MIN_POSITIVE) {
         _ if !is_told => format!("a rate that cannot be told from this capture: {from} or more"),
         ratio if ratio <= EXACT => format!("about {} {what}", rate(f64::midpoint(low, high) * 8e9)),
-        ratio if ratio <= TELLS => format!("a rate between {from} and {to} {what}"),
+        ratio if ratio <= TELLS => {
+            let from = rate(low * 8e9 / STEPS[0].0);
+            format!("a rate between {from} and {to} {what}")
+        }
         _ => format!("a rate that cannot be told from this capture ({from} to {to} fit)"),
     }
 }
