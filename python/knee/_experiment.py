@@ -7,6 +7,7 @@ import html
 import json
 import os
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -478,11 +479,26 @@ class Experiment:
                     None,
                     allowed,
                 )
-        if chosen:
-            one = one.set(chosen)
+        for path, label in chosen.items():
+            one = one._at(path, label)
         result = one._run(Run, 1, False, None, captures, trace)
         assert isinstance(result, Run)
         return result
+
+    def _at(self, path: str, label: str) -> Experiment:
+        """The same at one value of a varied key, which stays a varied one."""
+        axes = dict(self._changes.axes)
+        if path not in axes:
+            # As `--set` has it: what is no TOML is text.
+            return self._with(pairs=(*self._changes.pairs, (path, label)))
+        values = tomllib.loads(f"values = {axes[path]}")["values"]
+        several = values if isinstance(values, list) else []
+        # Those of a range are not among them, and are what they look like.
+        same = [
+            one for one in several if label == (one if isinstance(one, str) else _toml.inline(one))
+        ]
+        axes[path] = _toml.inline(same[:1]) if same else label
+        return self._with(axes=tuple(axes.items()))
 
     def _word_of(self, case: str) -> str:
         """What :meth:`cc` takes for a case: the path of a file, and not the name that it has."""

@@ -148,6 +148,22 @@ def test_one_run_has_its_calls(short: knee.Experiment) -> None:
     assert [same["completion_s"][at] for at in first] == run.flows.to_dict()["completion_s"]
 
 
+def test_one_run_is_at_values_of_any_type(short: knee.Experiment) -> None:
+    varied = short.vary({"network.senders": [4, 5], "traffic.short.size": "10 kB..40 kB times 2"})
+    varied = varied.vary(k=["20 pkts", "65 pkts"], at="network.bottleneck.queue.k")
+    run = varied.run_one(case="cubic", senders=5, size="20 kB", k=65)
+    assert run.values == {
+        "network.senders": "5",
+        "traffic.short.size": "20 kB",
+        "network.bottleneck.queue.k": "65 pkts",
+    }
+    # Keys that the text varies.
+    again = knee.Experiment.from_toml(varied.to_toml())
+    other = again.run_one(case="cubic", senders=5, size="20 kB", k="65 pkts")
+    assert other.values == run.values
+    assert other.flows.to_dict() == run.flows.to_dict()
+
+
 def test_plots_are_for_papers(varied: knee.Result, tmp_path: Path) -> None:
     drawn = varied.plot.cdf("short", width=3.4, file=tmp_path / "cdf.pdf")
     assert drawn.get_size_inches()[0] == pytest.approx(3.4)
