@@ -388,7 +388,7 @@ impl Events {
     /// time of scheduling, which depends on how a link computes departures.
     #[inline]
     pub(crate) fn push_arrival(&mut self, (begun, at): (Time, Time), event: Event, leads_to: u32) {
-        self.insert(Entry { leads_to, ..Entry::new(at, begun.ps() | NOT_FIRST, event) });
+        self.insert_here(Entry { leads_to, ..Entry::new(at, begun.ps() | NOT_FIRST, event) });
     }
 
     /// Like [`Events::push_arrival`], for an event of another domain.
@@ -421,8 +421,13 @@ impl Events {
         self.away = away;
     }
 
-    #[inline]
     pub(crate) fn insert(&mut self, entry: Entry) {
+        self.insert_here(entry);
+    }
+
+    /// [`Events::insert`], in its caller.
+    #[inline(always)]
+    fn insert_here(&mut self, entry: Entry) {
         let bucket = self.bucket_of(entry.at);
         if bucket <= self.opened_bucket {
             self.insert_soon(entry, bucket);
@@ -434,6 +439,7 @@ impl Events {
         }
     }
 
+    #[inline(never)]
     fn insert_soon(&mut self, entry: Entry, bucket: u64) {
         if bucket <= self.current_bucket {
             let place = self.current.partition_point(|other| *other > entry);
@@ -443,6 +449,7 @@ impl Events {
         }
     }
 
+    #[inline(never)]
     fn insert_far(&mut self, entry: Entry, bucket: u64) {
         let turn = bucket / BUCKETS as u64;
         if turn < self.opened_bucket / BUCKETS as u64 + BUCKETS as u64 {
@@ -533,7 +540,7 @@ impl Events {
     /// if there is none up to `until`.
     #[inline]
     fn advance(&mut self, until: Time) -> bool {
-        if self.opened.is_empty() && !self.open(self.bucket_of(until)) {
+        if self.opened.is_empty() && !self.open_late(self.bucket_of(until)) {
             return false;
         }
         std::mem::swap(&mut self.current, &mut self.opened);
@@ -550,8 +557,14 @@ impl Events {
         true
     }
 
+    /// [`Events::open`], when no bucket was opened ahead.
+    #[cold]
+    fn open_late(&mut self, last: u64) -> bool {
+        self.open(last)
+    }
+
     /// Opens the next bucket with an event. Returns false if there is none up to the bucket `last`.
-    #[inline]
+    #[inline(always)]
     fn open(&mut self, last: u64) -> bool {
         let bucket = loop {
             let near = self.near.next(self.opened_bucket + 1);

@@ -286,7 +286,7 @@ fn loss_of(share: f64) -> u64 {
 impl Wire {
     /// Schedules the arrival of a packet that begins to leave at `begun`, and whose last bit leaves at
     /// `sent`.
-    #[inline]
+    #[inline(always)]
     fn carry(
         &mut self,
         (begun, sent): (Time, Time),
@@ -315,7 +315,7 @@ impl Wire {
         arrives
     }
 
-    #[inline]
+    #[inline(always)]
     fn carry_to(
         &mut self,
         (begun, arrives): (Time, Time),
@@ -457,9 +457,9 @@ impl LinkState {
     }
 
     /// Offers a packet that has come to position `at` of the paths. The link schedules its arrival once the
-    /// departure is known.
-    #[inline]
-    pub(crate) fn send(
+    /// departure is known. In its caller: every packet of a simulation comes here at every hop.
+    #[inline(always)]
+    pub(crate) fn send_here(
         &mut self,
         index: u32,
         id: u32,

@@ -135,7 +135,7 @@ impl Net {
     /// Offers a packet to a link, which has come to position `at` of the paths.
     #[inline]
     fn offer(&mut self, link: u32, id: u32, at: u32) -> Sent {
-        let sent = self.links[link as usize].send(
+        let sent = self.links[link as usize].send_here(
             link,
             id,
             &mut self.packets,

@@ -1,7 +1,7 @@
 //! Links that duplicate packets, as netem does: before the queue, a copy goes ahead of its packet. It is neither lost at random nor
 //! duplicated again.
 
-use super::{ALL, Chance, LinkState};
+use super::{ALL, Chance, LinkState, Sent};
 use crate::events::Events;
 use crate::packet::Packets;
 use crate::paths::Paths;
@@ -17,6 +17,19 @@ impl Chance {
 }
 
 impl LinkState {
+    /// [`LinkState::send_here`], out of line: for a copy, and for whoever offers few packets.
+    pub(crate) fn send(
+        &mut self,
+        index: u32,
+        id: u32,
+        packets: &mut Packets,
+        now: Time,
+        events: &mut Events,
+        place: (&Paths, u32),
+    ) -> Sent {
+        self.send_here(index, id, packets, now, events, place)
+    }
+
     /// Sends a copy of a packet.
     #[cold]
     pub(super) fn send_copy(
