@@ -13,6 +13,31 @@ pub(crate) fn cpu_seconds() -> f64 {
     stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
+/// A ring of cache lines in 64 MB, more than a processor keeps near: each has the number of the next one, in no order.
+pub(crate) struct Lines(Vec<[u32; 16]>);
+
+impl Lines {
+    pub(crate) fn new() -> Lines {
+        const LINES: u32 = (64 << 20) / 64;
+        // One cycle through all of them (Sattolo 1986).
+        let mut order: Vec<u32> = (0..LINES).collect();
+        let mut random = knee_units::Random::new(1);
+        (1..LINES).rev().for_each(|at| order.swap(at as usize, random.below(at.into()) as usize));
+        Lines(order.into_iter().map(|next| [next; 16]).collect())
+    }
+
+    /// Returns how long a load of a line takes that is not near, ns of processor time.
+    pub(crate) fn price_ns(&self) -> f64 {
+        const STEPS: u32 = 200_000;
+        let start = cpu_seconds();
+        // What other work has put into the caches since is not known, so nobody begins where the last chase has been.
+        let mut at = (start * 1e9) as usize % self.0.len();
+        (0..STEPS).for_each(|_| at = self.0[at][0] as usize);
+        std::hint::black_box(at);
+        (cpu_seconds() - start) * 1e9 / f64::from(STEPS)
+    }
+}
+
 pub(crate) fn rate(gbps: u64) -> Rate {
     Rate::from_bps(gbps * GBPS).unwrap()
 }

@@ -3,7 +3,8 @@
 //! `make bench-scale` runs every case in its own process, with the dumbbell right before it, so
 //! that other load slows both. The ratio divides the processor time per data packet by the
 //! dumbbell's. Each result is the median of the rounds. The memory of a host counts its links and its
-//! share of the fabric, that of a flow its two idle sockets. `-- --large` adds 4,096 and 3,456 hosts, `-- NAME...`
+//! share of the fabric, that of a flow its two idle sockets. `line ns` is what a cache line costs that is not near, measured beside each run:
+//! where it is dear, large fabrics are slow. `htsim` are the packets a second of csg-htsim, from notebook/scale.md. `-- --large` adds 4,096 and 3,456 hosts, `-- NAME...`
 //! selects cases whose names contain one of these, `-- --rounds N` repeats. `-- --threads N NAME...`
 //! compares the wall time with that on N threads, `-- --memory NAME...` the memory, and `-- --balance NAME...`
 //! prints how evenly domains share the work.
@@ -18,10 +19,14 @@ use knee_run::outcome::Work;
 use knee_run::spec::{Cc, Flow, Network, Run, Traffic};
 use knee_run::topology::{Cable, Dumbbell, FatTree, LeafSpine};
 use load::{Random, web_search};
-use networks::{bulk, cable, cpu_seconds, dumbbell, host, run};
+use networks::{Lines, bulk, cable, cpu_seconds, dumbbell, host, run};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
+
+/// The allocator of `knee`: tables in huge pages are part of what a user gets.
+#[global_allocator]
+static ALLOCATOR: knee_memory::Counting = knee_memory::Counting;
 
 const DUMBBELL: &str = "dumbbell, 20 flows";
 const CASES: [&str; 12] = [
@@ -65,12 +70,15 @@ fn main() {
         .filter(|(at, arg)| !arg.starts_with('-') && rounds != at.checked_sub(1))
         .map(|(_, arg)| arg)
         .collect();
+    let lines = Lines::new();
     let is_large = args.iter().any(|arg| arg == "--large");
     println!(
-        "{:<30} {:>6} {:>9} {:>10} {:>8} {:>6} {:>8} {:>9} {:>10} {:>9}",
+        "{:<30} {:>6} {:>9} {:>8} {:>9} {:>10} {:>8} {:>6} {:>8} {:>9} {:>10} {:>9}",
         "case",
         "ratio",
         "M pkts/s",
+        "line ns",
+        "htsim",
         "M hops/s",
         "ev/pkt",
         "MB",
@@ -83,7 +91,7 @@ fn main() {
         let wanted = names.is_empty() || names.iter().any(|name| case.contains(name.as_str()));
         let fits = is_large || !LARGE.iter().any(|hosts| case.contains(hosts));
         if wanted && fits {
-            compare(case, repeats);
+            compare(case, repeats, &lines);
         }
     }
 }
@@ -233,21 +241,26 @@ fn memory_on_threads(case: &str, threads: usize) {
 }
 
 /// Runs the dumbbell and the case in turn.
-fn compare(case: &str, rounds: usize) {
+fn compare(case: &str, rounds: usize, lines: &Lines) {
     let mut ratios = Vec::new();
+    let mut prices_ns = Vec::new();
     let mut all = Vec::new();
     for _ in 0..rounds {
         let (beside, it) = (in_a_process(DUMBBELL), in_a_process(case));
         ratios.push(beside.pkts_per_s() / it.pkts_per_s());
         all.push(it);
+        prices_ns.push(lines.price_ns());
     }
+    prices_ns.sort_by(f64::total_cmp);
     ratios.sort_by(f64::total_cmp);
     all.sort_by(|a, b| a.pkts_per_s().total_cmp(&b.pkts_per_s()));
     let it = all[rounds / 2];
     println!(
-        "{case:<30} {:>6.2} {:>9.3} {:>10.3} {:>8.2} {:>6.0} {:>8.2} {:>9.1} {:>10.1} {:>9.1}",
+        "{case:<30} {:>6.2} {:>9.3} {:>8.0} {:>9} {:>10.3} {:>8.2} {:>6.0} {:>8.2} {:>9.1} {:>10.1} {:>9.1}",
         ratios[rounds / 2],
         it.pkts_per_s() / 1e6,
+        prices_ns[rounds / 2],
+        of_htsim(case).unwrap_or("-"),
         it.pkts_per_s() * it.hops / it.pkts / 1e6,
         it.events / it.pkts,
         it.peak_bytes / 1e6,
@@ -256,6 +269,13 @@ fn compare(case: &str, rounds: usize) {
         (it.setup_bytes - it.network_bytes) / it.flows / 1e3,
         (it.peak_bytes - it.setup_bytes) / it.flows / 1e3,
     );
+}
+
+/// Returns the million packets a CPU second of csg-htsim for a case, as the notebook's table has them.
+fn of_htsim(case: &str) -> Option<&'static str> {
+    let table = include_str!("../notebook/scale.md").split_once("## Beside csg-htsim")?.1;
+    let row = table.lines().find_map(|line| line.strip_prefix(&format!("| {case} |")))?;
+    row.split('|').next().map(str::trim)
 }
 
 #[derive(Clone, Copy)]

@@ -1,7 +1,8 @@
 //! Speed of the simulator's core and of the queues.
 //!
 //! `cargo bench -p knee-sim --bench simulator` prints data packets per second of processor time.
-//! Processor time is counted, so other load has little effect. Quote medians of several runs.
+//! Processor time is counted, so other load has little effect. Quote medians of several runs. `line ns` is what a cache line costs that
+//! is not near, beside each run: the rates of two machines, or of two hours, compare where these do.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod networks;
@@ -13,7 +14,11 @@ use knee_queue::{
 };
 use knee_run::spec::{Cc, Run};
 use knee_run::topology::LeafSpine;
-use networks::{bulk, cable, cpu_seconds, dumbbell, host, rate, run, step_config};
+use networks::{Lines, bulk, cable, cpu_seconds, dumbbell, host, rate, run, step_config};
+
+/// The allocator of `knee`: what a user gets has it, too.
+#[global_allocator]
+static ALLOCATOR: knee_memory::Counting = knee_memory::Counting;
 
 const REPEATS: usize = 5;
 
@@ -21,7 +26,11 @@ fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let wanted =
         |name: &str| only.is_empty() || only.iter().any(|only| name.contains(only.as_str()));
-    println!("{:<34} {:>12} {:>10} {:>9}", "simulation", "data pkts/s", "events/pkt", "hops/pkt");
+    let lines = Lines::new();
+    println!(
+        "{:<34} {:>12} {:>10} {:>9} {:>8}",
+        "simulation", "data pkts/s", "events/pkt", "hops/pkt", "line ns"
+    );
     for (name, run) in [
         ("dumbbell 20 flows dctcp 10G", dumbbell(20, "dctcp", 400)),
         ("dumbbell 20 flows cubic 10G", dumbbell(20, "cubic", 400)),
@@ -29,7 +38,7 @@ fn main() {
         ("leaf-spine 128 hosts dctcp 10G", leaf_spine(40)),
     ] {
         if wanted(name) {
-            simulation(name, &run);
+            simulation(name, &run, &lines);
         }
     }
     println!("\n{:<34} {:>12}", "queue", "ns per pkt");
@@ -53,21 +62,24 @@ fn main() {
     }
 }
 
-fn simulation(name: &str, run: &Run) {
-    let mut speeds: Vec<f64> = Vec::new();
+fn simulation(name: &str, run: &Run, lines: &Lines) {
+    let (mut speeds, mut prices_ns) = (Vec::new(), Vec::new());
     let mut work = knee_run::outcome::Work::default();
     for _ in 0..REPEATS {
         let start = cpu_seconds();
         work = knee_sim::simulate(run).unwrap().work;
         speeds.push(work.data_pkts as f64 / (cpu_seconds() - start));
+        prices_ns.push(lines.price_ns());
     }
     speeds.sort_by(f64::total_cmp);
+    prices_ns.sort_by(f64::total_cmp);
     let per_packet = |count: u64| count as f64 / work.data_pkts as f64;
     println!(
-        "{name:<34} {:>12.0} {:>10.2} {:>9.2}   ({} data packets)",
+        "{name:<34} {:>12.0} {:>10.2} {:>9.2} {:>8.0}   ({} data packets)",
         speeds[REPEATS / 2],
         per_packet(work.events),
         per_packet(work.pkt_hops),
+        prices_ns[REPEATS / 2],
         work.data_pkts,
     );
 }

@@ -9,9 +9,13 @@ mod hostile;
 mod linux_modules;
 mod new;
 mod other_users;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod record;
 mod reports;
 mod reproduce;
 mod schema;
 mod script;
 mod support;
+#[cfg(not(feature = "parquet"))]
+mod without_parquet;

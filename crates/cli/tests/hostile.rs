@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -102,6 +103,33 @@ fn what_crashes_is_said_with_operation_line_flow_and_time() {
         let why = failure(name);
         assert!(why.contains(expected), "{name}: {why}");
         assert!(why.contains("; flow 0, at 0.") && why.contains(" s of simulated time"), "{why}");
+    }
+}
+
+/// The simulator finds no read behind the end of allocated memory; memcheck does, and nothing else in all of knee.
+#[test]
+fn memcheck_names_the_line_of_a_bad_read_and_no_other() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        std::io::stderr().write_all(b"SKIPPED: there is no valgrind\n").unwrap();
+        return;
+    }
+    for (name, line) in [("past", Some("past (past.c:9)")), ("stays", None)] {
+        let scratch = Scratch::new();
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", "300", "valgrind", "-q", "--error-exitcode=9"]);
+        command.args([env!("CARGO_BIN_EXE_knee"), "run", "x.toml", "-o", "results"]);
+        command.args(["--cc", &hostile(name)]).env("XDG_CACHE_HOME", scratch.at("cache"));
+        let output = command.current_dir(scratch.0.path()).stdin(Stdio::null()).output().unwrap();
+        let why = said(&output);
+        assert_eq!(output.status.code(), Some(if line.is_some() { 9 } else { 0 }), "{name}: {why}");
+        let first = why.lines().find(|line| line.contains(" at 0x")).unwrap_or_default();
+        assert!(first.contains(line.unwrap_or_default()), "{name}: {why}");
+        assert_eq!(
+            why.matches("Invalid read").count(),
+            usize::from(line.is_some()),
+            "{name}: {why}"
+        );
+        assert!(scratch.at("results/manifest.json").exists(), "{name}: {why}");
     }
 }
 

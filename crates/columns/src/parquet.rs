@@ -233,6 +233,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties, ParquetError> {
         .set_created_by(concat!("knee ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_dictionary_enabled(false)
+        .set_data_page_row_count_limit(GROUP_ROWS)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_key_value_metadata(Some(vec![types]));
     for column in schema.columns.iter().filter(|column| column.kind == Type::Word) {

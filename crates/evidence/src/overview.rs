@@ -1,5 +1,6 @@
 //! A study of many rows as one table: a line per row, with the mean of each metric, or the statistics that are asked for.
 
+use knee_results::ResultFile;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::{Kind, Metric};
 use knee_scenario::published::Stat;
@@ -84,8 +85,9 @@ fn means(experiment: &Experiment, swept: &SweepResult) -> String {
         true => " with 95 % intervals over runs",
         false => "",
     };
+    let summary = ResultFile::Summary.name_in(swept.format);
     format!(
-        "\n{of_what} of {rows} rows{intervals}; {others}{more}: --stat, --tables all, summary.csv\n\n{shown}\n"
+        "\n{of_what} of {rows} rows{intervals}; {others}{more}: --stat, --tables all, {summary}\n\n{shown}\n"
     )
 }
 

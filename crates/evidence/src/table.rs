@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use knee_inference::values_needed;
+use knee_results::ResultFile;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::{Kind, Metric};
 use knee_scenario::published::Stat;
@@ -82,8 +83,8 @@ fn all_tables(experiment: &Experiment, swept: &SweepResult, most_queues: usize) 
         if names.len() > most_queues {
             let what = if kind == Kind::Queue { "queues" } else { "buffers" };
             let count = names.len();
-            let _ =
-                writeln!(out, "\n{count} recorded {what}: --tables all prints them; summary.csv");
+            let summary = ResultFile::Summary.name_in(swept.format);
+            let _ = writeln!(out, "\n{count} recorded {what}: --tables all prints them; {summary}");
         } else if !names.is_empty() {
             out.push_str(&tables_of(experiment, swept, &names, kind));
         }

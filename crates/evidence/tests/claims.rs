@@ -112,6 +112,7 @@ fn swept(
         back_end: "sim",
         is_model: true,
         about: serde_json::Map::new(),
+        format: knee_results::format::CSV,
     }
 }
 

@@ -3,8 +3,12 @@
 //! A program that wants this makes [`Counting`] its global allocator. In any other program nothing is counted, and no
 //! [`Budget`] is ever exceeded.
 //!
+//! What is as large as a huge page is mapped by itself, aligned to one, and the kernel is asked for them.
+//!
 //! Each thread counts for itself, and [`Budget::check`] collects the counts: an allocation costs an addition.
 //! Between two checks a list may double, so the largest possible excess is the memory in use.
+
+mod huge;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -25,32 +29,58 @@ thread_local! {
 /// Bytes that all threads have taken, as far as their counts were collected.
 static ALL: AtomicIsize = AtomicIsize::new(0);
 
-/// The system's allocator, with a count per thread. If the system refuses memory, the process ends with a sentence.
+/// The system's allocator, with a count per thread, and with large memory in huge pages. If the system refuses memory, the process ends with a sentence.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator. Counting does not allocate: the thread's number is
-// initialised at compile time and has no destructor.
+// SAFETY: memory that is large by its layout is mapped and unmapped here; every other call is passed on to the system's allocator.
+// Counting does not allocate: the thread's number is initialised at compile time and has no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout is passed on.
-        counted(unsafe { System.alloc(layout) }, layout.size(), 0)
+        let memory = match huge::is_large(layout) {
+            true => huge::map(layout.size()),
+            // SAFETY: the caller's layout is passed on.
+            false => unsafe { System.alloc(layout) },
+        };
+        counted(memory, layout.size(), 0)
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout is passed on.
-        counted(unsafe { System.alloc_zeroed(layout) }, layout.size(), 0)
+        let memory = match huge::is_large(layout) {
+            true => huge::map(layout.size()),
+            // SAFETY: the caller's layout is passed on.
+            false => unsafe { System.alloc_zeroed(layout) },
+        };
+        counted(memory, layout.size(), 0)
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count(0, layout.size());
-        // SAFETY: the caller's memory came from the system's allocator with this layout.
-        unsafe { System.dealloc(memory, layout) }
+        match huge::is_large(layout) {
+            // SAFETY: with this layout the caller's memory was mapped.
+            true => unsafe { huge::unmap(memory, layout.size()) },
+            // SAFETY: with this layout the caller's memory came from the system's allocator.
+            false => unsafe { System.dealloc(memory, layout) },
+        }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's memory came from the system's allocator with this layout.
-        counted(unsafe { System.realloc(memory, layout, size) }, size, layout.size())
+        // SAFETY: the alignment is the caller's, who promises a size that does not overflow with it.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let moved = match (huge::is_large(layout), huge::is_large(new)) {
+            // SAFETY: with this layout the caller's memory came from the system's allocator.
+            (false, false) => unsafe { System.realloc(memory, layout, size) },
+            // SAFETY: with this layout the caller's memory was mapped.
+            (true, true) => unsafe { huge::remap(memory, layout.size(), size) },
+            // SAFETY: both have at least the smaller size, and the old one is the caller's to give back.
+            _ => unsafe {
+                let moved = self.alloc(new);
+                std::ptr::copy_nonoverlapping(memory, moved, size.min(layout.size()));
+                self.dealloc(memory, layout);
+                return moved;
+            },
+        };
+        counted(moved, size, layout.size())
     }
 }
 

@@ -832,7 +832,8 @@ impl Data {
         self.window_opened(at_ns, None);
         self.bursts.finish(&mut self.out);
         self.echo.finish(&mut self.out);
-        if self.out.acks == 0 || self.out.bytes == 0 {
+        let is_acked = self.out.acks > 0 && self.out.bytes > 0;
+        if !is_acked {
             // Nobody was seen to acknowledge anything.
             self.out.bytes = self.out.bytes_sent.saturating_sub(self.out.retransmitted.bytes);
         }
@@ -844,7 +845,7 @@ impl Data {
             self.out.duration_ns = end_ns.saturating_sub(begin_ns).max(round_trip_ns);
         }
         let ns = self.out.duration_ns;
-        self.out.goodput_bps = (ns > 0).then(|| self.out.bytes as f64 * 8e9 / ns as f64);
+        self.out.goodput_bps = (is_acked && ns > 0).then(|| self.out.bytes as f64 * 8e9 / ns as f64);
         self.out.mss = (self.out.data_packets > 0).then_some(mss);
         self.out.family = self.rounds.habits.guess(&self.out, to_sender_ns);
         self.out.rounds = self.rounds.finish(at_ns, mss, most_rounds);

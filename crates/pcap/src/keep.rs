@@ -9,19 +9,18 @@ use crate::model::{Brief, Direction, Flow, Totals};
 pub(crate) struct Keeper {
     most: usize,
     flows: Vec<Flow>,
+    taken: usize,
     totals: Totals,
 }
 
 impl Keeper {
     pub(crate) fn new(most: usize) -> Keeper {
-        Keeper { most: most.max(1), flows: Vec::new(), totals: Totals::default() }
+        Keeper { most: most.max(1), flows: Vec::new(), taken: 0, totals: Totals::default() }
     }
 
     pub(crate) fn take(&mut self, flow: Flow) {
-        self.totals.bytes += flow.main().bytes;
-        self.totals.bytes_back += flow.bytes() - flow.main().bytes;
-        self.totals.add(&flow.a_to_b);
-        self.totals.add(&flow.b_to_a);
+        self.totals.add_flow(&flow);
+        self.taken += 1;
         self.flows.push(flow);
         if self.flows.len() >= 2 * self.most {
             self.thin();
@@ -45,6 +44,11 @@ impl Keeper {
         self.thin();
         self.flows.sort_by_key(|flow| flow.id);
         choose_primary(&mut self.flows);
+        if self.flows.len() == self.taken {
+            self.totals = Totals { is_of_connections: true, ..Totals::default() };
+            let primary = self.flows.iter().filter(|flow| flow.is_primary);
+            primary.for_each(|flow| self.totals.add_flow(flow));
+        }
         (self.flows, self.totals)
     }
 }
@@ -68,6 +72,13 @@ fn choose_primary(flows: &mut [Flow]) {
 }
 
 impl Totals {
+    fn add_flow(&mut self, flow: &Flow) {
+        self.bytes += flow.main().bytes;
+        self.bytes_back += flow.bytes() - flow.main().bytes;
+        self.add(&flow.a_to_b);
+        self.add(&flow.b_to_a);
+    }
+
     fn add(&mut self, direction: &Direction) {
         self.segments += direction.segments;
         self.out_of_order += direction.out_of_order;

@@ -111,11 +111,13 @@ pub struct Point {
     pub name: String,
 }
 
-/// Sums over the rows of `flows.csv`: both directions of every flow, each connection counted at every point. What the capture has twice
-/// counts once.
+/// Sums over the rows of `flows.csv`, both directions of each. What the capture has twice counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// The larger direction of each flow: [`Direction::bytes`], bytes. With one point it is the sum of the rows of the table.
+    /// Whether each connection counts once, by its best view ([`Flow::is_primary`]). Where some flows are not kept their best views are not
+    /// known, and all views count.
+    pub is_of_connections: bool,
+    /// The larger direction of each flow: [`Direction::bytes`], bytes: the sum of the rows of the table.
     pub bytes: u64,
     /// The other direction of each flow, bytes.
     pub bytes_back: u64,
@@ -345,7 +347,7 @@ pub struct Direction {
     pub bytes_not_captured: u64,
     /// First byte of data to the last ACK of data, ns; at least one round trip of the whole path, as far as that is known.
     pub duration_ns: u64,
-    /// `bytes` over `duration_ns`, bits per second; nothing where the duration is 0.
+    /// `bytes` over `duration_ns`, bits per second; nothing where the duration is 0 or no ACK of data was seen.
     pub goodput_bps: Option<f64>,
     /// Packets of this sender, pure ACKs included.
     pub packets: u64,

@@ -119,9 +119,10 @@ fn table(analysis: &Analysis, top: usize) -> String {
     }
     let totals = &whole.totals;
     let of = &totals.retransmitted;
-    // A packet that was seen at two points is in the sums twice.
     let points = match whole.points.len() {
+        _ if totals.is_of_connections => String::new(),
         0 | 1 => String::new(),
+        // A packet that was seen at two points is in the sums twice.
         several => format!(", at {several} points together"),
     };
     let _ = writeln!(

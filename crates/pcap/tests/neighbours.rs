@@ -79,8 +79,11 @@ fn a_peer_that_is_gone_is_neither_a_bad_tail_nor_a_floor() {
         alone.segment(at_ms * MS, 0).timestamps = None;
     }
     assert_eq!(names(&alone), ["peer-unreachable"]);
-    let again = alone.analysed().flows[0].a_to_b.retransmitted;
+    let of = alone.analysed().flows[0].a_to_b.clone();
+    let again = of.retransmitted;
     assert_eq!((again.rto, again.tlp, again.unclear), (5, 0, 0));
+    // What nobody acknowledged is no goodput.
+    assert_eq!(of.goodput_bps, None);
 }
 
 #[test]
@@ -192,6 +195,16 @@ fn totals_are_the_sum_of_the_rows() {
     assert_eq!((totals.bytes, totals.bytes + totals.bytes_back), (rows, all));
     assert_eq!((totals.bytes, totals.bytes_back), (90 * u64::from(MSS), 500));
     assert_eq!(totals.segments, 92);
+    // At two points of the path each connection still counts once.
+    let files = vec![trace.file(), trace.file_with(0, |at_ns| at_ns + 5 * MS)];
+    let twice = crate::common::analysed(files, &AnalysisOptions::default());
+    assert_eq!((twice.flows.len(), twice.whole.connections), (2, 1));
+    assert_eq!(twice.whole.totals, totals);
+    // Unless the views of some are gone.
+    let few = AnalysisOptions { most_flows: 1, ..AnalysisOptions::default() };
+    let files = vec![trace.file(), trace.file_with(0, |at_ns| at_ns + 5 * MS)];
+    let few = crate::common::analysed(files, &few).whole.totals;
+    assert_eq!((few.is_of_connections, few.bytes), (false, 2 * totals.bytes));
 }
 
 #[test]

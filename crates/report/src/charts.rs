@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use knee_results::Metric;
 use knee_results::manifest::{self, Chart, Manifest, Published};
+use knee_results::{Metric, ResultFile};
 
 use crate::bars::{Bar, Bars};
 use crate::colours;
@@ -221,7 +221,8 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     }
     captions.extend(drawn.cut_off());
     if left_out > 0 {
-        captions.push(format!("{left_out} more panels are left out; see summary.csv."));
+        let all = ResultFile::Summary.name_by(manifest);
+        captions.push(format!("{left_out} more panels are left out; see {all}."));
     }
     let title = match chart.title.is_empty() {
         true => format!("{}: {}", chart.subject, text::metric(&chart.metric)),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use knee_results::Manifest;
 use knee_results::manifest::Chart;
+use knee_results::{Manifest, ResultFile};
 
 use crate::figure::{Figure, PANEL, Piece};
 use crate::panels::{
@@ -83,7 +83,8 @@ pub(crate) fn draw(manifest: &Manifest, summary: &Summary, chart: &Chart) -> Opt
         text::stat(&chart.stat)
     );
     if left_out > 0 {
-        let _ = write!(caption, " {left_out} more panels are left out; see summary.csv.");
+        let all = ResultFile::Summary.name_by(manifest);
+        let _ = write!(caption, " {left_out} more panels are left out; see {all}.");
     }
     Some(Figure {
         id: chart_id(manifest, &chart.title, "heat"),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_results::manifest::{Chart, Published};
-use knee_results::{Manifest, quoted as cell};
+use knee_results::{Manifest, ResultFile, quoted as cell};
 use serde_json::json;
 
 use crate::captured::Captured;
@@ -202,8 +202,9 @@ impl Section {
                     out,
                     "<p class=\"small\">{} more charts are left out; of recorded links those with the \
                      most packets waiting are drawn. <code>[[chart]]</code> asks for others, and \
-                     summary.csv has all figures.</p>",
-                    self.charts_left_out
+                     {} has all figures.</p>",
+                    self.charts_left_out,
+                    ResultFile::Summary.name_by(&self.manifest)
                 );
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_results::manifest::{Chart, Figure as Wanted};
-use knee_results::{Better, Manifest, Metric, quoted as cell};
+use knee_results::{Better, Manifest, Metric, ResultFile, quoted as cell};
 
 use crate::figure::{Figure, PANEL, Piece};
 use crate::label::{LINE, Label};
@@ -162,7 +162,8 @@ pub(crate) fn draw(
         }
     }
     if left_out > 0 {
-        captions.push(format!("{left_out} more panels are left out; see summary.csv."));
+        let all = ResultFile::Summary.name_by(manifest);
+        captions.push(format!("{left_out} more panels are left out; see {all}."));
     }
     Some(Figure {
         id: chart_id(manifest, &chart.title, "tradeoff"),

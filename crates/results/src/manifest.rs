@@ -51,7 +51,7 @@ pub struct Manifest {
     pub host: Option<String>,
     pub kernel: Option<String>,
     pub simulator: Effort,
-    /// The format of the tables. `None`: CSV.
+    /// The format of the tables. `None`: CSV. `ResultFile::name_by` has their names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<String>,
     pub files: Vec<String>,

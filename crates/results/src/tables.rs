@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cell::Cell;
 use crate::error::Error;
 use crate::format::{Format, PARQUET};
+use crate::manifest::Manifest;
 use crate::schema::{Column, Schema, Type};
 use crate::sink::Sink;
 use crate::table::Table;
@@ -229,6 +230,14 @@ impl ResultFile {
     /// The name of the file in a format.
     pub fn name_in(self, format: &dyn Format) -> String {
         format!("{}.{}", self.stem(), format.name())
+    }
+
+    /// The name of the file in the results that a manifest describes.
+    pub fn name_by(self, manifest: &Manifest) -> String {
+        match &manifest.tables {
+            Some(format) => format!("{}.{format}", self.stem()),
+            None => self.name().to_owned(),
+        }
     }
 
     /// The name of the file without that of its format.

@@ -6,7 +6,7 @@ use knee_algo::Algorithm;
 use knee_algo::module::Api;
 use knee_results::format::CSV;
 use knee_results::manifest::{self, Asked, BackEnd, Effort, Manifest, Module, ModuleFile};
-use knee_results::{Cell, Format, ResultFile, Sinks, Sketch, rows};
+use knee_results::{Cell, ResultFile, Sinks, Sketch, rows};
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::metric::Metric;
@@ -310,7 +310,6 @@ pub(crate) fn manifest(
     swept: &SweepResult,
     claims: &[manifest::Claim],
     files: &[&str],
-    tables: &dyn Format,
 ) -> Result<Manifest, Error> {
     let build = Build::this();
     let resolved = experiment.resolved()?;
@@ -337,7 +336,7 @@ pub(crate) fn manifest(
         host: machine::host_name(),
         kernel: machine::kernel(),
         simulator: effort(swept),
-        tables: Some(tables.name()).filter(|name| *name != CSV.name()).map(owned),
+        tables: Some(swept.format.name()).filter(|name| *name != CSV.name()).map(owned),
         files: files.iter().copied().map(owned).collect(),
         vary: experiment.varied(),
         asked: Asked {

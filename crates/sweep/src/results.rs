@@ -245,6 +245,11 @@ impl Results {
         self
     }
 
+    /// Returns the format of the tables.
+    pub(crate) fn format(&self) -> &'static dyn Format {
+        self.format
+    }
+
     /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -337,7 +342,7 @@ impl Results {
         self.recordings.sort();
         let files = self.open.keys().chain(&self.recordings).map(String::as_str);
         let files: Vec<&str> = files.collect();
-        let manifest = report::manifest(experiment, swept, claims, &files, self.format)?;
+        let manifest = report::manifest(experiment, swept, claims, &files)?;
         let manifest = serde_json::to_string_pretty(&manifest).expect("keys are texts");
         self.write(MANIFEST, &format!("{manifest}\n"))?;
         for (name, open) in &mut self.open {

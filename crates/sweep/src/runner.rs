@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use knee_file::Origin;
-use knee_results::{ResultFile, line};
+use knee_results::{ResultFile, format, line};
 use knee_run::BackEnd;
 use knee_run::outcome::{Outcome, Validity, Work};
 use knee_run::spec::Run;
@@ -199,7 +199,7 @@ pub fn sweep(
     if matches!(swept, Err(Error::Simulation { .. })) {
         results.forget_runs();
     }
-    swept
+    Ok(SweepResult { format: results.format(), ..swept? })
 }
 
 /// Works like [`sweep`] without a directory: `take` receives the rows of each finished run, in the order of runs. Until then they
@@ -323,6 +323,7 @@ fn gather(
         back_end,
         is_model,
         about,
+        format: format::CSV,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Results of a sweep in memory: summaries, verdicts and cost.
 
+use knee_results::Format;
 use knee_results::Sketched;
 use knee_run::outcome::{Validity, Work};
 use knee_scenario::by_run::ByRun;
@@ -39,6 +40,8 @@ pub struct SweepResult {
     pub is_model: bool,
     /// The back end's description of itself.
     pub about: Map<String, Json>,
+    /// Format of the tables.
+    pub format: &'static dyn Format,
 }
 
 /// The work of all runs, and its cost.

@@ -46,9 +46,12 @@ const STEPS: [(f64, i32); 2] = [(1.02, 80), (1.001, 20)];
 const FAR: (f64, i32) = (1.3, 16);
 /// At a rate that is so much higher ...
 const FASTER: f64 = 1.5;
-/// ... the same bursts fill a bucket to this part of its depth at least. Else its depth is no more than what a sender has sent beyond its
-/// own mean rate.
+/// ... the same bursts fill a bucket to this part of its depth at least. Else its depth may be no more than what a sender has sent beyond
+/// its own mean rate.
 const FILLED: f64 = 0.7;
+/// A sender that is just beyond the rate fills no bucket that is faster. Then losses find a high level at this rate, and any at that.
+const RELATED: f64 = 0.6;
+const UNRELATED: f64 = 0.4;
 
 /// Losses that know nothing of the level find a lower one for a half of what passes; this is in the middle between that and all.
 const ABOVE: f64 = 0.75;
@@ -231,7 +234,9 @@ impl Sent {
         let rates =
             rates.fold([best.bytes_per_ns; 2], |[low, high], one| [low.min(one), high.max(one)]);
         let faster = self.fit(best.bytes_per_ns * FASTER)?;
-        let is_told = faster.highest >= FILLED * best.highest;
+        // Or else nothing is left there of what the losses have in common here.
+        let is_lost = best.above >= RELATED && score(&faster) < UNRELATED;
+        let is_told = is_lost || faster.highest >= FILLED * best.highest;
         Some(Fits { best, rates, is_told, between: bytes })
     }
 
@@ -480,7 +485,7 @@ fn between([low, high]: [f64; 2], is_told: bool) -> String {
     let [from, to] = [low, high].map(|bytes_per_ns| rate(bytes_per_ns * 8e9));
     let what = "(with headers)";
     match high / low.max(f64::MIN_POSITIVE) {
-        _ if !is_told => format!("a rate that cannot be told from this capture ({from} or more)"),
+        _ if !is_told => format!("a rate that cannot be told from this capture: {from} or more"),
         ratio if ratio <= EXACT => format!("about {} {what}", rate(f64::midpoint(low, high) * 8e9)),
         ratio if ratio <= TELLS => format!("a rate between {from} and {to} {what}"),
         _ => format!("a rate that cannot be told from this capture ({from} to {to} fit)"),
