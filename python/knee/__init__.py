@@ -11,7 +11,8 @@ Load an experiment, change it, run it on all cores, and take the results as a da
     df = pl.DataFrame(res.summary)
     res.compare("dctcp", "cubic")
 
-Times of tables are in seconds, rates in bits per second; other units stand in the names of columns. A figure that is not known is null.
+Units stand in the names of columns: times are in seconds (of captures: in nanoseconds), rates in bits per second. A figure that is not
+known is null.
 """
 
 from __future__ import annotations
@@ -57,6 +58,6 @@ def experiment(name: str | os.PathLike[str]) -> Experiment:
 def experiments() -> dict[str, str]:
     """Returns the names of built-in experiments, each with the group that it is in: ``published``, ``examples`` or ``hosts``."""
     found: dict[str, str] = {}
-    for name, group, _ in _knee.experiments():
+    for name, group in _knee.experiments():
         found.setdefault(name, group)
     return found

@@ -19,6 +19,8 @@ from knee._keys import ExperimentKeys
 from knee._progress import Bar
 from knee._result import Result, Run, StreamedRun, matching
 
+_MOST_TRIAL_S = 60
+
 Value = Any
 """A value of a key: a str with its unit, as ``"10 Gbps"``, a number, a bool, a list or a dict."""
 
@@ -139,6 +141,7 @@ class Experiment:
 
     def __init__(self, *, name: str = "experiment", **tables: Unpack[ExperimentKeys]) -> None:
         text = _toml.document({key: _toml.plain(value, key) for key, value in tables.items()})
+        _check_name(name)
         self._fill(f"{name}.toml", text, _Changes(), ())
 
     def _fill(
@@ -188,6 +191,7 @@ class Experiment:
         """
         if not isinstance(text, str):
             raise TypeError(f"from_toml takes the text as str, and not {type(text).__name__}")
+        _check_name(name)
         return cls._of(str(Path(folder) / f"{name}.toml"), text)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -328,7 +332,7 @@ class Experiment:
         seed: int | None = None,
         scale: float | None = None,
         quick: bool | None = None,
-        stats: Sequence[str] | None = None,
+        stats: str | Sequence[str] | None = None,
         memory: str | None = None,
         module: Mapping[str, Any] | None = None,
     ) -> Experiment:
@@ -339,12 +343,13 @@ class Experiment:
             seed: seed of the experiment, from 0.
             scale: slows it down: rates times this, times by it; above 0, at most 1.
             quick: whether to take the ``[quick]`` set of the text.
-            stats: statistics of tables, as ``"p99"``.
+            stats: statistics of tables, as ``["mean", "p99"]``, or one.
             memory: memory that a run may take, as ``"8 GiB"``.
-            module: how algorithm files are compiled: ``define`` and ``include`` (lists), ``linux`` and ``api``.
+            module: how algorithm files are compiled: ``define`` and ``include`` (lists), ``linux`` (a release, as ``"6.1"``) and
+                ``api``. Those that are not named stay; ``None`` takes one back.
         """
         fields: dict[str, Any] = {}
-        for name, value, most in (("repeat", repeat, 100_000), ("seed", seed, 2**64 - 1)):
+        for name, value, most in (("repeat", repeat, 10_000_000), ("seed", seed, 2**64 - 1)):
             if value is None:
                 continue
             least = 1 if name == "repeat" else 0
@@ -366,7 +371,9 @@ class Experiment:
         if quick is not None:
             fields["quick"] = bool(quick)
         if stats is not None:
-            fields["stats"] = tuple(stats)
+            is_one = isinstance(stats, str) or not isinstance(stats, Iterable)
+            several = (stats,) if is_one else tuple(stats)
+            fields["stats"] = tuple(_text(stat, "exp.with_: stats", "p99") for stat in several)
         if memory is not None:
             fields["memory"] = str(memory)
         if module is not None:
@@ -380,11 +387,8 @@ class Experiment:
                     None,
                     allowed,
                 )
-            for name in ("define", "include"):
-                value = module.get(name, ())
-                fields[name] = tuple(map(os.fspath, [value] if isinstance(value, str) else value))
-            fields["linux"] = module.get("linux")
-            fields["api"] = module.get("api")
+            for name, value in module.items():
+                fields[name] = _of_module(name, value)
         return self._with(**fields)
 
     # ---- TOML ----
@@ -395,8 +399,11 @@ class Experiment:
         Without changes it is the text as it was. With changes, comments are gone, and so are ``[quick]`` and the claims, published
         figures and charts of cases or values that it no longer has.
 
+        The text has neither the name nor the folder: :meth:`from_toml` takes them, and looks there for files that the text names.
+        Nor has it the short names that :meth:`vary` gave: the last part of a path is always one.
+
         Raises:
-            ExperimentError: ``scale``, ``memory`` and ``module`` of :meth:`with_` have no key.
+            ExperimentError: ``scale`` and ``memory`` of :meth:`with_` have no key.
         """
         from knee._merged import merged
 
@@ -408,8 +415,17 @@ class Experiment:
         """Returns what its runs take.
 
         Args:
-            trial_s: so many seconds of the first run are carried out to learn the speed of this machine; 0: none.
+            trial_s: for so many seconds, at most 60, the first run is carried out to learn the speed of this machine; 0: not at all.
+
+        Raises:
+            ExperimentError: the first run takes more memory than it may, or ``trial_s`` is out of range.
         """
+        is_number = hasattr(trial_s, "__float__") and not isinstance(trial_s, bool)
+        # Not a number is not in it, either.
+        if not is_number or not 0 <= float(trial_s) <= _MOST_TRIAL_S:
+            allowed = f"a number of seconds from 0 to {_MOST_TRIAL_S}"
+            why = f"exp.cost: trial_s = {trial_s!r}: must be {allowed}"
+            raise ExperimentError(why, "trial_s", None, allowed)
         return Cost(**json.loads(self._core.cost(float(trial_s))))
 
     def _fresh(self) -> Experiment:
@@ -425,11 +441,12 @@ class Experiment:
         progress: bool | Callable[[int, int], None] | None = None,
         out: str | os.PathLike[str] | None = None,
         captures: bool = False,
+        go_on: bool = False,
     ) -> Result:
         """Carries out all runs on all cores.
 
-        Ctrl-C stops it: runs that have finished are kept, and ``res.interrupted`` is true. If none has, KeyboardInterrupt is raised.
-        Other threads of Python go on meanwhile.
+        Ctrl-C stops it: runs that have finished are kept, and ``res.interrupted`` is true. If none has, or all have, KeyboardInterrupt
+        is raised; all are in ``out`` then, if it was given. Other threads of Python go on meanwhile.
 
         Args:
             threads: number of threads; ``None``: one per core. Results do not depend on it.
@@ -437,11 +454,16 @@ class Experiment:
                 with the numbers of finished and of all runs.
             out: a directory for the results, as of ``knee run -o``; ``None``: a temporary one, which goes with the result.
             captures: whether to capture the packets of each host, in the first run of each row.
+            go_on: goes on with what a stopped run of this experiment left in ``out``, as ``knee run --continue``: runs that are there
+                are not carried out again. With a larger ``repeat`` it adds repeats. If nothing is there, it begins.
 
         Raises:
             ExperimentError: it cannot be run.
         """
-        return self._run(Result, threads, progress, out, captures, None)
+        if go_on and (out is None or captures):
+            with_what = "needs out=DIR" if out is None else "and captures exclude each other"
+            raise ExperimentError(f"exp.run: go_on {with_what}", "go_on")
+        return self._run(Result, threads, progress, out, captures, None, go_on)
 
     def run_one(
         self,
@@ -457,7 +479,11 @@ class Experiment:
             case: name of the case; it may be left out if there is only one.
             trace: name of the traffic entry whose algorithm is recorded, for :meth:`Run.calls`.
             captures: whether to capture the packets of each host.
-            axes: a value for each varied key, by its short name or the last part of its path.
+            axes: one value of a varied key, by its short name or the last part of its path. A key that is left out is at its first
+                value; ``run.values`` has them all.
+
+        Raises:
+            ExperimentError: it cannot be run, or the case is missing, or a value is wrong.
         """
         one = self.with_(repeat=1)
         if case is None and len(self.cases) > 1:
@@ -469,19 +495,17 @@ class Experiment:
             one = one.cc(self._word_of(case))
         chosen = {}
         for axis, values in matching(axes, self._about["axes"], dict(self._aliases), "exp.run_one"):
+            if len(values) != 1 or axis["path"] in chosen:
+                allowed = "one value of " + ", ".join(axis["values"])
+                raise ExperimentError(
+                    f"exp.run_one: {axis['path']}: must be {allowed}", axis["path"], None, allowed
+                )
             chosen[axis["path"]] = values[0]
         for axis in self._about["axes"]:
-            if axis["path"] not in chosen and len(axis["values"]) > 1:
-                allowed = ", ".join(axis["values"])
-                raise ExperimentError(
-                    f"exp.run_one: {axis['path']}: must be one of {allowed}",
-                    axis["path"],
-                    None,
-                    allowed,
-                )
+            chosen.setdefault(axis["path"], axis["values"][0])
         for path, label in chosen.items():
             one = one._at(path, label)
-        result = one._run(Run, 1, False, None, captures, trace)
+        result = one._run(Run, 1, False, None, captures, trace, False)
         assert isinstance(result, Run)
         return result
 
@@ -528,32 +552,37 @@ class Experiment:
         out: str | os.PathLike[str] | None,
         captures: bool,
         trace: str | None,
+        go_on: bool,
     ) -> Result:
+        if out is not None and not os.fspath(out):
+            allowed = "the path of a directory, or None"
+            raise ExperimentError(f"exp.run: out is empty: must be {allowed}", "out", None, allowed)
         one = self._fresh()
-        # It is removed with the last reference to its results.
-        holds = (
-            tempfile.TemporaryDirectory(prefix="knee-", ignore_cleanup_errors=True)
-            if out is None
-            else None
-        )
-        place = Path(holds.name) / self.name if holds else Path(os.fspath(out or ""))
+        holds = None
+        if out is None:
+            # It is removed with the last reference to its results.
+            holds = tempfile.TemporaryDirectory(prefix="knee-", ignore_cleanup_errors=True)
+            # Not by the experiment's name, which may be any text.
+            place = Path(holds.name) / "results"
+        else:
+            place = Path(os.fspath(out))
         told = progress if callable(progress) else None
         bar = Bar(self.name, one.runs, progress is True)
 
-        def show(done: int, share: float) -> None:
+        def show(done: int, left_s: float | None) -> None:
             if told is not None:
                 told(done, one.runs)
             else:
-                bar(done, share)
+                bar(done, left_s)
 
         wanted = None if progress is False else show
         try:
-            happened = one._core.run(
-                place, holds is not None, _threads(threads), trace, captures, wanted
+            one._core.run(
+                place, holds is not None, go_on, _threads(threads), trace, captures, wanted
             )
         finally:
             bar.close()
-        return made(place, holds, json.loads(happened), dict(self._aliases))
+        return made(place, holds, dict(self._aliases))
 
     # ---- shown ----
 
@@ -596,6 +625,44 @@ class Experiment:
             f"<div><b>{html.escape(about['name'])}</b>: {html.escape(about['question'])}"
             f"<table>{table}</table>{picture}{f'<ul>{notes}</ul>' if notes else ''}</div>"
         )
+
+
+def _check_name(name: str) -> None:
+    """Refuses what cannot be the name of a file."""
+    if not isinstance(name, str):
+        raise TypeError(f"name: must be a str, and not {type(name).__name__}")
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        allowed = "a name of a file without its folder, as bulk-mix"
+        raise ExperimentError(f"name = {name!r}: must be {allowed}", "name", None, allowed)
+
+
+def _text(value: object, what: str, example: str) -> str:
+    if not isinstance(value, str):
+        allowed = f'a str, as "{example}"'
+        raise ExperimentError(
+            f"{what} = {value!r}: must be {allowed}", what.split(": ")[-1], None, allowed
+        )
+    return str.__str__(value)
+
+
+def _of_module(name: str, value: Any) -> Any:
+    """A checked option of ``module``."""
+    what = f"exp.with_: module.{name}"
+    if name in ("linux", "api"):
+        return None if value is None else _text(value, what, "6.1" if name == "linux" else "v3")
+    several = [value] if isinstance(value, str) or hasattr(value, "__fspath__") else value
+    if several is None:
+        return ()
+    if not isinstance(several, Sequence) or isinstance(several, bytes):
+        allowed = "a str or a list"
+        raise ExperimentError(
+            f"{what} = {value!r}: must be {allowed}", f"module.{name}", None, allowed
+        )
+    example = "ALPHA=3" if name == "define" else "include"
+    return tuple(
+        _text(os.fspath(one) if hasattr(one, "__fspath__") else one, what, example)
+        for one in several
+    )
 
 
 def _threads(threads: int | None) -> int:
@@ -642,4 +709,4 @@ def _pairs(values: Mapping[str, Value], method: str) -> Iterable[tuple[str, Valu
             raise ExperimentError(
                 f"{method} {key!r}: must be a path, as network.bottleneck.rate", key
             )
-        yield key, _toml.plain(value, f"{method} {key}")
+        yield key, _toml.plain(value, key, f"{method} ")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from knee._result import Result
 
 _RATIO = 0.62
+_STATS = ("mean", "sd", "min", "p50", "p95", "p99", "p999", "max")
 _MARKS = "os^Dv<>P"
 # As in reports: text of a figure of 3.4 inches is as large as a caption.
 _STYLE: Any = {
@@ -115,14 +116,19 @@ class Plots:
             where: only rows with these cells, as ``{"flow": 3}`` or ``{"link": "switch-r"}``.
         """
         samples = self._result.samples(of, case=case, **axes)
+        wanted = dict(where or {})
         if column not in samples.columns:
             allowed = ", ".join(samples.columns)
             raise ExperimentError(f"time: {column}: must be one of {allowed}", None, None, allowed)
+        for name in wanted:
+            if name not in samples.columns:
+                allowed = ", ".join(samples.columns)
+                why = f"time: where: {name}: must be one of {allowed}"
+                raise ExperimentError(why, None, None, allowed)
         runs = {row["run"]: row for row in self._result.runs if row["repeat"] == repeat}
         thing = "link" if of in ("queues", "links") else "flow"
         curves: dict[tuple[int, Any], tuple[list[float], list[float]]] = {}
         lists = samples.to_dict()
-        wanted = dict(where or {})
         for at in range(len(lists["run"])):
             run, value = lists["run"][at], lists[column][at]
             if (
@@ -162,12 +168,24 @@ class Plots:
             x: subject, metric and statistic, as ``("short", "latency", "p99")``.
             y: the same of the other axis.
         """
+        sides_given: list[tuple[str, Any]] = [("x", x), ("y", y)]
+        for name, side in sides_given:
+            is_words = isinstance(side, tuple | list) and all(isinstance(one, str) for one in side)
+            if not is_words or len(side) != 3:
+                allowed = 'subject, metric and statistic, as ("short", "latency", "p99")'
+                raise ExperimentError(
+                    f"tradeoff: {name} = {side!r}: must be {allowed}", None, None, allowed
+                )
         figure, plot = _begin(width)
         sides = []
         for subject, metric, stat in (x, y):
             rows = self._rows("summary", subject, metric, case, axes)
-            if stat not in rows[0]:
-                raise ExperimentError(f"tradeoff: {stat}: must be a statistic, as mean or p99")
+            stats = [one for one in _STATS if one in rows[0]]
+            if stat not in stats:
+                allowed = ", ".join(stats)
+                raise ExperimentError(
+                    f"tradeoff: {stat}: must be one of {allowed}", None, None, allowed
+                )
             largest = max((row[stat] for row in rows if row[stat] is not None), default=0.0)
             factor, unit = _scale(rows[0]["unit"], largest)
             half = "ci95" if stat == "mean" else f"{stat}_ci95"

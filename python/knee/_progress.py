@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
-
-Progress = Callable[[int, float], None]
 
 _QUIET_S = 0.5
 
@@ -23,21 +20,20 @@ class Bar:
         self._is_drawn = False
         self._is_wanted = always or _is_notebook() or sys.stderr.isatty()
 
-    def __call__(self, done: int, share: float) -> None:
-        """Shows finished runs, and those that go on as a share of a run."""
+    def __call__(self, done: int, left_s: float | None) -> None:
+        """Shows the number of finished runs, and the seconds that are left, if they are known."""
         elapsed = time.monotonic() - self._begun
         if not self._is_wanted or elapsed < _QUIET_S:
             return
         if not self._is_drawn:
             self._is_drawn = True
             self._tqdm = _tqdm(self._name, self._runs)
+        left = "" if left_s is None else f", {left_s:.0f} s left"
         if self._tqdm is not None:
             self._tqdm.n = done
+            self._tqdm.set_postfix_str(left.removeprefix(", "), refresh=False)
             self._tqdm.refresh()
             return
-        left = ""
-        if 0 < share < self._runs:
-            left = f", {elapsed * (self._runs - share) / share:.0f} s left"
         sys.stderr.write(
             f"\r\033[K{self._name}: {done} of {self._runs} runs, {elapsed:.0f} s{left}"
         )
@@ -62,4 +58,6 @@ def _tqdm(name: str, runs: int) -> Any:
         from tqdm.auto import tqdm
     except ImportError:
         return None
-    return tqdm(total=runs, desc=name, unit="run", leave=False)
+    # Its own time left counts finished runs alone, and those of before as if they had taken time.
+    shape = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+    return tqdm(total=runs, desc=name, unit="run", leave=False, bar_format=shape)

@@ -55,13 +55,11 @@ class Result:
         self,
         folder: Path,
         holds: object = None,
-        happened: Mapping[str, Any] | None = None,
         aliases: Mapping[str, str] | None = None,
     ) -> None:
         self._dir = folder
         self._holds = holds
         self._manifest: dict[str, Any] = json.loads(_knee.manifest(folder))
-        self._happened = dict(happened or {})
         self._aliases = dict(aliases or {})
 
     @property
@@ -346,7 +344,7 @@ def matching(
 
 
 def _value(axis: dict[str, Any], wanted: Any, name: str, who: str) -> str:
-    """A value of an axis as written: ``65`` finds ``"65 pkts"`` if no other has this number."""
+    """A value of an axis as written: ``65`` finds ``"65 pkts"`` if no other has this number, in its word or in its cell of tables."""
     values: list[str] = axis["values"]
     if isinstance(wanted, str) and wanted in values:
         return wanted
@@ -356,16 +354,22 @@ def _value(axis: dict[str, Any], wanted: Any, name: str, who: str) -> str:
             return word
     elif hasattr(wanted, "__float__") and not isinstance(wanted, str):
         number = float(wanted)
-        by_word = [value for value in values if _leading(value) == number]
-        if len(by_word) == 1:
-            return by_word[0]
-        by_cell = [
+        cells = [*axis.get("numbers", []), *[None] * len(values)]
+        found = [
             value
-            for value, cell in zip(values, axis.get("numbers", []), strict=False)
-            if cell == number
+            for value, cell in zip(values, cells, strict=False)
+            if number in (_leading(value), cell)
         ]
-        if len(by_cell) == 1:
-            return by_cell[0]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            allowed = ", ".join(map(repr, found))
+            raise ExperimentError(
+                f"{who}: {name} = {wanted!r}: names several values: give one as a text: {allowed}",
+                axis["path"],
+                None,
+                allowed,
+            )
     allowed = ", ".join(values)
     raise ExperimentError(
         f"{who}: {name} = {wanted!r}: must be one of {allowed}", axis["path"], None, allowed

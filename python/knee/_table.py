@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from knee import _knee
+from knee._errors import ExperimentError
 
+_ALL_ROWS = 2**62
 _SHOWN_ROWS = 10
 _SHOWN_COLUMNS = 12
 
@@ -16,8 +18,9 @@ class Table:
     """Rows of results. Any reader of Arrow takes them: ``polars.DataFrame(table)``, ``pyarrow.table(table)``,
     ``pandas.DataFrame.from_arrow(table)``, ``duckdb.from_arrow(table)``.
 
-    Each column is an int, a float, a bool or a str; times are in seconds, and other units stand in names. What was not measured or
-    never happened is null. Rows are read when they are asked for, some 65,000 at a time, so a table costs nothing by itself.
+    Each column is an int, a float, a bool or a str. Units stand in names: times are in seconds, those of captures in nanoseconds.
+    What was not measured or never happened is null. Rows are read when they are asked for, some 65,000 at a time, so a table takes no
+    memory by itself.
     """
 
     __slots__ = ("_core", "_keeps")
@@ -45,8 +48,19 @@ class Table:
         return self._core.count()
 
     def to_dict(self, rows: int | None = None) -> dict[str, list[Any]]:
-        """Returns columns as lists: all rows, or the first so many. Without any other package."""
-        return self._core.lists(2**62 if rows is None else rows)
+        """Returns columns as lists: all rows, or the first so many. Without any other package.
+
+        Raises:
+            ExperimentError: ``rows`` is no number of rows.
+        """
+        if rows is None:
+            return self._core.lists(_ALL_ROWS)
+        if isinstance(rows, bool) or not hasattr(rows, "__index__") or rows < 0:
+            allowed = "a whole number from 0, or None for all"
+            raise ExperimentError(
+                f"to_dict: rows = {rows!r}: must be {allowed}", None, None, allowed
+            )
+        return self._core.lists(min(int(rows), _ALL_ROWS))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterates over rows as dicts. All rows are in memory meanwhile."""

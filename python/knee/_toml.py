@@ -14,40 +14,51 @@ _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _DEEPEST = 64
 
 
-def plain(value: object, key: str, depth: int = 0) -> Any:
+def plain(value: object, key: str, who: str = "", depth: int = 0) -> Any:
     """Returns a value as TOML can hold it: numbers of NumPy as Python's, any sequence as a list.
 
     Raises:
-        ExperimentError: TOML has no such value; the sentence has the key.
+        ExperimentError: TOML has no such value; the sentence begins with ``who``, as ``"exp.set "``, and the key.
     """
     if depth > _DEEPEST:
-        raise ExperimentError(f"{key}: lies deeper than {_DEEPEST} tables or lists", key)
-    if isinstance(value, bool | int | str):
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ExperimentError(f"{key} = {value}: must fit 64 bits", key)
+        raise ExperimentError(f"{who}{key}: lies deeper than {_DEEPEST} tables or lists", key)
+    # Values of subclasses, as of enumerations and of NumPy, become Python's own: theirs are written otherwise.
+    if isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise ExperimentError(f"{who}{key} = {int(value)}: must fit 64 bits", key)
+        return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ExperimentError(
-                f"{key} = {value}: must be a finite number", key, None, "a finite number"
+                f"{who}{key} = {float(value)}: must be a finite number",
+                key,
+                None,
+                "a finite number",
             )
-        return value
+        return float(value)
+    if isinstance(value, set | frozenset):
+        allowed = "a list: the order of a set changes"
+        raise ExperimentError(f"{who}{key}: must be {allowed}", key, None, allowed)
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
-                raise ExperimentError(f"{key}: the key {name!r} must be a str", key)
-        return {name: plain(one, f"{key}.{name}", depth + 1) for name, one in value.items()}
+                raise ExperimentError(f"{who}{key}: the key {name!r} must be a str", key)
+        return {name: plain(one, f"{key}.{name}", who, depth + 1) for name, one in value.items()}
     # Arrays and scalars of NumPy.
     for method in ("tolist", "item"):
         if hasattr(value, method):
-            return plain(getattr(value, method)(), key, depth + 1)
+            return plain(getattr(value, method)(), key, who, depth + 1)
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
-        return [plain(one, key, depth + 1) for one in value]
+        return [plain(one, key, who, depth + 1) for one in value]
     if hasattr(value, "__fspath__"):
         return str(value)
     allowed = "a str, a number, a bool, a list or a dict"
     name = type(value).__name__
-    raise ExperimentError(f"{key}: must be {allowed}, and not a {name}", key, None, allowed)
+    raise ExperimentError(f"{who}{key}: must be {allowed}, and not a {name}", key, None, allowed)
 
 
 def quoted(text: str) -> str:
@@ -79,8 +90,10 @@ def inline(value: object) -> str:
             return "true" if value else "false"
         case str():
             return quoted(value)
-        case int() | float():
-            return repr(value)
+        case int():
+            return int.__repr__(int(value))
+        case float():
+            return float.__repr__(float(value))
         case Mapping():
             pairs = (f"{name(key)} = {inline(one)}" for key, one in value.items())
             return "{ " + ", ".join(pairs) + " }" if value else "{}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from conftest import SHORT
 
 import knee
-from knee import ExperimentError
+from knee import ExperimentError, _toml
 
 
 def test_each_change_is_a_new_value(short: knee.Experiment) -> None:
@@ -27,6 +29,17 @@ def test_with_changes_how_it_is_run(short: knee.Experiment) -> None:
     more = short.with_(repeat=10, seed=7)
     assert (more.repeat, more.seed, more.runs) == (10, 7, 20)
     assert more.with_(seed=8).repeat == 10
+    assert short.with_(stats="p99") == short.with_(stats=["p99"])
+
+
+def test_options_of_modules_that_are_not_named_stay(short: knee.Experiment) -> None:
+    first = short.with_(module={"define": ["A=1"], "linux": "6.1"})
+    both = short.with_(module={"define": "A=1", "linux": "6.1", "include": ["/usr/include"]})
+    assert first.with_(module={"include": ["/usr/include"]}) == both
+    assert both.with_(module={"include": None}) == first
+    assert first.with_(module={"linux": "5.4"}) == short.with_(
+        module={"define": ["A=1"], "linux": "5.4"}
+    )
 
 
 def test_varied_keys_cross_with_cases(short: knee.Experiment) -> None:
@@ -65,6 +78,43 @@ def test_values_of_python_are_those_of_toml() -> None:
         case=[{"name": "cubic", "cc": "cubic"}, {"name": "dctcp", "cc": "dctcp"}],
     )
     assert built.run_names() == knee.Experiment.from_toml(SHORT).run_names()
+
+
+class OddFloat(float):
+    """As numpy.float64: a float that is shown otherwise."""
+
+    def __repr__(self) -> str:
+        """As NumPy 2 has it: no number of TOML."""
+        return f"odd.float({float(self)})"
+
+    __str__ = __repr__
+
+
+class Hz(enum.IntEnum):
+    """A whole number with a name."""
+
+    SLOW = 250
+
+
+class Word(enum.StrEnum):
+    """A text with a name."""
+
+    RATE = "2 Gbps"
+
+
+def test_subclasses_of_numbers_and_texts_are_written_as_these(short: knee.Experiment) -> None:
+    odd = {"a": OddFloat(0.5), "b": [Hz.SLOW], "c": Word.RATE}
+    assert _toml.inline(_toml.plain(odd, "x")) == '{ a = 0.5, b = [250], c = "2 Gbps" }'
+    assert _toml.inline([OddFloat(1e300), Hz.SLOW]) == "[1e+300, 250]"
+    changed = short.set({"hosts.hz": Hz.SLOW, "network.bottleneck.rate": Word.RATE})
+    assert changed == short.set({"hosts.hz": 250, "network.bottleneck.rate": "2 Gbps"})
+
+
+def test_numbers_of_numpy_are_written_as_these() -> None:
+    numpy = pytest.importorskip("numpy")
+    values = [numpy.float64(0.1), numpy.int64(3), numpy.bool_(True), numpy.str_("x")]
+    assert _toml.inline(_toml.plain(values, "x")) == '[0.1, 3, true, "x"]'
+    assert _toml.inline(_toml.plain(numpy.array([1.5, 2.5]), "x")) == "[1.5, 2.5]"
 
 
 CHANGES: list[Any] = [
@@ -174,6 +224,30 @@ WRONG: list[Any] = [
     (lambda exp: exp.run_one(case="dctcp", k=65), "is no varied key", None),
     (lambda exp: exp.run_one(case="dctcp", trace="bulk"), "short", None),
     (lambda exp: exp.run(threads=0), "threads", None),
+    (lambda exp: exp.set({"network.senders": {2, 3}}), "order of a set", "network.senders"),
+    (lambda exp: exp.vary({"network.senders": frozenset([2, 3])}), "order of a set", None),
+    (lambda exp: exp.with_(stats=99), 'must be a str, as "p99"', None),
+    (lambda exp: exp.with_(stats=[99]), 'must be a str, as "p99"', None),
+    (lambda exp: exp.with_(module={"linux": 6.1}), 'must be a str, as "6.1"', "module.linux"),
+    (lambda exp: exp.with_(module={"define": 3}), "must be a str or a list", "module.define"),
+    (lambda exp: exp.with_(module={"include": [3]}), "must be a str", "module.include"),
+    (
+        lambda exp: exp.vary({"network.senders": [4, 5]}).run_one(case="cubic", senders=[4, 5]),
+        "must be one value of 4, 5",
+        "network.senders",
+    ),
+    (lambda exp: exp.run(out=""), "out is empty", "out"),
+    (lambda exp: exp.run(go_on=True), "needs out=DIR", "go_on"),
+    (lambda exp: exp.run(go_on=True, out="x", captures=True), "captures exclude", "go_on"),
+    (lambda exp: exp.cost(trial_s=NAN), "from 0 to 60", "trial_s"),
+    (lambda exp: exp.cost(trial_s=-1), "from 0 to 60", "trial_s"),
+    (lambda exp: exp.cost(trial_s=61), "from 0 to 60", "trial_s"),
+    (lambda exp: exp.cost(trial_s="long"), "from 0 to 60", "trial_s"),
+    *(
+        (lambda exp, name=name: exp.from_toml(SHORT, name=name), "a name of a file", "name")
+        for name in ("", ".", "..", "a/b", "../x", "a\0b")
+    ),
+    (lambda exp: knee.Experiment(name="../x"), "a name of a file", "name"),
 ]
 
 
@@ -204,13 +278,15 @@ def test_errors_in_a_text_have_their_line() -> None:
 
 
 def test_wrong_types_of_arguments_are_type_errors(short: knee.Experiment) -> None:
-    for wrong in (
+    all_wrong: list[Callable[[], object]] = [
         lambda: short.set([("network.senders", 3)]),  # type: ignore[arg-type]
         lambda: short.set({3: 3}),  # type: ignore[dict-item]
         lambda: short.vary(k=[1, 2]),
         lambda: short.cc(),
         lambda: knee.Experiment.from_toml(b""),  # type: ignore[arg-type]
-    ):
+        lambda: knee.Experiment.from_toml(SHORT, name=3),  # type: ignore[arg-type]
+    ]
+    for wrong in all_wrong:
         with pytest.raises(TypeError):
             wrong()
 

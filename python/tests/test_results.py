@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import knee
 from knee import ExperimentError
+from knee._result import matching
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,54 @@ def test_filters_take_values_as_people_say_them(varied: knee.Result) -> None:
             varied.table("runs", **wrong)
     with pytest.raises(ExperimentError, match="is no table"):
         varied.table("flow")
+
+
+def test_a_number_that_names_several_values_is_refused() -> None:
+    def chosen(values: list[str], numbers: list[float], wanted: object) -> list[str]:
+        axis = {"path": "traffic.short.size", "values": values, "numbers": numbers}
+        ((_, found),) = matching({"size": wanted}, [axis], {}, "table")
+        return found
+
+    sizes, cells = ["1 kB", "1000 kB"], [1e3, 1e6]
+    # The word of one, and the cell of the other.
+    with pytest.raises(ExperimentError, match="names several values: .* '1 kB', '1000 kB'"):
+        chosen(sizes, cells, 1000)
+    with pytest.raises(ExperimentError, match="names several values"):
+        chosen(["1 kB", "1 MB"], [1e3, 1e6], 1)
+    assert chosen(sizes, cells, 1) == ["1 kB"]
+    assert chosen(sizes, cells, 1e6) == ["1000 kB"]
+    assert chosen(sizes, cells, ["1 kB", 1e6]) == sizes
+    assert chosen(["20 pkts", "65 pkts"], [20.0, 65.0], 65) == ["65 pkts"]
+    assert chosen(["4", "5"], [], 5) == ["5"]
+
+
+def test_what_algorithms_tell_has_64_bits_with_or_without_sign(
+    varied: knee.Result, tmp_path: Path
+) -> None:
+    saved = varied.save(tmp_path / "saved")
+    with (saved / "flows.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    own = [[str(2**64 - 1 - nth), str(-nth)] for nth in range(len(rows))]
+    with (saved / "flows.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(
+            [
+                [*head, "ca_large", "ca_signed"],
+                *([*row, *more] for row, more in zip(rows, own, strict=True)),
+            ]
+        )
+    flows = knee.read(saved).flows
+    assert (flows.columns["ca_large"], flows.columns["ca_signed"]) == ("int", "int")
+    lists = flows.to_dict(3)
+    assert lists["ca_large"] == [2**64 - 1, 2**64 - 2, 2**64 - 3]
+    assert lists["ca_signed"] == [0, -1, -2]
+
+
+def test_numbers_of_rows_are_checked(varied: knee.Result) -> None:
+    assert len(varied.runs.to_dict(0)["run"]) == 0
+    assert len(varied.runs.to_dict(10**30)["run"]) == 24
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(ExperimentError, match="whole number from 0"):
+            varied.runs.to_dict(wrong)  # type: ignore[arg-type]
 
 
 def test_rows_are_dicts(varied: knee.Result) -> None:
@@ -175,9 +225,17 @@ def test_plots_are_for_papers(varied: knee.Result, tmp_path: Path) -> None:
     assert labels == ["cubic", "dctcp"]
     with pytest.raises(ExperimentError, match="completion of short"):
         varied.plot.cdf("long")
+    mean = ("short", "completion", "mean")
+    for wrong in (("short", "completion"), "p99", 3, (1, 2, 3)):
+        with pytest.raises(ExperimentError, match="y = .*: must be subject, metric and statistic"):
+            varied.plot.tradeoff(mean, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ExperimentError, match="must be one of mean, sd"):
+        varied.plot.tradeoff(mean, ("short", "completion", "unit"))
 
 
 def test_samples_are_drawn_over_time(short: knee.Experiment) -> None:
     res = short.set({"sample.queues": "100 us"}).run(progress=False)
     drawn = res.plot.time("len_pkts", "queues", case="dctcp")
     assert drawn.axes[0].get_xlabel() == "time, s"
+    with pytest.raises(ExperimentError, match="where: x: must be one of run"):
+        res.plot.time("len_pkts", "queues", where={"x": 1})

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import foo
+from conftest import SHORT, foo
 
 import knee
-from knee import ExperimentError
+from knee import ExperimentError, _progress
 
 HERE = Path(__file__).parent
 
@@ -100,6 +100,86 @@ def test_ctrl_c_frees_the_core_and_keeps_what_has_finished(
     first, second = out.splitlines()
     assert first.split()[0] == word
     assert float(second) < 0.1
+
+
+def test_ctrl_c_after_the_last_run_is_raised(short: knee.Experiment, tmp_path: Path) -> None:
+    def told(done: int, runs: int) -> None:
+        if done == runs:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        short.run(progress=told, out=tmp_path / "all")
+    # A loop over many ends, and what has finished is there.
+    res = knee.read(tmp_path / "all")
+    assert (len(res.runs), res.interrupted) == (4, False)
+
+
+def test_ctrl_c_ends_a_trial() -> None:
+    done = python("""
+        import conftest, knee, os, signal, threading, time
+        exp = knee.Experiment.from_toml(conftest.ENDLESS)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begun = time.monotonic()
+        try:
+            exp.cost(trial_s=60)
+        except KeyboardInterrupt:
+            print(time.monotonic() - begun)
+    """)
+    out, err = done.communicate(timeout=120)
+    assert done.returncode == 0, err
+    assert float(out) < 30
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
+    text = SHORT.replace("20 kB", "2 MB").replace("20 ms", "2 s")
+    exp = knee.Experiment.from_toml(text, name="short").with_(repeat=20)
+    folder = tmp_path / "parts"
+
+    def stop(done: int, _: int) -> None:
+        if done >= 3:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        exp.run(progress=stop, out=folder)
+    with pytest.raises(ExperimentError, match="go_on=True carries out the others"):
+        exp.run(progress=False, out=folder)
+    res = exp.run(out=folder, go_on=True, progress=False)
+    whole = exp.run(progress=False)
+    assert not res.interrupted
+    assert res.runs.to_dict() == whole.runs.to_dict()
+    assert res.flows.to_dict() == whole.flows.to_dict()
+    # Nothing is missing; then more repeats are.
+    assert len(exp.run(out=folder, go_on=True, progress=False).runs) == 40
+    assert len(exp.with_(repeat=21).run(out=folder, go_on=True, progress=False).runs) == 42
+    with pytest.raises(ExperimentError, match="seed was"):
+        exp.with_(seed=5).run(out=folder, go_on=True, progress=False)
+
+
+def test_numbers_of_calls_have_64_bits(short: knee.Experiment, tmp_path: Path) -> None:
+    path = tmp_path / "foo.c"
+    path.write_text(foo(body="sk->sk_pacing_rate = ~0UL;"))
+    calls = short.cc(path).run_one(trace="short").calls("short").to_dict()
+    rates = [cells for name, cells in calls.items() if "sk_pacing_rate" in name]
+    known = [cell for cells in rates for cell in cells if cell is not None]
+    assert max(known) == 2**64 - 1
+    assert min(known) >= 0
+
+
+@pytest.mark.parametrize("has_tqdm", [False, True])
+def test_a_bar_shows_the_time_that_is_left(
+    has_tqdm: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_progress, "_QUIET_S", 0.0)
+    if has_tqdm:
+        pytest.importorskip("tqdm")
+    else:
+        monkeypatch.setattr(_progress, "_tqdm", lambda _name, _runs: None)
+    bar = _progress.Bar("short", 40, always=True)
+    bar(3, None)
+    assert "left" not in capsys.readouterr().err
+    bar(4, 12.4)
+    assert "12 s left" in capsys.readouterr().err
+    bar.close()
 
 
 def test_signals_and_faulthandler_are_as_before(tmp_path: Path) -> None:

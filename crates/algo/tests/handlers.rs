@@ -29,12 +29,16 @@ fn handlers() -> [usize; 7] {
     })
 }
 
-extern "C" fn own_handler(_: i32) {}
+static CALLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn own_handler(_: i32) {
+    CALLED.fetch_add(1, Ordering::Relaxed);
+}
 
 #[test]
 fn they_are_put_back() {
     static SAID: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: the handler does nothing.
+    // SAFETY: the handler counts.
     unsafe { libc::signal(libc::SIGSEGV, own_handler as extern "C" fn(i32) as usize) };
     set_hook(Box::new(|_| {
         SAID.fetch_add(1, Ordering::Relaxed);
@@ -48,6 +52,15 @@ fn they_are_put_back() {
         let mut sock = TcpSock { snd_cwnd: 10, ..TcpSock::default() };
         instance.ssthresh(&mut sock, &mut Host::new(1000, 1));
         assert_ne!(handlers(), before, "code of a file is guarded");
+        let called = CALLED.load(Ordering::Relaxed);
+        // SAFETY: the call is sound, and the handler returns.
+        unsafe { libc::raise(libc::SIGSEGV) };
+        assert_eq!(
+            CALLED.load(Ordering::Relaxed),
+            called + 1,
+            "a signal from elsewhere is passed on"
+        );
+        assert_ne!(handlers(), before, "and the guard stays");
     };
     for _ in 0..3 {
         assert!(module::carry_out(call).is_ok());
@@ -65,4 +78,11 @@ fn they_are_put_back() {
     assert_eq!(said, 0, "panics behind calls of a file are sentences");
     assert!(catch_unwind(|| panic!("somebody else's")).is_err());
     assert_eq!(SAID.load(Ordering::Relaxed), 1);
+    // Panics of others while runs begin and end hold up nobody.
+    const TURNS: usize = 2000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..TURNS).for_each(|_| drop(module::carry_out(|| ()))));
+        scope.spawn(|| (0..TURNS).for_each(|_| drop(catch_unwind(|| panic!("others'")))));
+    });
+    assert_eq!(SAID.load(Ordering::Relaxed), 1 + TURNS);
 }

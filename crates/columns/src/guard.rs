@@ -74,6 +74,7 @@ pub(crate) fn pages(file: &File, from: u64, len: u64) -> Result<(), String> {
     let whole = file.metadata().map_err(|why| format!("cannot be read: {why}"))?.len();
     let end = from.checked_add(len).filter(|end| *end <= whole).ok_or_else(damaged)?;
     let mut at = from;
+    let mut has_dictionary = false;
     let mut header = [0; MOST_HEADER_BYTES];
     for _ in 0..MOST_PAGES {
         if at == end {
@@ -82,18 +83,32 @@ pub(crate) fn pages(file: &File, from: u64, len: u64) -> Result<(), String> {
         let here = usize::try_from(end - at).unwrap_or(usize::MAX).min(MOST_HEADER_BYTES);
         file.read_exact_at(&mut header[..here], at).map_err(|_| damaged())?;
         let mut walk = Walk::new(&header[..here]);
-        let (mut uncompressed, mut compressed) = (-1, -1);
+        let (mut uncompressed, mut compressed, mut in_dictionary) = (-1, -1, None);
+        let mut is_readable = true;
         let walked = walk.structure(0, &mut |at, value| match at {
             UNCOMPRESSED_SIZE => uncompressed = value,
             COMPRESSED_SIZE => compressed = value,
+            DICTIONARY_VALUES => in_dictionary = Some(value),
+            ENCODING | ENCODING_2 => {
+                is_readable &=
+                    VALUES.contains(&value) || (BY_DICTIONARY.contains(&value) && has_dictionary);
+            }
+            LEVELS | LEVELS_TOO => is_readable &= value == RLE,
             _ => {}
         });
+        has_dictionary |= in_dictionary.is_some();
         let used = here - walk.rest.len();
         if walked.is_none() || uncompressed < 0 || compressed < 0 {
             return Err(damaged());
         }
         if uncompressed > MOST_PAGE_BYTES {
             return Err(format!("has a page of {uncompressed} bytes: this is not a results table"));
+        }
+        // Each value has a byte at least, and is allocated before it is read.
+        if !is_readable || in_dictionary.is_some_and(|values| values > uncompressed) {
+            return Err(
+                "has values that knee does not write: this is not a results table".to_owned()
+            );
         }
         at += used as u64 + compressed as u64;
         if at > end {
@@ -116,6 +131,18 @@ const NUM_CHILDREN: At = At { top: 2, depth: 2, field: 5 };
 /// In the header of a page.
 const UNCOMPRESSED_SIZE: At = At { top: 2, depth: 0, field: 2 };
 const COMPRESSED_SIZE: At = At { top: 3, depth: 0, field: 3 };
+const DICTIONARY_VALUES: At = At { top: 7, depth: 1, field: 1 };
+/// How values are encoded, in pages of the first and the second version, and the levels of the first.
+const ENCODING: At = At { top: 5, depth: 1, field: 2 };
+const ENCODING_2: At = At { top: 8, depth: 1, field: 4 };
+const LEVELS: At = At { top: 5, depth: 1, field: 3 };
+const LEVELS_TOO: At = At { top: 5, depth: 1, field: 4 };
+/// By runs, as levels and flags are.
+const RLE: i64 = 3;
+/// Plain, by runs, split by bytes. Encodings by differences claim lengths that nothing here bounds.
+const VALUES: [i64; 3] = [0, RLE, 9];
+/// By the numbers of a dictionary, which must be there.
+const BY_DICTIONARY: [i64; 2] = [2, 8];
 
 /// What is left of a structure's bytes.
 struct Walk<'a> {

@@ -41,4 +41,4 @@ mod read;
 
 pub use arrow::{ArrowSink, ArrowSinks, ArrowTable, arrow_schema};
 pub use parquet::{Parquet, add};
-pub use read::read;
+pub use read::{columns_of, read};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ impl Format for Parquet {
     }
 
     fn open(&self, path: &Path, file: &File) -> Result<Option<Box<dyn format::Rows>>, Error> {
-        Ok(Some(Box::new(ParquetRows::open(path, file)?)))
+        Ok(Some(Box::new(caught(path, || ParquetRows::open(path, file))?)))
     }
 }
 
@@ -383,6 +384,12 @@ impl Reader {
     }
 }
 
+/// Does what reads a file of a stranger: the library panics at some of what a damaged one may say.
+fn caught<T>(path: &Path, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let read = catch_unwind(AssertUnwindSafe(read));
+    read.unwrap_or_else(|_| Err(Error::input(path, 0, "is damaged".to_owned())))
+}
+
 /// The rows of a Parquet file.
 struct ParquetRows {
     path: PathBuf,
@@ -517,8 +524,11 @@ impl format::Rows for ParquetRows {
     }
 
     fn next(&mut self, to: &mut dyn FnMut(&[Cell<'_>])) -> Result<bool, Error> {
-        if self.next == self.read && !self.fill()? {
-            return Ok(false);
+        if self.next == self.read {
+            let path = self.path.clone();
+            if !caught(&path, || self.fill())? {
+                return Ok(false);
+            }
         }
         let row = self.next;
         self.next += 1;

@@ -9,18 +9,14 @@ use crate::arrow::{ArrowSink, ArrowTable};
 
 /// Reads a table of a results directory, CSV or Parquet; `None` where there is none. `axes` are the manifest's. It is whole in memory.
 ///
-/// Both formats give the same columns. What algorithms tell of their insides CSV does not say the types of: whole numbers with a sign where
-/// there is any below zero, else those without.
+/// Both formats give the same [columns](columns_of).
 ///
 /// # Errors
 /// [`Error`] as of [`Table::open`], and if a cell is not of its column's type.
 pub fn read(dir: &Path, file: ResultFile, axes: &[Axis]) -> Result<Option<ArrowTable>, Error> {
     let Some(path) = file.path(dir)? else { return Ok(None) };
     let mut table = Table::open(&path)?;
-    let columns = match table.types() {
-        Some(schema) => schema.columns.clone(),
-        None => columns_of(&path, &table, file, axes)?,
-    };
+    let columns = columns_of(&path, &table, file, axes)?;
     let schema = Schema { columns, labels: 0 };
     let mut sink = ArrowSink::new(&schema);
     let failed = |why| Error::io(&path, "cannot read", why);
@@ -37,13 +33,22 @@ pub fn read(dir: &Path, file: ResultFile, axes: &[Axis]) -> Result<Option<ArrowT
     sink.table().map(Some).map_err(failed)
 }
 
-/// Returns the columns of CSV with their types, by their names.
-fn columns_of(
+/// Returns the columns of a table of a results directory, which was opened at this path, with their types. `axes` are the manifest's.
+///
+/// Both formats give the same ones. What algorithms tell of their insides CSV does not say the types of: whole numbers with a sign where
+/// there is any below zero, else those without. A CSV file with such columns is read for that.
+///
+/// # Errors
+/// [`Error`] if the file cannot be read.
+pub fn columns_of(
     path: &Path,
     table: &Table,
     file: ResultFile,
     axes: &[Axis],
 ) -> Result<Vec<Column>, Error> {
+    if let Some(schema) = table.types() {
+        return Ok(schema.columns.clone());
+    }
     let known = file.schema(axes.iter().map(|axis| {
         let kind = if axis.numbers.is_empty() { Type::Word } else { Type::Number };
         Column::new(axis.column().to_owned(), kind)

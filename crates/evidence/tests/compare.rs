@@ -349,10 +349,10 @@ fn broken_directories_are_one_sentence() {
     let many = broken("runs.csv", &|text| {
         let row = text.lines().last().unwrap();
         let (_, labels) = row.split_once(',').unwrap();
-        let more: String = (0..=100_000).map(|run| format!("{run},{labels}\n")).collect();
+        let more: String = (0..=1_000_000).map(|run| format!("{run},{labels}\n")).collect();
         Some(format!("{}\n{more}", text.lines().next().unwrap()))
     });
-    assert!(many.contains("has more than 100000 runs, so it was changed"), "{many}");
+    assert!(many.contains("has more than 1000000 runs, so it was changed"), "{many}");
     let empty = broken("measures.csv", &|text| text.lines().next().map(|head| format!("{head}\n")));
     assert!(empty.contains("has no figure in common with"), "{empty}");
     // Of whatever a manifest does not say it is.

@@ -8,6 +8,8 @@ use libc::{
 use std::alloc::Layout;
 use std::ptr::null_mut;
 
+/// Alignment of every map, bytes.
+const SMALL_PAGE_BYTES: usize = 4096;
 /// Length of a huge page of x86-64 and of most others, bytes.
 pub(crate) const PAGE_BYTES: usize = 2 << 20;
 /// Lengths are multiples of the longest usual page, bytes.
@@ -61,12 +63,13 @@ pub(crate) unsafe fn unmap(memory: *mut u8, bytes: usize) {
     }
 }
 
-/// Changes the size of memory, which moves with its pages if there is no room. Returns null if the system refuses.
+/// Changes the size of memory, which moves with its pages if there is no room. Returns null if the system refuses. Where there are no
+/// addresses for old and new at once, the new memory is not aligned to huge pages.
 ///
 /// # Safety
-/// [`map`] or [`remap`] returned the memory for `old` bytes. Unless this returns null, nobody uses the old address any more.
-pub(crate) unsafe fn remap(memory: *mut u8, old: usize, new: usize) -> *mut u8 {
-    let (Some((old, _)), Some((length, _))) = (lengths(old), lengths(new)) else {
+/// [`map`] or [`remap`] returned the memory for this layout. Unless this returns null, nobody uses the old address any more.
+pub(crate) unsafe fn remap(memory: *mut u8, layout: Layout, new: usize) -> *mut u8 {
+    let (Some((old, _)), Some((length, _))) = (lengths(layout.size()), lengths(new)) else {
         return null_mut();
     };
     let memory: *mut c_void = memory.cast();
@@ -77,7 +80,12 @@ pub(crate) unsafe fn remap(memory: *mut u8, old: usize, new: usize) -> *mut u8 {
     }
     let place = map(new);
     if place.is_null() {
-        return place;
+        if layout.align() > SMALL_PAGE_BYTES {
+            return place;
+        }
+        // SAFETY: the whole map is the caller's, who takes the new address.
+        let moved = unsafe { libc::mremap(memory, old, length, MREMAP_MAYMOVE) };
+        return if moved == MAP_FAILED { null_mut() } else { moved.cast() };
     }
     let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
     // SAFETY: the pages replace the map that has just been made for them, and that is as long.
@@ -94,6 +102,10 @@ pub(crate) unsafe fn remap(memory: *mut u8, old: usize, new: usize) -> *mut u8 {
 mod tests {
     use super::*;
     use std::ops::Range;
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, 8).expect("it is small")
+    }
 
     fn fill(memory: *mut u8, bytes: Range<usize>) {
         // SAFETY: the tests fill what they have mapped.
@@ -122,12 +134,12 @@ mod tests {
         };
         let more = 5 * PAGE_BYTES + 1;
         // SAFETY: it was mapped with this length.
-        let moved = unsafe { remap(memory, bytes, more) };
+        let moved = unsafe { remap(memory, layout(bytes), more) };
         assert_ne!(moved, memory);
         assert!(holds(moved, bytes));
         fill(moved, bytes..more);
         // SAFETY: as above.
-        let shorter = unsafe { remap(moved, more, bytes) };
+        let shorter = unsafe { remap(moved, layout(more), bytes) };
         assert!(shorter == moved && holds(shorter, bytes));
         // SAFETY: these are the maps of this test.
         unsafe {
@@ -143,7 +155,7 @@ mod tests {
         fill(memory, 0..PAGE_BYTES);
         // SAFETY: it was mapped with this length, and what is refused leaves it as it was.
         unsafe {
-            assert!(remap(memory, PAGE_BYTES, 1 << 60).is_null());
+            assert!(remap(memory, layout(PAGE_BYTES), 1 << 60).is_null());
             assert!(holds(memory, PAGE_BYTES));
             unmap(memory, PAGE_BYTES);
         }

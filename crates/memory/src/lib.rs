@@ -21,9 +21,14 @@ use std::time::{Duration, Instant};
 /// How long a run waits for the room that another one makes: that ends at its next check.
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
+/// What a thread without a run may give back before it counts, bytes.
+const MOST_GIVEN_BACK: isize = 1 << 20;
+
 thread_local! {
     /// Bytes that this thread has taken and not given back since its count was last collected.
     static TAKEN: Cell<isize> = const { Cell::new(0) };
+    /// Whether a budget collects the counts of this thread.
+    static IS_OF_RUN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Bytes that all threads have taken, as far as their counts were collected.
@@ -71,7 +76,7 @@ unsafe impl GlobalAlloc for Counting {
             // SAFETY: with this layout the caller's memory came from the system's allocator.
             (false, false) => unsafe { System.realloc(memory, layout, size) },
             // SAFETY: with this layout the caller's memory was mapped.
-            (true, true) => unsafe { huge::remap(memory, layout.size(), size) },
+            (true, true) => unsafe { huge::remap(memory, layout, size) },
             // SAFETY: both have at least the smaller size, and the old one is the caller's to give back.
             _ => unsafe {
                 let moved = self.alloc(new);
@@ -86,7 +91,19 @@ unsafe impl GlobalAlloc for Counting {
 
 #[inline]
 fn count(more: usize, less: usize) {
-    TAKEN.set(TAKEN.get().wrapping_add_unsigned(more).wrapping_sub_unsigned(less));
+    let taken = TAKEN.get().wrapping_add_unsigned(more).wrapping_sub_unsigned(less);
+    TAKEN.set(taken);
+    if taken < -MOST_GIVEN_BACK {
+        given_back();
+    }
+}
+
+/// Collects the count of a thread that gives back what runs took, and has no run itself: nobody else would.
+#[cold]
+fn given_back() {
+    if !IS_OF_RUN.get() {
+        collect();
+    }
 }
 
 #[inline]
@@ -161,6 +178,7 @@ impl Budget {
     /// A budget of a run that starts on this thread.
     pub fn new(most_bytes: usize, room: &Arc<Room>) -> Arc<Budget> {
         collect();
+        IS_OF_RUN.set(true);
         Arc::new(Budget {
             most_bytes: 0_isize.saturating_add_unsigned(most_bytes),
             taken: AtomicIsize::new(0),
@@ -174,6 +192,7 @@ impl Budget {
     /// no other run is about to end for that.
     #[must_use]
     pub fn check(&self, soon: usize) -> bool {
+        IS_OF_RUN.set(true);
         let new = collect();
         let taken = self.taken.fetch_add(new, Relaxed).wrapping_add(new);
         self.fits(taken, soon)
@@ -267,7 +286,8 @@ mod tests {
         });
         assert!(taken.0 && !one.is_own_exceeded());
         assert!(other.check(0), "one makes room");
-        drop(taken);
+        // Whoever gives it back may be a thread that has no run, and never asks.
+        std::thread::spawn(move || drop(taken)).join().unwrap();
         room.is_made();
         let reserved = Budget::new(100 * MB, &room);
         assert!(reserved.reserve(8 * MB));

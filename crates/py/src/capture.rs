@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::failure::{Failure, apart};
 use crate::table::Table;
 
-/// Analyses captures of one path into a directory of tables, with the packets of these flows. Returns the analysis as JSON.
+/// Analyses captures of one path into a directory of tables, with the packets of these flows.
 #[pyfunction]
 pub(crate) fn analyse(
     py: Python<'_>,

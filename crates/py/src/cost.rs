@@ -6,15 +6,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use knee_evidence::reproduce::packets;
-use knee_run::{BackEnd as _, RunOptions};
+use knee_run::{BackEnd as _, Budget, Error, Room, RunOptions};
 use knee_scenario::{Experiment, Overrides};
 use knee_sim::Simulator;
+use knee_sweep::machine;
+use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
 
 use crate::failure::Failure;
 
 /// Rows that are looked at. The others are taken to be like these.
 const MOST_ROWS: usize = 64;
+
+/// Between two looks at signals.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// A run from which the speed of this machine is learned: some 17,000 packets.
 const TRIAL: &str = r#"
@@ -45,6 +50,7 @@ pub(crate) fn cost(one: &Arc<Experiment>, trial_s: f64) -> Result<String, Failur
     let step = rows.div_ceil(MOST_ROWS);
     let mut of_rows = Vec::new();
     for row in (0..rows).step_by(step) {
+        Python::attach(|py| py.check_signals())?;
         of_rows.push(packets(&one.run(one.run_id(row * one.repeat as usize))?));
     }
     let mean = of_rows.iter().sum::<f64>() / of_rows.len() as f64;
@@ -82,19 +88,34 @@ struct First {
 fn cpu_of_first(one: &Arc<Experiment>, trial_s: f64) -> Result<Option<First>, Failure> {
     let run = one.run(one.run_id(0))?;
     let (stop, reached) = (AtomicBool::new(false), AtomicU64::new(0));
-    let most = Duration::try_from_secs_f64(trial_s).unwrap_or_default();
+    let most = Duration::try_from_secs_f64(trial_s).map_err(Failure::says)?;
     if most.is_zero() {
         return Ok(None);
     }
+    // As for the runs of a sweep, which leave the rest to other programs.
+    let free = machine::available_memory_bytes().map_or(u64::MAX, |free| free / 4 * 3);
+    let room = Room::new(usize::try_from(free).unwrap_or(usize::MAX));
+    let most_bytes = usize::try_from(one.most_bytes()).unwrap_or(usize::MAX);
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let trial = scope.spawn(|| {
-            let ask = RunOptions { reached: Some(&reached), ..RunOptions::outcome(&stop) };
-            let ran = Simulator.run(&run, &ask);
-            (ran.is_ok(), begun.elapsed().as_secs_f64())
+            let budget = Budget::new(most_bytes, &room);
+            let ask = RunOptions {
+                budget: Some(&budget),
+                reached: Some(&reached),
+                ..RunOptions::outcome(&stop)
+            };
+            // The result goes here, while the budget counts it.
+            let ran = Simulator.run(&run, &ask).map(drop);
+            (ran, begun.elapsed().as_secs_f64())
         });
-        while !trial.is_finished() && begun.elapsed() < most {
+        let (mut raised, mut looked) = (None, begun);
+        while raised.is_none() && !trial.is_finished() && begun.elapsed() < most {
             std::thread::sleep(Duration::from_millis(1));
+            if looked.elapsed() >= BETWEEN_LOOKS {
+                raised = Python::attach(|py| py.check_signals()).err();
+                looked = Instant::now();
+            }
         }
         // Where it is now, and not what it has come to when it has seen that it is stopped.
         let (share, taken) = (
@@ -102,7 +123,17 @@ fn cpu_of_first(one: &Arc<Experiment>, trial_s: f64) -> Result<Option<First>, Fa
             begun.elapsed().as_secs_f64(),
         );
         stop.store(true, Ordering::Relaxed);
-        let (is_whole, all) = trial.join().unwrap_or_default();
+        let joined = trial.join();
+        if let Some(raised) = raised {
+            return Err(raised.into());
+        }
+        let Ok((ran, all)) = joined else {
+            return Err(Failure::says("exp.cost: the trial panicked: this is a bug"));
+        };
+        if let Err(why @ Error::Memory { .. }) = ran {
+            return Err(Failure::says(format!("exp.cost: the first run {why}")));
+        }
+        let is_whole = ran.is_ok();
         let cpu_s = match is_whole {
             true => Some(all),
             false if share > 0.0 => Some(taken / share),

@@ -117,8 +117,6 @@ impl Experiment {
             let about = json!({
                 "name": one.name,
                 "question": one.question,
-                "expect": one.expect,
-                "source": one.source,
                 "cases": one.cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(),
                 "case_words": one.cases.iter().map(|case| case.words()).collect::<Vec<_>>(),
                 "axes": axes,
@@ -178,20 +176,20 @@ impl Experiment {
         })
     }
 
-    /// Runs it into a directory. `progress` is called with the number of finished runs and the share of the work that is done.
-    /// Returns what happened, as JSON.
-    #[pyo3(signature = (folder, is_temporary, threads, trace, captures, progress))]
+    /// Runs it into a directory. `progress` is called with the number of finished runs and the seconds that are left, or None.
+    #[pyo3(signature = (folder, is_temporary, goes_on, threads, trace, captures, progress))]
     #[expect(clippy::too_many_arguments, reason = "Python's caller is one function")]
     fn run(
         &self,
         py: Python<'_>,
         folder: PathBuf,
         is_temporary: bool,
+        goes_on: bool,
         threads: usize,
         trace: Option<String>,
         captures: bool,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<String> {
+    ) -> PyResult<()> {
         let one = self.inner.clone();
         apart(py, move || {
             let one = runs::whole(one)?;
@@ -199,7 +197,7 @@ impl Experiment {
             runs::run(
                 &one,
                 &folder,
-                runs::Asked { threads, trace, captures, is_temporary },
+                runs::Asked { threads, trace, captures, is_temporary, goes_on },
                 progress,
             )
         })
@@ -222,8 +220,8 @@ pub(crate) fn built_in(py: Python<'_>, word: PathBuf) -> PyResult<(PathBuf, Stri
     apart(py, move || Ok(knee_catalogue::resolve(&word)?.read()?))
 }
 
-/// Name, group and text of every built-in experiment.
+/// Name and group of every built-in experiment.
 #[pyfunction]
-pub(crate) fn experiments() -> Vec<(&'static str, &'static str, &'static str)> {
-    BUILT_IN.iter().map(|one| (one.name, one.group, one.text)).collect()
+pub(crate) fn experiments() -> Vec<(&'static str, &'static str)> {
+    BUILT_IN.iter().map(|one| (one.name, one.group)).collect()
 }

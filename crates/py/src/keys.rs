@@ -120,7 +120,6 @@ impl Found<'_> {
             "is_needed": entry.is_needed,
             "says": entry.says,
             "value": self.values.get(path),
-            "schema": entry.schema,
         }));
     }
 }

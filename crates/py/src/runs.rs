@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use knee_evidence::judge;
-use knee_scenario::Experiment;
+use knee_scenario::{Error, Experiment};
 use knee_sim::Simulator;
 use knee_sweep::results::Results;
 use knee_sweep::runner::sweep;
@@ -14,7 +14,6 @@ use knee_sweep::runs::Options;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
-use serde_json::json;
 
 use crate::failure::Failure;
 
@@ -29,6 +28,8 @@ pub(crate) struct Asked {
     pub(crate) captures: bool,
     /// Whether the directory goes with the results.
     pub(crate) is_temporary: bool,
+    /// Whether to go on with what a sweep left in the directory.
+    pub(crate) goes_on: bool,
 }
 
 /// The experiment with all rows checked.
@@ -39,26 +40,30 @@ pub(crate) fn whole(one: Arc<Experiment>) -> Result<Arc<Experiment>, Failure> {
     }
 }
 
-/// Carries all runs out, and writes a results directory. Returns what happened, as JSON.
+/// Carries all runs out, and writes a results directory.
 ///
-/// An exception of `progress` stops it, and is raised. So does Ctrl-C; what has finished is kept then, and the exception is raised
-/// only if nothing has.
+/// `progress` is called with the number of finished runs, and with the seconds that are left, if anything tells. An exception of it
+/// stops the runs, and is raised. So does Ctrl-C; what has finished is kept then, and the exception is raised if nothing has, or if
+/// everything has: results that are whole would not tell of it.
 pub(crate) fn run(
     one: &Arc<Experiment>,
     dir: &Path,
     asked: Asked,
     progress: Option<Py<PyAny>>,
-) -> Result<String, Failure> {
-    let Asked { threads, trace, captures, is_temporary } = asked;
+) -> Result<(), Failure> {
+    let Asked { threads, trace, captures, is_temporary, goes_on } = asked;
     let options = Options { threads, trace, captures, ..Options::new(Arc::new(Simulator)) };
-    let mut results = Results::at(dir)?;
+    let mut results =
+        if goes_on { Results::continued(dir) } else { Results::at(dir) }.map_err(in_python)?;
     if is_temporary {
         results = results.temporary();
     }
-    let mut watch = Watch { raised: None, called: Instant::now(), progress };
+    let begun = Instant::now();
+    let mut watch = Watch { raised: None, called: begun, progress };
     let swept = sweep(one, &options, &mut results, &mut |done| {
-        let share = options.going.reached().runs;
-        if !watch.look(done, share, one.runs()) {
+        let elapsed_s = begun.elapsed().as_secs_f64();
+        let left_s = options.going.reached().left_s(done, one.runs(), elapsed_s);
+        if !watch.look(done, left_s, one.runs()) {
             options.stop.store(true, Ordering::Relaxed);
         }
     });
@@ -70,20 +75,20 @@ pub(crate) fn run(
         None => None,
     };
     let swept = swept?;
-    if let Some(raised) = is_stopped_by_hand.filter(|_| swept.runs_done == 0) {
-        return Err(raised.into());
+    if swept.runs_done > 0 || is_stopped_by_hand.is_none() {
+        let claims = judge::claims(one, &swept);
+        results.finish(one, &swept, &claims)?;
     }
-    let claims = judge::claims(one, &swept);
-    results.finish(one, &swept, &claims)?;
-    let happened = json!({
-        "interrupted": swept.interrupted,
-        "runs_done": swept.runs_done,
-        "failed": swept.failed,
-        "warnings": swept.warnings,
-        "cpu_s": swept.effort.cpu_s,
-        "wall_s": swept.effort.wall_s,
-    });
-    Ok(happened.to_string())
+    match is_stopped_by_hand.filter(|_| swept.runs_done == 0 || !swept.interrupted) {
+        Some(raised) => Err(raised.into()),
+        None => Ok(()),
+    }
+}
+
+/// The sentence about a directory, with the ways out that Python has.
+fn in_python(why: Error) -> Failure {
+    let sentence = why.to_string();
+    Failure::says(sentence.replace("--continue", "go_on=True").replace("with -o", "by out"))
 }
 
 /// Looks after Python while runs go on: signals, and the progress function.
@@ -95,7 +100,7 @@ struct Watch {
 
 impl Watch {
     /// Returns whether to go on.
-    fn look(&mut self, done: usize, share: f64, all: usize) -> bool {
+    fn look(&mut self, done: usize, left_s: Option<f64>, all: usize) -> bool {
         if self.raised.is_some() {
             return false;
         }
@@ -104,7 +109,7 @@ impl Watch {
             // Python's own handlers run: that of Ctrl-C raises KeyboardInterrupt.
             py.check_signals()?;
             match &self.progress {
-                Some(progress) if is_due => progress.call1(py, (done, share)).map(drop),
+                Some(progress) if is_due => progress.call1(py, (done, left_s)).map(drop),
                 _ => Ok(()),
             }
         });

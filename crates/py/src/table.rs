@@ -10,8 +10,8 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use knee_columns::{ArrowSink, arrow_schema};
-use knee_results::{CASE, Cell, Column, Manifest, RUN, ResultFile, Schema, Sink as _, Type};
+use knee_columns::{ArrowSink, arrow_schema, columns_of};
+use knee_results::{CASE, Cell, Column, Manifest, RUN, ResultFile, Schema, Sink as _};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 
@@ -270,20 +270,7 @@ pub(crate) fn table(
                 }
             }
         }
-        let axes = manifest.axes.iter().map(|axis| {
-            let kind = if axis.numbers.is_empty() { Type::Word } else { Type::Number };
-            Column::new(axis.column().to_owned(), kind)
-        });
-        let known = file.schema(axes).columns;
-        // Behind them is what algorithms tell of themselves: whole numbers.
-        let of = |name: &String| {
-            let known = known.iter().find(|column| column.name == name.as_str());
-            known.cloned().unwrap_or_else(|| Column::new(name.clone(), Type::Whole))
-        };
-        let columns = match opened.types() {
-            Some(schema) => schema.columns.clone(),
-            None => opened.header().iter().map(of).collect(),
-        };
+        let columns = columns_of(&path, &opened, file, &manifest.axes)?;
         Ok(Some(Table::in_file(path, columns, keep)))
     })
 }

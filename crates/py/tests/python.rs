@@ -10,9 +10,9 @@ fn root() -> PathBuf {
 
 /// Whether the environment of set-up is there. Without it the tests are left out, which is said, unless they must run.
 fn has_environment() -> bool {
-    let target =
-        option_env!("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let is_there = target.join("venv/made-of").is_file();
+    // As the script has it, where it is run.
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let is_there = root().join(target).join("venv/made-of").is_file();
     let must = std::env::var_os("KNEE_REQUIRE_PYTHON").is_some_and(|value| value == "1");
     assert!(is_there || !must, "target/venv is missing: scripts/python venv");
     if !is_there {
@@ -25,18 +25,18 @@ fn has_environment() -> bool {
     is_there
 }
 
-/// The module, beside the directory of this test.
+/// The module, beside this test: cargo has built it for tests, and only `cargo build` puts it elsewhere.
 fn module() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
-    let folder = test.parent().and_then(Path::parent).expect("target/debug/deps");
-    folder.join("lib_knee.so")
+    test.with_file_name("lib_knee.so")
 }
 
 fn script(args: &[&str]) {
     if !has_environment() {
         return;
     }
-    let output = Command::new(root().join("scripts/python")).args(args).output();
+    let mut command = Command::new(root().join("scripts/python"));
+    let output = command.args(args).current_dir(root()).output();
     let output = output.expect("scripts/python runs");
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

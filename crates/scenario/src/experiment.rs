@@ -383,6 +383,10 @@ impl Experiment {
     /// The errors of [`Experiment::load`].
     pub fn with_rows(mut self, rows: impl IntoIterator<Item = usize>) -> Result<Experiment, Error> {
         for row in rows {
+            if row >= self.rows() {
+                let why = format!("has no row {row}: its rows are 0 to {}", self.rows() - 1);
+                return Err(Error::input(&self.path, Origin::Nowhere, "", why));
+            }
             if !self.is_checked(row) {
                 self.check_row_of(row)?;
             }

@@ -29,7 +29,7 @@ impl Clone for Scenarios {
 }
 
 impl Scenarios {
-    /// Returns the scenario of this configuration. Forgets a large one of another, so that two of them are never held.
+    /// Returns the scenario of this configuration. Forgets a large one of another, so that two of them are not held here.
     pub(crate) fn get(&self, configuration: &Configuration) -> Option<Arc<Scenario>> {
         let mut kept = self.kept();
         let found = kept.by_row.get(configuration).map(Arc::clone);
@@ -46,6 +46,10 @@ impl Scenarios {
         size: usize,
     ) {
         let mut kept = self.kept();
+        // Threads that miss a row at the same time each read it.
+        if kept.by_row.contains_key(configuration) {
+            return;
+        }
         if kept.size + size > MOST_KEPT {
             *kept = Kept::default();
         }

@@ -253,12 +253,12 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         (
             "repeat = 2",
             "repeat = 0",
-            "bad.toml:31: run.repeat = 0: must be a whole number from 1 to 100000",
+            "bad.toml:31: run.repeat = 0: must be a whole number from 1 to 10000000",
         ),
         (
             "repeat = 2",
             "repeat = 99999999999999999999",
-            "bad.toml:31: run.repeat = 99999999999999999999: must be a whole number from 1 to 100000",
+            "bad.toml:31: run.repeat = 99999999999999999999: must be a whole number from 1 to 10000000",
         ),
         (
             "senders = 3",
@@ -303,8 +303,8 @@ fn too_much_is_refused_before_it_eats_memory() {
         ),
         (
             "repeat = 2",
-            "repeat = 100000",
-            "bad.toml: has 200000 runs, but at most 100000 are allowed",
+            "repeat = 10000000",
+            "bad.toml: has 20000000 runs, but at most 10000000 are allowed",
         ),
         ("repeat = 2", "repeat = 2\n[sample]\nqueues = \"1 us\"\nflows = \"1 us\"", "accepted"),
         (

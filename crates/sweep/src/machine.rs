@@ -1,7 +1,5 @@
 //! Facts about the machine and this process. None of them affects a simulation.
 
-use std::sync::OnceLock;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::param::clock_ticks_per_second;
@@ -33,13 +31,6 @@ impl std::fmt::Display for Build {
             None => f.write_str(self.version),
         }
     }
-}
-
-/// Returns the number of threads that this process may run at once.
-pub fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    // The system's answer takes as long as a short run.
-    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Returns the CPU time in seconds of all threads of this process, and of its ended children, such as guests.

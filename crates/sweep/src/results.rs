@@ -289,7 +289,8 @@ impl Results {
 
     /// Adds to an error what is kept, and how to go on.
     pub(crate) fn with_way_out(&self, why: Error) -> Error {
-        let runs = self.journal.as_ref().map_or(0, |journal| journal.len());
+        let kept = self.journal.as_ref().filter(|_| !self.is_temporary);
+        let runs = kept.map_or(0, |journal| journal.len());
         match why {
             Error::Io { path, action, source } if runs > 0 => {
                 let kept = format!(

@@ -151,6 +151,10 @@ pub fn sweep(
         );
         return Err(Error::input(&experiment.path, Origin::Nowhere, "--pcap", why));
     }
+    if options.trace.is_some() && options.captures {
+        let why = "recordings and captures are of one run each: choose one of them";
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
+    }
     let started = Started::now();
     let has_files = options.trace.is_some() || options.captures;
     let about_runs = plan::about(experiment, &*options.back_end)?;

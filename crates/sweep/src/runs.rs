@@ -644,7 +644,8 @@ const SHARE_PCT: u64 = 75;
 /// Returns the number of threads of all runs together, as requested (0 means one per core), and the number of parallel
 /// runs.
 fn threads(runs: usize, options: &Options) -> (usize, usize) {
-    let wanted = if options.threads == 0 { machine::cores() } else { options.threads };
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = if options.threads == 0 { cores() } else { options.threads };
     let at_once = wanted.min(options.back_end.capabilities().threads.unwrap_or(usize::MAX));
     (wanted, at_once.clamp(1, runs.max(1)))
 }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{
     AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind, set_hook, take_hook,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::fault::Fault;
 use super::guard;
@@ -41,23 +41,27 @@ pub fn carry_out<R>(run: impl FnOnce() -> R) -> Result<R, Fault> {
 
 type UsualHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
-/// The hook that ours replaced, and the number of runs for which ours is there.
-static USUAL: Mutex<(Option<UsualHook>, usize)> = Mutex::new((None, 0));
-
-fn usual() -> MutexGuard<'static, (Option<UsualHook>, usize)> {
-    USUAL.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The hook that ours replaced, and the number of runs for which ours is there. Ours does not ask here: whoever waits for the end of
+/// a panic to replace a hook holds the lock.
+static USUAL: Mutex<(Option<Arc<UsualHook>>, usize)> = Mutex::new((None, 0));
 
 /// While there is one of these, a hook keeps the message of such a panic for the sentence, instead of printing it.
 struct Hook;
 
 impl Hook {
     fn install() -> Hook {
-        let mut usual = usual();
+        let mut usual = USUAL.lock().unwrap_or_else(PoisonError::into_inner);
         usual.1 += 1;
         if usual.1 == 1 {
-            usual.0 = Some(take_hook());
-            set_hook(Box::new(said));
+            let before = Arc::new(take_hook());
+            usual.0 = Some(before.clone());
+            set_hook(Box::new(move |info| {
+                if IS_WATCHED.get() && guard::has_called() {
+                    SAID.set(Some(words(info)));
+                } else {
+                    before(info);
+                }
+            }));
         }
         Hook
     }
@@ -65,20 +69,17 @@ impl Hook {
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        let mut usual = usual();
+        let mut usual = USUAL.lock().unwrap_or_else(PoisonError::into_inner);
         usual.1 -= 1;
         let is_last = usual.1 == 0;
         if let Some(before) = usual.0.take_if(|_| is_last) {
-            set_hook(before);
+            // Ours goes, and with it the other reference.
+            drop(take_hook());
+            set_hook(match Arc::try_unwrap(before) {
+                Ok(before) => before,
+                Err(before) => Box::new(move |info| before(info)),
+            });
         }
-    }
-}
-
-fn said(info: &PanicHookInfo<'_>) {
-    if IS_WATCHED.get() && guard::has_called() {
-        SAID.set(Some(words(info)));
-    } else if let Some(usual) = &usual().0 {
-        usual(info);
     }
 }
 

@@ -375,14 +375,17 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: the call has no arguments and cannot fail.
     let thread = unsafe { libc::gettid() };
     let own = slots().find(|slot| slot.thread.load(Ordering::Relaxed) == thread);
-    let Some(slot) = own.filter(|slot| slot.is_in_call()) else { return not_ours(signal) };
+    let Some(slot) = own.filter(|slot| slot.is_in_call()) else {
+        // SAFETY: the pointers are those that the kernel passes to a handler.
+        return unsafe { handlers::pass_on(signal, info, context) };
+    };
     let is_loop = signal == LOOPS;
     if is_loop && slot.condemned.load(Ordering::Relaxed) != slot.calls.load(Ordering::Relaxed) {
         return;
     }
     // SAFETY: the pointers are those that the kernel passes to a handler.
     let (address, (pc, sp)) = unsafe { ((*info).si_addr().addr(), registers(context)) };
-    let Some(code) = slot.code() else { return not_ours(signal) };
+    let Some(code) = slot.code() else { return };
     let depth = slot.stack.load(Ordering::Relaxed).saturating_sub(sp);
     let is_deep =
         signal == libc::SIGSEGV && depth > DEEP_BYTES && sp.abs_diff(address) < NEAR_BYTES;
@@ -420,19 +423,6 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
-    }
-}
-
-/// Passes on a signal from outside the code of files.
-fn not_ours(signal: c_int) {
-    if signal == LOOPS {
-        return;
-    }
-    // The failed instruction runs again, and the earlier handler gets its signal.
-    handlers::give_back(signal);
-    if signal == libc::SIGABRT {
-        // SAFETY: the call is safe in a handler.
-        unsafe { libc::raise(signal) };
     }
 }
 

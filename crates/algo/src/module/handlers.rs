@@ -23,13 +23,15 @@ struct BeforeAction(UnsafeCell<Option<libc::sigaction>>);
 // SAFETY: the action is written under the lock of `STATE`, before the handler that reads it is installed.
 unsafe impl Sync for BeforeAction {}
 
-static STATE: Mutex<State> = Mutex::new(State { held: 0, is_watched: false });
+static STATE: Mutex<State> = Mutex::new(State { held: 0, is_watched: false, process: 0 });
 
 struct State {
     /// Number of [`Held`].
     held: usize,
     /// Whether the watchdog runs.
     is_watched: bool,
+    /// The process of both: a fork has neither.
+    process: u32,
 }
 
 /// The handlers stay while one of these is there.
@@ -41,6 +43,10 @@ impl Held {
     /// Installs `handler`, and starts `watchdog` on a thread of its own, unless others did.
     pub(super) fn new(handler: Handler, watchdog: fn()) -> Held {
         let mut state = state();
+        let process = std::process::id();
+        if state.process != process {
+            *state = State { held: 0, is_watched: false, process };
+        }
         if state.held == 0 {
             install(handler);
         }
@@ -60,7 +66,7 @@ impl Drop for Held {
         // The watchdog sends its signal under the lock. One that came late must not meet the action from before, which may end
         // the process.
         discard_pending();
-        state.held -= 1;
+        state.held = state.held.saturating_sub(1);
         if state.held == 0 {
             put_back(self.handler);
         }
@@ -78,14 +84,54 @@ pub(super) fn while_held(look: impl FnOnce()) -> bool {
     true
 }
 
-/// Gives a signal the action that it had before.
-pub(super) fn give_back(signal: c_int) {
-    let before = SIGNALS.iter().zip(&BEFORE).find(|(known, _)| **known == signal);
-    // SAFETY: the calls are safe in a signal handler.
-    unsafe {
-        if let Some(action) = before.and_then(|(_, before)| *before.0.get()) {
-            libc::sigaction(signal, &raw const action, null_mut());
+/// Passes on a signal from outside the code of files, as if no handler of ours were there.
+///
+/// # Safety
+/// The pointers must be those that the kernel passes to a handler.
+pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the caller guarantees it.
+    let (is_sent, sender) = unsafe { ((*info).si_code <= 0, (*info).si_pid()) };
+    // SAFETY: the call has no arguments and cannot fail.
+    if signal == LOOPS && is_sent && sender == unsafe { libc::getpid() } {
+        // The watchdog's, for a call that is over.
+        return;
+    }
+    let before = before(signal);
+    match before.map_or(libc::SIG_DFL, |action| action.sa_sigaction) {
+        // The failed instruction runs again, and nobody is there.
+        libc::SIG_DFL | libc::SIG_IGN => {
+            give_back(signal);
+            if is_sent {
+                // SAFETY: the call is safe in a handler.
+                unsafe { libc::raise(signal) };
+            }
         }
+        handler => {
+            let has_info = before.is_some_and(|action| action.sa_flags & libc::SA_SIGINFO != 0);
+            // SAFETY: the address is a handler that somebody has installed for this signal, in the form that its flags say.
+            unsafe {
+                match has_info {
+                    true => std::mem::transmute::<usize, Handler>(handler)(signal, info, context),
+                    false => {
+                        std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn before(signal: c_int) -> Option<libc::sigaction> {
+    let before = SIGNALS.iter().zip(&BEFORE).find(|(known, _)| **known == signal)?.1;
+    // SAFETY: it is written before the handler is there.
+    unsafe { *before.0.get() }
+}
+
+/// Gives a signal the action that it had before.
+fn give_back(signal: c_int) {
+    if let Some(action) = before(signal) {
+        // SAFETY: the call is safe in a signal handler.
+        unsafe { libc::sigaction(signal, &raw const action, null_mut()) };
     }
 }
 

@@ -10,9 +10,11 @@ use knee_results::{
     rows,
 };
 use knee_run::spec::HostConfig;
-use knee_scenario::cases::MAX_RUNS;
 use knee_scenario::error::Error;
 use serde_json::{Map, Value as Json};
+
+/// Most runs of a directory that is compared.
+const MOST_RUNS: usize = 1_000_000;
 
 /// Keys that may differ between results of one experiment, because they depend on the Linux version.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
@@ -230,9 +232,9 @@ fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, E
         rows[at].limited += usize::from(is_limited);
         bytes += cells.text(run).len() + size_of::<(String, usize, bool)>();
         row_of.insert(cells.text(run).to_owned(), (at, is_limited));
-        if row_of.len() > MAX_RUNS {
+        if row_of.len() > MOST_RUNS {
             let why = format!(
-                "has more than {MAX_RUNS} runs, so it was changed: run the experiment again"
+                "has more than {MOST_RUNS} runs, so it was changed: run the experiment again"
             );
             return Err(runs.wrong(&why).into());
         }
