@@ -145,7 +145,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         // Files on the command line are trusted. Those that an experiment names may not be yet.
         only_reads: args.check,
         only_first_row: false,
-        words: Words::default(),
+        words: &Words::OPTIONS,
     };
     // All files are checked before the first one runs.
     let experiments: Vec<Arc<Experiment>> = args

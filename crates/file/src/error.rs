@@ -15,7 +15,7 @@ pub struct Error {
     /// The value as written; empty: no particular one.
     pub value: String,
     /// The expected value, in words.
-    pub message: String,
+    pub message: Box<str>,
     /// What few errors have, apart so that results stay small.
     pub more: Box<More>,
 }
@@ -40,7 +40,7 @@ pub enum Origin {
     /// On this line of the file, from 1.
     Line(u32),
     /// Not in the file, but by this, in the words of whoever calls: the option `--set`.
-    Given(&'static str),
+    Given(&'static &'static str),
 }
 
 /// What is wrong with a value, and what it may be.
@@ -90,7 +90,7 @@ impl Error {
             origin,
             key: key.into(),
             value: String::new(),
-            message,
+            message: message.into(),
             more: Box::new(More { allowed, ..More::default() }),
         }
     }
@@ -127,5 +127,8 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+// Functions return results that are moved, most of them without an error.
+const _: () = assert!(size_of::<Error>() <= 112);
 
 impl std::error::Error for Reason {}

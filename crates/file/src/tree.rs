@@ -281,7 +281,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Node, Error> {
 }
 
 /// The right-hand side of an option: a TOML value, or else the text itself.
-pub fn parse_override(text: &str, by: &'static str) -> Node {
+pub fn parse_override(text: &str, by: &'static &'static str) -> Node {
     fn place(node: &mut Node, origin: Origin) {
         node.origin = origin;
         match &mut node.value {
@@ -425,7 +425,7 @@ mod tests {
         )
         .unwrap();
         let set = |root: &mut Node, path: &str, value: &str| {
-            root.set(path, &parse_override(value, "--set"), &|_, _, _| Vec::new())
+            root.set(path, &parse_override(value, &"--set"), &|_, _, _| Vec::new())
         };
         set(&mut root, "traffic.a.size", "10 kB").unwrap();
         let Value::List(entries) = &root.get("traffic").unwrap().value else { panic!() };
@@ -453,7 +453,7 @@ mod tests {
                 None => Vec::new(),
             };
         let mut set = |path: &str| {
-            root.set(path, &parse_override("7", "--set"), &called)?;
+            root.set(path, &parse_override("7", &"--set"), &called)?;
             let Value::List(entries) = &root.get("link").unwrap().value else { panic!() };
             Ok::<_, String>(entries.iter().map(Node::show).collect::<Vec<_>>().join(" "))
         };
@@ -475,12 +475,12 @@ mod tests {
 
     #[test]
     fn overrides_are_toml_or_text() {
-        assert_eq!(parse_override("10", "--set").value, Value::Integer(10));
-        assert_eq!(parse_override("10 Gbps", "--set").value, Value::Text("10 Gbps".into()));
-        assert_eq!(parse_override("\"10 Gbps\"", "--set").value, Value::Text("10 Gbps".into()));
-        assert_eq!(parse_override("true", "--set").value, Value::Flag(true));
-        assert!(matches!(parse_override("[1, 2]", "--set").value, Value::List(_)));
-        assert_eq!(parse_override("1\ny = 2", "--set").value, Value::Text("1\ny = 2".into()));
+        assert_eq!(parse_override("10", &"--set").value, Value::Integer(10));
+        assert_eq!(parse_override("10 Gbps", &"--set").value, Value::Text("10 Gbps".into()));
+        assert_eq!(parse_override("\"10 Gbps\"", &"--set").value, Value::Text("10 Gbps".into()));
+        assert_eq!(parse_override("true", &"--set").value, Value::Flag(true));
+        assert!(matches!(parse_override("[1, 2]", &"--set").value, Value::List(_)));
+        assert_eq!(parse_override("1\ny = 2", &"--set").value, Value::Text("1\ny = 2".into()));
     }
 
     #[test]

@@ -49,7 +49,7 @@ struct Changes {
 }
 
 /// What changes an experiment, in messages.
-const WORDS: Words =
+static WORDS: Words =
     Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "exp.with_(scale)" };
 
 /// The error of an argument of `exp.with_`.
@@ -87,7 +87,7 @@ impl Changes {
                 linux: linux.transpose()?,
                 api: api.transpose()?,
             },
-            words: WORDS,
+            words: &WORDS,
             ..Overrides::default()
         })
     }

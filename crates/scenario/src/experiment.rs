@@ -156,7 +156,7 @@ pub struct Overrides {
     /// Whether the first row alone is checked at once, for [`Experiment::with_rows`].
     pub only_first_row: bool,
     /// The words for these in messages.
-    pub words: Words,
+    pub words: &'static Words,
 }
 
 /// A file, read and checked, ready to run.

@@ -22,21 +22,29 @@ pub struct Words {
     pub scale: &'static str,
 }
 
-impl Default for Words {
+impl Words {
     /// The options of the command.
-    fn default() -> Words {
-        Words { set: "--set", vary: "--vary", cc: "--cc", scale: "--scale" }
+    pub const OPTIONS: Words = Words { set: "--set", vary: "--vary", cc: "--cc", scale: "--scale" };
+}
+
+impl Default for &'static Words {
+    fn default() -> &'static Words {
+        &Words::OPTIONS
     }
 }
 
 /// Keys with their values.
 type Assigned = Vec<(String, Node)>;
 
-pub(crate) fn parse_set(path: &Path, set: &[String], words: Words) -> Result<Assigned, Error> {
+pub(crate) fn parse_set(
+    path: &Path,
+    set: &[String],
+    words: &'static Words,
+) -> Result<Assigned, Error> {
     let example = "KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
     let assigned = |text: &String| {
-        let (key, value) = assignment(path, text, (words.set, example))?;
-        Ok((key.to_owned(), parse_override(value, words.set)))
+        let (key, value) = assignment(path, text, (&words.set, example))?;
+        Ok((key.to_owned(), parse_override(value, &words.set)))
     };
     set.iter().map(assigned).collect()
 }
@@ -46,9 +54,9 @@ pub(crate) fn parse_vary(
     path: &Path,
     vary: &[String],
     set: &[(String, Node)],
-    words: Words,
+    words: &'static Words,
 ) -> Result<Assigned, Error> {
-    let by = words.vary;
+    let by = &words.vary;
     let example = "KEY=LIST, as in network.bottleneck.rate=\"10 Gbps,25 Gbps\"";
     let mut all = Assigned::new();
     for text in vary {
@@ -84,7 +92,7 @@ pub(crate) fn parse_vary(
 fn assignment<'a>(
     path: &Path,
     text: &'a str,
-    (by, example): (&'static str, &str),
+    (by, example): (&'static &'static str, &str),
 ) -> Result<(&'a str, &'a str), Error> {
     let (key, value) = text.split_once('=').ok_or_else(|| {
         let shown: String = text.chars().take(60).collect();
@@ -126,7 +134,9 @@ pub(crate) fn apply_set(
         if let Some(axis) = axes.iter().find(|axis| axis.has(&key)) {
             let (name, label) = (&axis.path, axis.label(0));
             let why = match node.origin {
-                Origin::Given("--set") => format!(", as in --set {name}='{label}'"),
+                Origin::Given(by) if *by == Words::OPTIONS.set => {
+                    format!(", as in --set {name}='{label}'")
+                }
                 _ => String::new(),
             };
             return Err(wrong(
@@ -219,7 +229,9 @@ duration = "20 ms"
 
     #[test]
     fn an_error_is_said_in_the_words_of_whoever_calls_and_has_its_parts() {
-        let words = Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "scale" };
+        const OURS: Words =
+            Words { set: "exp.set", vary: "exp.vary", cc: "exp.cc", scale: "scale" };
+        let words = &OURS;
         let set = vec!["network.bottleneck.queue.kind=red2".to_owned()];
         let why = refused(Overrides { set: set.clone(), words, ..Overrides::default() });
         assert_eq!(why.key, "network.bottleneck.queue.kind");
