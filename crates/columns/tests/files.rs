@@ -1,5 +1,7 @@
 //! Parquet files, whole and broken, and both formats read as columns.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::{Arc, Once};
