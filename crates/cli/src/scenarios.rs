@@ -11,7 +11,6 @@ use knee_scenario::Overrides;
 use knee_scenario::built_in::{BuiltIn, Resolved};
 
 use crate::complete;
-
 use crate::{Failure, print};
 
 #[derive(clap::Args)]

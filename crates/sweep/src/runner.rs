@@ -5,12 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use knee_file::Origin;
-use knee_results::{ResultFile, format, line};
+use knee_results::{ResultFile, line};
 use knee_run::BackEnd;
 use knee_run::outcome::{Outcome, Validity, Work};
 use knee_run::spec::Run;
@@ -155,7 +155,8 @@ pub fn sweep(
         let why = "recordings and captures are of one run each: choose one of them";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
-    let started = Started::now();
+    let started = Instant::now();
+    let cpu_before = machine::cpu_seconds();
     let has_files = options.trace.is_some() || options.captures;
     let about_runs = plan::about(experiment, &*options.back_end)?;
     let journal = results.journal(&about_runs)?;
@@ -170,23 +171,10 @@ pub fn sweep(
         return Err(Error::input(results.dir(), Origin::Nowhere, "", why));
     }
     options.going.expect(journal.earlier);
-    let names = Arc::new(Names::new(experiment, &options.back_end, journal, results.dir()));
-    let beside = ExtraFiles {
-        recording: options.trace.as_deref().map(|entry| results.recording(entry)),
-        captures: options.captures.then(|| results.capture_dir()),
-    };
-    let mut keep = |run: usize, kept: io::Result<Kept>| {
-        let kept = kept.map_err(|why| results.journal_failed(why))?;
-        if let Some(name) = kept.recording {
-            results.add_recording(name)?;
-        }
-        match kept.is_captured {
-            true => results.add_captures(run),
-            false => Ok(()),
-        }
-    };
-    let left = match carry_out((experiment, options, beside), &names, &mut keep, progress) {
-        Ok(left) => left,
+    let names = Arc::new(Names::new(experiment, &options.back_end, journal.clone()));
+    let kept = carry_out((experiment, options), results, &names, has_files, progress);
+    let (failed, interrupted) = match kept {
+        Ok(kept) => kept,
         // The runs are worth something where the disk was full, and nothing where the experiment cannot be carried out.
         Err(why) => {
             if !matches!(why, Error::Io { .. }) {
@@ -195,46 +183,64 @@ pub fn sweep(
             return Err(why);
         }
     };
-    let mut append = |_, rows: Rows| {
-        let appended = results.append(experiment, &rows);
-        appended.map_err(|why| results.with_way_out(why))
-    };
-    let swept = gather((experiment, options), &names, left, &mut append, &started);
-    if matches!(swept, Err(Error::Simulation { .. })) {
+    let mut gathered = Gathered::new(experiment);
+    for index in options.numbers(experiment)? {
+        let Some(record) = names.read(results.dir(), index)? else { continue };
+        let appended = results.append(experiment, &record.rows);
+        appended.map_err(|why| results.with_way_out(why))?;
+        gathered.add(&record);
+    }
+    let Gathered { runs_done, runs_warned, .. } = gathered;
+    let warnings = std::mem::take(&mut gathered.warnings);
+    let (tables, work) = gathered.finish();
+    let mut failed = failed.errors(experiment);
+    // No run finished, so there is nothing to keep.
+    if runs_done == 0 && !failed.is_empty() {
         results.forget_runs();
+        return Err(failed.swap_remove(0));
     }
-    Ok(SweepResult { format: results.format(), ..swept? })
+    let failed = failed.iter().map(Error::to_string).collect();
+    let cpu_s = machine::cpu_seconds() - cpu_before;
+    let effort = Effort {
+        work,
+        cpu_s,
+        wall_s: started.elapsed().as_secs_f64(),
+        peak_rss_bytes: machine::peak_rss_bytes(),
+    };
+    let (back_end, about) = (options.back_end.name(), about(experiment, &*options.back_end)?);
+    let is_model = options.back_end.capabilities().is_model;
+    Ok(SweepResult {
+        tables,
+        runs_done,
+        runs_earlier: names.earlier(),
+        runs_same: names.same(),
+        interrupted,
+        failed,
+        warnings,
+        runs_warned,
+        effort,
+        back_end,
+        is_model,
+        about,
+        format: results.format(),
+    })
 }
 
-/// When a sweep began.
-struct Started {
-    at: Instant,
-    cpu_s: f64,
-}
-
-impl Started {
-    fn now() -> Started {
-        Started { at: Instant::now(), cpu_s: machine::cpu_seconds() }
-    }
-}
-
-/// What became of runs without results.
-struct Left {
-    failed: Failed,
-    /// Whether it was stopped before all runs had finished.
-    interrupted: bool,
-}
-
-/// Carries out what the journal lacks. Repeats come last, so that a sweep that is stopped has seen each row.
+/// Carries out what the journal lacks. Repeats come last, so that a sweep that is stopped has seen each row. Returns the runs that
+/// failed, and whether it was stopped.
 fn carry_out(
-    (experiment, options, beside): (&Arc<Experiment>, &Options, ExtraFiles),
+    (experiment, options): (&Arc<Experiment>, &Options),
+    results: &mut Results,
     names: &Arc<Names>,
-    keep: &mut dyn FnMut(usize, io::Result<Kept>) -> Result<(), Error>,
+    has_files: bool,
     progress: &mut dyn FnMut(usize),
-) -> Result<Left, Error> {
+) -> Result<(Failed, bool), Error> {
     let mut order = options.numbers(experiment)?;
     order.sort_by_key(|run| experiment.run_id(*run).repeat);
-    let has_files = beside.recording.is_some() || beside.captures.is_some();
+    let beside = ExtraFiles {
+        recording: options.trace.as_deref().map(|entry| results.recording(entry)),
+        captures: options.captures.then(|| results.capture_dir()),
+    };
     let plan = Plan { order, beside };
     let nothing = || Ok(Kept { recording: None, is_captured: false });
     let (begun, of) = (names.clone(), names.clone());
@@ -248,7 +254,15 @@ fn carry_out(
             Err(Error::Simulation { source, .. }) if source.is_of_one_run() => {
                 failed.0.push((runs.number_of_last(), source));
             }
-            other => keep(runs.number_of_last(), other?)?,
+            other => {
+                let kept = other?.map_err(|why| results.journal_failed(why))?;
+                if let Some(name) = kept.recording {
+                    results.add_recording(name)?;
+                }
+                if kept.is_captured {
+                    results.add_captures(runs.number_of_last())?;
+                }
+            }
         }
     }
     let interrupted = runs.is_stopped();
@@ -257,56 +271,7 @@ fn carry_out(
         names.add_same(&mut failed, options)?;
     }
     failed.0.sort_by_key(|(run, _)| *run);
-    Ok(Left { failed, interrupted })
-}
-
-/// Reads all finished runs in their order, hands over their rows, and adds them up.
-fn gather(
-    (experiment, options): (&Arc<Experiment>, &Options),
-    names: &Names,
-    left: Left,
-    take: &mut dyn FnMut(RunId, Rows) -> Result<(), Error>,
-    started: &Started,
-) -> Result<SweepResult, Error> {
-    let mut gathered = Gathered::new(experiment);
-    for index in options.numbers(experiment)? {
-        let Some(mut record) = names.read(index)? else { continue };
-        gathered.add(&record);
-        take(record.id, std::mem::take(&mut record.rows))?;
-    }
-    let Gathered { runs_done, runs_warned, .. } = gathered;
-    let warnings = std::mem::take(&mut gathered.warnings);
-    let (tables, work) = gathered.finish();
-    let mut failed = left.failed.errors(experiment);
-    // No run finished, so there is nothing to keep.
-    if runs_done == 0 && !failed.is_empty() {
-        return Err(failed.swap_remove(0));
-    }
-    let failed = failed.iter().map(Error::to_string).collect();
-    let cpu_s = machine::cpu_seconds() - started.cpu_s;
-    let effort = Effort {
-        work,
-        cpu_s,
-        wall_s: started.at.elapsed().as_secs_f64(),
-        peak_rss_bytes: machine::peak_rss_bytes(),
-    };
-    let (back_end, about) = (options.back_end.name(), about(experiment, &*options.back_end)?);
-    let is_model = options.back_end.capabilities().is_model;
-    Ok(SweepResult {
-        tables,
-        runs_done,
-        runs_earlier: names.earlier(),
-        runs_same: names.same(),
-        interrupted: left.interrupted,
-        failed,
-        warnings,
-        runs_warned,
-        effort,
-        back_end,
-        is_model,
-        about,
-        format: format::CSV,
-    })
+    Ok((failed, interrupted))
 }
 
 /// Names of the runs, and what the journal has of them.
@@ -314,8 +279,6 @@ struct Names {
     experiment: Arc<Experiment>,
     back_end: Arc<dyn BackEnd>,
     journal: Arc<Journal>,
-    /// Where the journal is, for messages.
-    dir: PathBuf,
     of: Mutex<Vec<Option<RunName>>>,
 }
 
@@ -324,11 +287,10 @@ impl Names {
         experiment: &Arc<Experiment>,
         back_end: &Arc<dyn BackEnd>,
         journal: Arc<Journal>,
-        dir: &Path,
     ) -> Names {
         let (experiment, back_end) = (experiment.clone(), back_end.clone());
         let of = Mutex::new(vec![None; experiment.runs()]);
-        Names { experiment, back_end, journal, dir: dir.to_owned(), of }
+        Names { experiment, back_end, journal, of }
     }
 
     /// Names a run, and returns whether it shall be carried out.
@@ -383,8 +345,8 @@ impl Names {
     }
 
     /// Returns the record of a run. `None` if it has not finished.
-    fn read(&self, index: usize) -> Result<Option<Record>, Error> {
-        let failed = |why| Error::io(&self.dir.join(JOURNAL), "cannot read", why);
+    fn read(&self, dir: &Path, index: usize) -> Result<Option<Record>, Error> {
+        let failed = |why| Error::io(&dir.join(JOURNAL), "cannot read", why);
         let Some(stored) = self.journal.read(self.name(index)?).map_err(failed)? else {
             return Ok(None);
         };
@@ -483,7 +445,7 @@ impl Gathered<'_> {
 
     fn close(&mut self) {
         if let Some(row) = self.row.take() {
-            let configuration = self.experiment.row(row.index).clone();
+            let configuration = self.experiment.row(row.index);
             self.tables.push(row.summaries(configuration));
         }
     }
