@@ -279,12 +279,14 @@ class Experiment:
 
         A varied key takes a value or a list. ``params.NAME`` applies to every algorithm that has this parameter.
         """
-        pairs = dict(self._changes.pairs)
+        pairs, axes = dict(self._changes.pairs), dict(self._changes.axes)
         for key, value in _pairs(values, "exp.set"):
+            if key in axes:
+                axes[key] = _toml.inline(value if isinstance(value, list) else [value])
+                continue
             pairs.pop(key, None)
             pairs[key] = _toml.inline(value)
-        axes = tuple(axis for axis in self._changes.axes if axis[0] not in pairs)
-        return self._with(pairs=tuple(pairs.items()), axes=axes)
+        return self._with(pairs=tuple(pairs.items()), axes=tuple(axes.items()))
 
     def vary(
         self,
@@ -309,6 +311,9 @@ class Experiment:
             if len(named) != 1 or at is None or values:
                 raise TypeError("exp.vary takes a dict of paths, or one name with at=PATH")
             ((alias, one),) = named.items()
+            if alias in _TAKEN:
+                why = f"exp.vary: {alias}: is an argument of exp.run_one and res.table: choose another name"
+                raise ExperimentError(why, alias)
             given = dict(_pairs({at: one}, "exp.vary"))
             aliases[alias] = at
         elif at is not None:
@@ -367,9 +372,19 @@ class Experiment:
                 )
             fields[name] = int(value)
         if scale is not None:
+            if isinstance(scale, bool | str) or not hasattr(scale, "__float__"):
+                allowed = "a number above 0, at most 1"
+                raise ExperimentError(
+                    f"exp.with_: scale = {scale!r}: must be {allowed}", "scale", None, allowed
+                )
             fields["scale"] = float(scale)
         if quick is not None:
-            fields["quick"] = bool(quick)
+            if not isinstance(quick, bool):
+                allowed = "True or False"
+                raise ExperimentError(
+                    f"exp.with_: quick = {quick!r}: must be {allowed}", "quick", None, allowed
+                )
+            fields["quick"] = quick
         if stats is not None:
             is_one = isinstance(stats, str) or not isinstance(stats, Iterable)
             several = (stats,) if is_one else tuple(stats)
@@ -485,14 +500,11 @@ class Experiment:
         Raises:
             ExperimentError: it cannot be run, or the case is missing, or a value is wrong.
         """
-        one = self.with_(repeat=1)
         if case is None and len(self.cases) > 1:
             allowed = ", ".join(self.cases)
             raise ExperimentError(
                 f"exp.run_one: case: must be one of {allowed}", "case", None, allowed
             )
-        if case is not None and self.cases != [case]:
-            one = one.cc(self._word_of(case))
         chosen = {}
         for axis, values in matching(axes, self._about["axes"], dict(self._aliases), "exp.run_one"):
             if len(values) != 1 or axis["path"] in chosen:
@@ -503,26 +515,16 @@ class Experiment:
             chosen[axis["path"]] = values[0]
         for axis in self._about["axes"]:
             chosen.setdefault(axis["path"], axis["values"][0])
+        # All at once: each experiment is checked whole.
+        changes = replace(self._changes, repeat=1)
+        if case is not None and self.cases != [case]:
+            changes = replace(changes, cc=(self._word_of(case),))
         for path, label in chosen.items():
-            one = one._at(path, label)
-        result = one._run(Run, 1, False, None, captures, trace, False)
+            changes = _at(changes, path, label)
+        one = Experiment._of(self._path, self._text, changes, self._aliases)
+        result = one._run(Run, None, False, None, captures, trace, False)
         assert isinstance(result, Run)
         return result
-
-    def _at(self, path: str, label: str) -> Experiment:
-        """The same at one value of a varied key, which stays a varied one."""
-        axes = dict(self._changes.axes)
-        if path not in axes:
-            # As `--set` has it: what is no TOML is text.
-            return self._with(pairs=(*self._changes.pairs, (path, label)))
-        values = tomllib.loads(f"values = {axes[path]}")["values"]
-        several = values if isinstance(values, list) else []
-        # Those of a range are not among them, and are what they look like.
-        same = [
-            one for one in several if label == (one if isinstance(one, str) else _toml.inline(one))
-        ]
-        axes[path] = _toml.inline(same[:1]) if same else label
-        return self._with(axes=tuple(axes.items()))
 
     def _word_of(self, case: str) -> str:
         """What :meth:`cc` takes for a case: the path of a file, and not the name that it has."""
@@ -566,6 +568,11 @@ class Experiment:
             place = Path(holds.name) / "results"
         else:
             place = Path(os.fspath(out))
+        if progress is not None and not isinstance(progress, bool) and not callable(progress):
+            allowed = "True, False, None or a function"
+            raise ExperimentError(
+                f"exp.run: progress = {progress!r}: must be {allowed}", "progress", None, allowed
+            )
         told = progress if callable(progress) else None
         bar = Bar(self.name, one.runs, progress is True)
 
@@ -663,6 +670,26 @@ def _of_module(name: str, value: Any) -> Any:
         _text(os.fspath(one) if hasattr(one, "__fspath__") else one, what, example)
         for one in several
     )
+
+
+def _at(changes: _Changes, path: str, label: str) -> _Changes:
+    """Changes to one value of a varied key, which stays a varied one."""
+    axes = dict(changes.axes)
+    if path not in axes:
+        # As `--set` has it: what is no TOML is text.
+        return replace(changes, pairs=(*changes.pairs, (path, label)))
+    values = tomllib.loads(f"values = {axes[path]}")["values"]
+    several = values if isinstance(values, list) else []
+    # Those of a range are not among them, and are what they look like.
+    same = [one for one in several if label == (one if isinstance(one, str) else _toml.inline(one))]
+    axes[path] = _toml.inline(same[:1]) if same else label
+    return replace(changes, axes=tuple(axes.items()))
+
+
+_TAKEN = frozenset(
+    ("at", "captures", "case", "column", "file", "log", "name", "of", "trace", "where", "width")
+)
+"""Names of arguments beside which short names of varied keys stand."""
 
 
 def _threads(threads: int | None) -> int:

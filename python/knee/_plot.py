@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -131,15 +132,15 @@ class Plots:
         lists = samples.to_dict()
         for at in range(len(lists["run"])):
             run, value = lists["run"][at], lists[column][at]
-            if (
-                run not in runs
-                or value is None
-                or any(lists[name][at] != one for name, one in wanted.items())
-            ):
+            if run not in runs or any(lists[name][at] != one for name, one in wanted.items()):
                 continue
-            x, y = curves.setdefault((run, lists[thing][at]), ([], []))
+            curve = (run, lists[thing][at])
+            if value is None and curve not in curves:
+                continue
+            x, y = curves.setdefault(curve, ([], []))
             x.append(lists["at_s"][at])
-            y.append(value)
+            # A line has a gap where nothing is known.
+            y.append(math.nan if value is None else value)
         if not curves:
             raise ExperimentError(f"time: there are no samples of {column} in these runs")
         figure, plot = _begin(width)
@@ -149,7 +150,8 @@ class Plots:
             plot.plot(x, y, label=label, **self._look(runs[run]["case"], nth, marks=False))
         plot.set_xlabel("time, s")
         plot.set_ylabel(column.replace("_", " "))
-        plot.set_ylim(bottom=0)
+        if not any(value < 0 for _, y in curves.values() for value in y):
+            plot.set_ylim(bottom=0)
         return _end(figure, plot, file)
 
     def tradeoff(
@@ -190,7 +192,7 @@ class Plots:
             factor, unit = _scale(rows[0]["unit"], largest)
             half = "ci95" if stat == "mean" else f"{stat}_ci95"
             found = {
-                self._place(row): (row[stat] * factor, (row.get(half) or 0.0) * factor)
+                self._place(row): (row[stat] * factor, _known(row.get(half)) * factor)
                 for row in rows
                 if row[stat] is not None
             }
@@ -267,6 +269,11 @@ class Plots:
         if marks:
             look["marker"] = _MARKS[nth % len(_MARKS)]
         return look
+
+
+def _known(number: float | None) -> float:
+    """A number that Matplotlib does not draw if it is not known."""
+    return math.nan if number is None else number
 
 
 def _begin(width: float) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from knee import _knee
+from knee import _knee, _toml
 from knee._errors import ExperimentError
 from knee._table import Table
 
@@ -57,7 +58,8 @@ class Result:
         holds: object = None,
         aliases: Mapping[str, str] | None = None,
     ) -> None:
-        self._dir = folder
+        # It stays the same when the program changes its directory.
+        self._dir = Path(folder).absolute()
         self._holds = holds
         self._manifest: dict[str, Any] = json.loads(_knee.manifest(folder))
         self._aliases = dict(aliases or {})
@@ -203,15 +205,19 @@ class Result:
         Raises:
             FileExistsError: it exists.
         """
-        return Path(shutil.copytree(self._dir, to))
+        return Path(shutil.copytree(self._dir, to, symlinks=True))
 
     def __repr__(self) -> str:
         of = self._manifest
         stopped = ", interrupted" if self.interrupted else ""
-        return f"<knee.{type(self).__name__} {of['experiment']}: {of['runs_done']} of {of['runs']} runs{stopped}>"
+        # The name is a stranger's text, perhaps with codes for a terminal.
+        name = json.dumps(of["experiment"], ensure_ascii=True)[1:-1]
+        return (
+            f"<knee.{type(self).__name__} {name}: {of['runs_done']} of {of['runs']} runs{stopped}>"
+        )
 
     def _repr_html_(self) -> str:
-        return f"<p>{repr(self)[1:-1]}</p>{self.summary._repr_html_()}"
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>{self.summary._repr_html_()}"
 
 
 class Run(Result):
@@ -339,7 +345,10 @@ def matching(
             many = "names several varied keys" if found else "is no varied key"
             raise ExperimentError(f"{who}: {name}: {many}: there is {allowed}", name, None, allowed)
         (axis,) = found
-        several = wanted if isinstance(wanted, list | tuple) else [wanted]
+        several = _toml.plain(wanted, name, f"{who}: ")
+        several = several if isinstance(several, list) else [several]
+        if not several:
+            raise ExperimentError(f"{who}: {name}: must be a value, or a list of some", name)
         yield axis, [_value(axis, one, name, who) for one in several]
 
 
@@ -412,6 +421,8 @@ def compare(
         force: whether to compare different experiments, by equal names.
     """
     if isinstance(a, tuple) and isinstance(b, tuple):
+        if force:
+            raise TypeError("knee.compare: force is for whole results, and not for cases")
         return _compared([a, b], within)
     if isinstance(a, tuple) or isinstance(b, tuple):
         raise TypeError("knee.compare takes results twice, or results with a case twice")

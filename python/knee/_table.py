@@ -47,6 +47,10 @@ class Table:
         """Number of rows. They are read for it."""
         return self._core.count()
 
+    def __bool__(self) -> bool:
+        """Whether it has a row."""
+        return any(self.to_dict(1).values())
+
     def to_dict(self, rows: int | None = None) -> dict[str, list[Any]]:
         """Returns columns as lists: all rows, or the first so many. Without any other package.
 
@@ -73,13 +77,14 @@ class Table:
         return f"knee.Table({columns})"
 
     def _repr_html_(self) -> str:
-        lists = self.to_dict(_SHOWN_ROWS)
+        lists = self.to_dict(_SHOWN_ROWS + 1)
         names = list(lists)[:_SHOWN_COLUMNS]
         more = ["<th>…</th>"] if len(lists) > len(names) else []
         head = "".join([f"<th>{html.escape(name)}</th>" for name in names] + more)
-        rows = []
+        rows: list[str] = []
         for cells in zip(*(lists[name] for name in names), strict=True):
             shown = ("" if cell is None else html.escape(str(cell)) for cell in cells)
             rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in shown) + "</tr>")
-        said = f"first {_SHOWN_ROWS} rows of {len(self)}" if len(rows) == _SHOWN_ROWS else ""
+        said = f"the first {_SHOWN_ROWS} rows" if len(rows) > _SHOWN_ROWS else ""
+        rows = rows[:_SHOWN_ROWS]
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table><p>{said}</p>"

@@ -48,8 +48,8 @@ def plain(value: object, key: str, who: str = "", depth: int = 0) -> Any:
             if not isinstance(name, str):
                 raise ExperimentError(f"{who}{key}: the key {name!r} must be a str", key)
         return {name: plain(one, f"{key}.{name}", who, depth + 1) for name, one in value.items()}
-    # Arrays and scalars of NumPy.
-    for method in ("tolist", "item"):
+    # Arrays and scalars of NumPy, Series of data frames.
+    for method in ("tolist", "to_list", "item"):
         if hasattr(value, method):
             return plain(getattr(value, method)(), key, who, depth + 1)
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):

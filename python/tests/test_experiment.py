@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -237,6 +238,14 @@ WRONG: list[Any] = [
         "network.senders",
     ),
     (lambda exp: exp.run(out=""), "out is empty", "out"),
+    (lambda exp: exp.run(progress=0), "True, False, None or a function", "progress"),
+    (lambda exp: exp.with_(quick="no"), "True or False", "quick"),
+    (lambda exp: exp.with_(scale="half"), "a number above 0", "scale"),
+    (
+        lambda exp: exp.vary(case=["2", "3"], at="network.senders"),
+        "is an argument of exp.run_one",
+        "case",
+    ),
     (lambda exp: exp.run(go_on=True), "needs out=DIR", "go_on"),
     (lambda exp: exp.run(go_on=True, out="x", captures=True), "captures exclude", "go_on"),
     (lambda exp: exp.cost(trial_s=NAN), "from 0 to 60", "trial_s"),
@@ -301,3 +310,35 @@ def test_names_that_are_none_are_said() -> None:
 def test_a_million_flows_are_refused_in_a_sentence(short: knee.Experiment) -> None:
     with pytest.raises(ExperimentError):
         short.set({"network.senders": 10_000_000}).run()
+
+
+@dataclass
+class Series:
+    """What a data frame has for a column."""
+
+    values: list[Any]
+
+    def to_list(self) -> list[Any]:
+        """Values of Python."""
+        return self.values
+
+
+def test_a_varied_key_is_set_as_one_of_the_text() -> None:
+    short = knee.Experiment.from_toml(SHORT)
+    varied = short.vary(n=Series([4, 5, 6]), at="network.senders")  # type: ignore[arg-type]
+    assert varied.axes["network.senders"] == ["4", "5", "6"]
+    assert varied.set({"network.senders": [5, 6]}).axes["network.senders"] == ["5", "6"]
+    one = varied.set({"network.senders": 7})
+    assert one.axes["network.senders"] == ["7"]
+    assert one.run_one(case="cubic", n=7).values["network.senders"] == "7"
+
+
+def test_rows_that_stand_for_all_meet_every_value_of_each_key() -> None:
+    short = knee.Experiment.from_toml(SHORT).cc("dctcp")
+    sizes, ks = ["10 kB", "10 MB"], [f"{k} pkts" for k in range(1, 65)]
+    size, k = "traffic.short.size", "network.bottleneck.queue.k"
+    packets = [
+        short.vary({first: values, second: others}).cost(trial_s=0).packets
+        for first, values, second, others in ((size, sizes, k, ks), (k, ks, size, sizes))
+    ]
+    assert 0.8 < packets[0] / packets[1] < 1.25, packets

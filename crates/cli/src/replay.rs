@@ -101,7 +101,9 @@ fn same(
     let hz = recording.header().hz;
     let replay = Replay::new(algorithm, params, hz).map_err(|why| about(&args.file, &why))?;
     let mut replay = replay.of(recording.header().origin);
+    let in_run = module::InRun::begin();
     let broken = each(recording, |record| replay.step(record));
+    drop(in_run);
     let report = replay.finish();
     if args.json {
         let mut all = json_of(recording);

@@ -92,9 +92,8 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn readers_say_the_same_of_both_formats() {
     let scratch = Scratch::new();
-    let csv = scratch.says(&["run", "small.toml", "-o", "csv/x"]);
+    scratch.says(&["run", "small.toml", "-o", "csv/x"]);
     scratch.says(&["run", "small.toml", "-o", "parquet/x", "--format", "parquet"]);
-    assert!(csv.contains("summary.csv") || !csv.contains("summary"));
     let names = scratch.tables("csv/x").into_iter();
     let names: Vec<_> = names.map(|name| name.replace(".csv", ".parquet")).collect();
     assert_eq!(scratch.tables("parquet/x"), names);
@@ -105,7 +104,7 @@ fn readers_say_the_same_of_both_formats() {
     let of = |dir: &str| scratch.says(&["compare", dir, "--cases", "cubic,dctcp", "--all"]);
     let with_name = |dir: &str| of(dir).replace(dir, "DIR");
     assert_eq!(with_name("parquet/x"), with_name("csv/x"));
-    let mut pages = ["csv/x", "parquet/x"].map(|dir| {
+    let pages = ["csv/x", "parquet/x"].map(|dir| {
         scratch.says(&["report", dir, "-o", "page.html"]);
         fs::read_to_string(scratch.path("page.html")).unwrap()
     });
@@ -118,7 +117,6 @@ fn readers_say_the_same_of_both_formats() {
     };
     assert!(figures(&pages[0]).len() > 3);
     assert_eq!(figures(&pages[1]), figures(&pages[0]));
-    pages[1].clear();
 }
 
 #[test]

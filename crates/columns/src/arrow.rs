@@ -18,7 +18,7 @@ use knee_results::{Cell, Column, ResultFile, Schema, Sink, Sinks, Type};
 use crate::cells::{number, text, unsigned, whole};
 
 /// Rows of a batch.
-const BATCH_ROWS: usize = 1 << 16;
+pub const BATCH_ROWS: usize = 1 << 16;
 
 /// Returns the Arrow type of a column. Keys of dictionaries are `Int32`, which pandas takes, too.
 fn data_type(kind: Type) -> DataType {

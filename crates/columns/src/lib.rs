@@ -30,7 +30,8 @@
 //! All tables of a run go into [`ArrowSinks`]: `knee_sweep::rows::write_rows(&experiment, &done, &done.measure(), &mut sinks)` for a
 //! finished run, `knee_sweep::report::write_rows(&experiment, &swept, &mut sinks)` for what covers all runs (summary, percentiles,
 //! distributions). Made with `ArrowSinks::new(|file| knee_sweep::rows::schema(file, &experiment))`, they give the tables that have rows.
-//! [`read`] gives a table of a results directory, whatever its format; [`add`] first makes Parquet known. [`ArrowSink::take`] empties a sink while rows come, so that long series need bounded memory.
+//! [`columns_of`] gives those of a file of a results directory, whatever its format; [`add`] first makes Parquet known. [`ArrowSink::take`]
+//! empties a sink while rows come, so that long series need bounded memory.
 #![forbid(unsafe_code)]
 
 mod arrow;
@@ -39,6 +40,6 @@ mod guard;
 mod parquet;
 mod read;
 
-pub use arrow::{ArrowSink, ArrowSinks, ArrowTable, arrow_schema};
+pub use arrow::{ArrowSink, ArrowSinks, ArrowTable, BATCH_ROWS, arrow_schema};
 pub use parquet::{Parquet, add};
-pub use read::{columns_of, read};
+pub use read::columns_of;

@@ -1,37 +1,9 @@
-//! Tables of a results directory, in whatever format, as Arrow.
+//! Columns of tables in a results directory, in whatever format.
 
 use std::path::Path;
 
 use knee_results::manifest::Axis;
-use knee_results::{Column, Error, ResultFile, Schema, Sink as _, Table, Type};
-
-use crate::arrow::{ArrowSink, ArrowTable};
-
-/// Reads a table of a results directory, CSV or Parquet; `None` where there is none. `axes` are the manifest's. It is whole in memory.
-///
-/// Both formats give the same [columns](columns_of).
-///
-/// # Errors
-/// [`Error`] as of [`Table::open`], and if a cell is not of its column's type.
-pub fn read(dir: &Path, file: ResultFile, axes: &[Axis]) -> Result<Option<ArrowTable>, Error> {
-    let Some(path) = file.path(dir)? else { return Ok(None) };
-    let mut table = Table::open(&path)?;
-    let columns = columns_of(&path, &table, file, axes)?;
-    let schema = Schema { columns, labels: 0 };
-    let mut sink = ArrowSink::new(&schema);
-    let failed = |why| Error::io(&path, "cannot read", why);
-    let mut misfit = None;
-    while table.each(&schema, &mut |row| {
-        if let Err(why) = sink.row(row) {
-            misfit.get_or_insert(why);
-        }
-    })? {
-        if let Some(why) = misfit.take() {
-            return Err(failed(why));
-        }
-    }
-    sink.table().map(Some).map_err(failed)
-}
+use knee_results::{Column, Error, ResultFile, Table, Type};
 
 /// Returns the columns of a table of a results directory, which was opened at this path, with their types. `axes` are the manifest's.
 ///

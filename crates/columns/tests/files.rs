@@ -8,10 +8,10 @@ use std::sync::{Arc, Once};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
-use knee_columns::{ArrowTable, Parquet, add, read};
+use knee_columns::{ArrowSink, ArrowTable, Parquet, add, columns_of};
 use knee_results::format::CSV;
 use knee_results::manifest::Axis;
-use knee_results::{Cell, Column, Format, ResultFile, Schema, Table, Type, rows};
+use knee_results::{Cell, Column, Error, Format, ResultFile, Schema, Sink as _, Table, Type, rows};
 use parquet::basic::{Compression, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::properties::WriterProperties;
@@ -153,6 +153,16 @@ fn a_varied_value_is_a_number_where_its_column_has_a_unit() {
 }
 
 /// Reads a file to its end.
+/// A table of a directory as Arrow.
+fn read(dir: &Path, file: ResultFile, axes: &[Axis]) -> Result<Option<ArrowTable>, Error> {
+    let Some(path) = file.path(dir)? else { return Ok(None) };
+    let mut table = Table::open(&path)?;
+    let schema = Schema { columns: columns_of(&path, &table, file, axes)?, labels: 0 };
+    let mut sink = ArrowSink::new(&schema);
+    while table.each(&schema, &mut |row| sink.row(row).unwrap())? {}
+    Ok(Some(sink.table().unwrap()))
+}
+
 fn read_all(path: &Path) -> Result<u64, String> {
     let mut table = Table::open(path).map_err(|why| why.to_string())?;
     let mut rows = 0;

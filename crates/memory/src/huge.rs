@@ -90,12 +90,8 @@ pub(crate) unsafe fn remap(memory: *mut u8, layout: Layout, new: usize) -> *mut 
     let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
     // SAFETY: the pages replace the map that has just been made for them, and that is as long.
     let moved = unsafe { libc::mremap(memory, old, length, flags, place.cast::<c_void>()) };
-    if moved == MAP_FAILED {
-        // SAFETY: the new map is whole, and nobody has it.
-        unsafe { unmap(place, new) };
-        return null_mut();
-    }
-    moved.cast()
+    // If it fails, the kernel may have taken the new map away, so what is left of it stays.
+    if moved == MAP_FAILED { null_mut() } else { moved.cast() }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //!
 //! What is as large as a huge page is mapped by itself, aligned to one, and the kernel is asked for them.
 //!
-//! Each thread counts for itself, and [`Budget::check`] collects the counts: an allocation costs an addition.
+//! Each thread counts for itself, and [`Budget::check`] collects the counts: an allocation costs an addition and a comparison.
 //! Between two checks a list may double, so the largest possible excess is the memory in use.
 
 mod huge;
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 /// How long a run waits for the room that another one makes: that ends at its next check.
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
-/// What a thread without a run may give back before it counts, bytes.
+/// What a thread without a run may give back of what runs took before it counts, bytes: nobody else would count it.
 const MOST_GIVEN_BACK: isize = 1 << 20;
 
 thread_local! {
     /// Bytes that this thread has taken and not given back since its count was last collected.
     static TAKEN: Cell<isize> = const { Cell::new(0) };
-    /// Whether a budget collects the counts of this thread.
-    static IS_OF_RUN: Cell<bool> = const { Cell::new(false) };
+    /// The least count that is not collected at once. A budget collects the counts of threads of runs.
+    static LEAST: Cell<isize> = const { Cell::new(-MOST_GIVEN_BACK) };
 }
 
 /// Bytes that all threads have taken, as far as their counts were collected.
@@ -93,15 +93,7 @@ unsafe impl GlobalAlloc for Counting {
 fn count(more: usize, less: usize) {
     let taken = TAKEN.get().wrapping_add_unsigned(more).wrapping_sub_unsigned(less);
     TAKEN.set(taken);
-    if taken < -MOST_GIVEN_BACK {
-        given_back();
-    }
-}
-
-/// Collects the count of a thread that gives back what runs took, and has no run itself: nobody else would.
-#[cold]
-fn given_back() {
-    if !IS_OF_RUN.get() {
+    if taken < LEAST.get() {
         collect();
     }
 }
@@ -178,7 +170,7 @@ impl Budget {
     /// A budget of a run that starts on this thread.
     pub fn new(most_bytes: usize, room: &Arc<Room>) -> Arc<Budget> {
         collect();
-        IS_OF_RUN.set(true);
+        LEAST.set(isize::MIN);
         Arc::new(Budget {
             most_bytes: 0_isize.saturating_add_unsigned(most_bytes),
             taken: AtomicIsize::new(0),
@@ -192,7 +184,7 @@ impl Budget {
     /// no other run is about to end for that.
     #[must_use]
     pub fn check(&self, soon: usize) -> bool {
-        IS_OF_RUN.set(true);
+        LEAST.set(isize::MIN);
         let new = collect();
         let taken = self.taken.fetch_add(new, Relaxed).wrapping_add(new);
         self.fits(taken, soon)

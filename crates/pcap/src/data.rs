@@ -389,7 +389,9 @@ impl Data {
         for rest in rest.into_iter().filter(|rest| rest.start < rest.end) {
             self.missed.insert(at, rest);
         }
-        self.missed.truncate(MOST_MISSED);
+        while self.missed.len() > MOST_MISSED {
+            self.missed.pop_front();
+        }
         self.out.bytes_not_captured = self.out.bytes_not_captured.saturating_sub(end - start);
         if let Some(gap) = gap {
             self.explain_gap(start, end, &gap, now);
@@ -557,7 +559,11 @@ impl Data {
                 if first.times > 0 && !first.is_sacked {
                     taken.segment(&Sent { end: ack, row: NO_ROW, ..*first }, now);
                 }
+                let part = Sent { end: ack, ..*first };
                 first.start = ack;
+                if part.times == 0 {
+                    self.note_missed_range(part.start, ack, now.at_ns, Some(part));
+                }
                 break;
             }
             if first.times > 0 && !first.is_sacked {

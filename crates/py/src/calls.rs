@@ -8,14 +8,12 @@ use arrow_array::builder::{Int64Builder, StringDictionaryBuilder};
 use arrow_array::types::{Int32Type, UInt64Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
+use knee_columns::BATCH_ROWS;
 use knee_flight::{Reader, Shown, View};
 use pyo3::prelude::*;
 
 use crate::failure::{Failure, apart};
 use crate::table::Table;
-
-/// Rows of a batch.
-const BATCH: usize = 65_536;
 
 /// Every call of a recording: a row each, with time, flow, operation, arguments and every field before and after it.
 #[pyfunction]
@@ -34,7 +32,7 @@ pub(crate) fn calls(py: Python<'_>, path: PathBuf) -> PyResult<Table> {
             let row = view.row(&record, &|_| true);
             kinds.iter_mut().zip(&row).for_each(|(kind, value)| kind.note(value));
             builders.add(row);
-            if builders.rows == BATCH {
+            if builders.rows == BATCH_ROWS {
                 batches.push(builders.finish());
             }
         }

@@ -37,9 +37,10 @@ fn per_packet_s() -> Result<f64, Failure> {
     }
     let trial = Experiment::parse(Path::new("trial.toml"), TRIAL, &Overrides::default())?;
     let (run, stop) = (trial.run(trial.run_id(0))?, AtomicBool::new(false));
-    let begun = Instant::now();
+    let before_s = machine::thread_cpu_seconds();
     let ran = Simulator.run(&run, &RunOptions::outcome(&stop)).map_err(Failure::says)?;
-    let per_packet = begun.elapsed().as_secs_f64() / ran.outcome.work.data_pkts.max(1) as f64;
+    let per_packet =
+        (machine::thread_cpu_seconds() - before_s) / ran.outcome.work.data_pkts.max(1) as f64;
     Ok(*KNOWN.get_or_init(|| per_packet))
 }
 
@@ -47,9 +48,8 @@ fn per_packet_s() -> Result<f64, Failure> {
 /// that does not end, and runs end when their transfers do, packets tell more than the time that it reaches.
 pub(crate) fn cost(one: &Arc<Experiment>, trial_s: f64) -> Result<String, Failure> {
     let rows = one.rows();
-    let step = rows.div_ceil(MOST_ROWS);
     let mut of_rows = Vec::new();
-    for row in (0..rows).step_by(step) {
+    for row in looked_at(rows) {
         Python::attach(|py| py.check_signals())?;
         of_rows.push(packets(&one.run(one.run_id(row * one.repeat as usize))?));
     }
@@ -74,6 +74,17 @@ pub(crate) fn cost(one: &Arc<Experiment>, trial_s: f64) -> Result<String, Failur
     Ok(cost.to_string())
 }
 
+/// Rows that stand for all, the first among them. Equal steps would meet some values of a key only: each key's values come again after
+/// some rows.
+fn looked_at(rows: usize) -> impl Iterator<Item = usize> {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let place = move |number: usize| match rows <= MOST_ROWS {
+        true => number,
+        false => ((number as f64 * GOLDEN).fract() * rows as f64) as usize,
+    };
+    (0..rows.min(MOST_ROWS)).map(place)
+}
+
 /// The first run.
 struct First {
     cpu_s: f64,
@@ -92,8 +103,7 @@ fn cpu_of_first(one: &Arc<Experiment>, trial_s: f64) -> Result<Option<First>, Fa
     if most.is_zero() {
         return Ok(None);
     }
-    // As for the runs of a sweep, which leave the rest to other programs.
-    let free = machine::available_memory_bytes().map_or(u64::MAX, |free| free / 4 * 3);
+    let free = machine::memory_for_runs_bytes();
     let room = Room::new(usize::try_from(free).unwrap_or(usize::MAX));
     let most_bytes = usize::try_from(one.most_bytes()).unwrap_or(usize::MAX);
     let begun = Instant::now();
@@ -107,7 +117,7 @@ fn cpu_of_first(one: &Arc<Experiment>, trial_s: f64) -> Result<Option<First>, Fa
             };
             // The result goes here, while the budget counts it.
             let ran = Simulator.run(&run, &ask).map(drop);
-            (ran, begun.elapsed().as_secs_f64())
+            (ran, machine::thread_cpu_seconds())
         });
         let (mut raised, mut looked) = (None, begun);
         while raised.is_none() && !trial.is_finished() && begun.elapsed() < most {
@@ -117,17 +127,14 @@ fn cpu_of_first(one: &Arc<Experiment>, trial_s: f64) -> Result<Option<First>, Fa
                 looked = Instant::now();
             }
         }
-        // Where it is now, and not what it has come to when it has seen that it is stopped.
-        let (share, taken) = (
-            reached.load(Ordering::Relaxed) as f64 / run.end.ps() as f64,
-            begun.elapsed().as_secs_f64(),
-        );
+        // Where it is now, and not what it notes when it has seen that it is stopped, some ms of its time later.
+        let share = reached.load(Ordering::Relaxed) as f64 / run.end.ps() as f64;
         stop.store(true, Ordering::Relaxed);
         let joined = trial.join();
         if let Some(raised) = raised {
             return Err(raised.into());
         }
-        let Ok((ran, all)) = joined else {
+        let Ok((ran, taken_s)) = joined else {
             return Err(Failure::says("exp.cost: the trial panicked: this is a bug"));
         };
         if let Err(why @ Error::Memory { .. }) = ran {
@@ -135,8 +142,8 @@ fn cpu_of_first(one: &Arc<Experiment>, trial_s: f64) -> Result<Option<First>, Fa
         }
         let is_whole = ran.is_ok();
         let cpu_s = match is_whole {
-            true => Some(all),
-            false if share > 0.0 => Some(taken / share),
+            true => Some(taken_s),
+            false if share > 0.0 => Some(taken_s / share),
             false => None,
         };
         Ok(cpu_s.map(|cpu_s| First { cpu_s, is_whole, ends_early: run.until_done }))

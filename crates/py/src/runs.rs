@@ -74,10 +74,10 @@ pub(crate) fn run(
         Some(raised) => Some(raised),
         None => None,
     };
-    let swept = swept?;
+    let swept = swept.map_err(in_python)?;
     if swept.runs_done > 0 || is_stopped_by_hand.is_none() {
         let claims = judge::claims(one, &swept);
-        results.finish(one, &swept, &claims)?;
+        results.finish(one, &swept, &claims).map_err(in_python)?;
     }
     match is_stopped_by_hand.filter(|_| swept.runs_done == 0 || !swept.interrupted) {
         Some(raised) => Err(raised.into()),
@@ -85,10 +85,23 @@ pub(crate) fn run(
     }
 }
 
-/// The sentence about a directory, with the ways out that Python has.
+/// The error of a directory, with the ways out that Python has. Its path keeps its name.
 fn in_python(why: Error) -> Failure {
-    let sentence = why.to_string();
-    Failure::says(sentence.replace("--continue", "go_on=True").replace("with -o", "by out"))
+    let words = |text: &str| {
+        let text = text.replace("--continue -o", "go_on=True and out =");
+        text.replace("--continue", "go_on=True").replace("with -o", "by out")
+    };
+    match why {
+        Error::Io { path, action, source } => {
+            let source = std::io::Error::new(source.kind(), words(&source.to_string()));
+            Error::Io { path, action, source }.into()
+        }
+        Error::Input(input) if input.key.is_empty() => {
+            let message = words(&input.message).into();
+            Error::Input(knee_file::Error { message, ..input }).into()
+        }
+        other => other.into(),
+    }
 }
 
 /// Looks after Python while runs go on: signals, and the progress function.

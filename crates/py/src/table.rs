@@ -10,15 +10,12 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use knee_columns::{ArrowSink, arrow_schema, columns_of};
+use knee_columns::{ArrowSink, BATCH_ROWS, arrow_schema, columns_of};
 use knee_results::{CASE, Cell, Column, Manifest, RUN, ResultFile, Schema, Sink as _};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 
 use crate::failure::{Failure, apart};
-
-/// Rows of a batch.
-const BATCH: usize = 65_536;
 
 /// Rows of results that any reader of Arrow takes.
 #[pyclass(frozen, module = "knee._knee")]
@@ -56,12 +53,11 @@ impl Table {
                 Reader { schema: self.schema.clone(), batches: Box::new(batches) }
             }
             Source::File { path, columns, keep } => {
-                // All columns in a row: none is a label, which a sink has for many rows.
                 let schema = Schema { columns: columns.clone(), labels: 0 };
                 let rows = Rows {
                     table: knee_results::Table::open(path)?,
-                    columns: columns.clone(),
                     sink: ArrowSink::new(&schema),
+                    schema,
                     keep: keep.clone(),
                     ready: VecDeque::new(),
                     is_over: false,
@@ -107,7 +103,7 @@ impl Table {
         apart(py, || {
             let mut rows = 0;
             for batch in self.reader()? {
-                rows += batch.map_err(Failure::says)?.num_rows();
+                rows += batch.map_err(said)?.num_rows();
             }
             Ok(rows)
         })
@@ -121,8 +117,7 @@ impl Table {
         }
         let mut reader = apart(py, || self.reader())?;
         while left > 0 {
-            let Some(batch) = apart(py, || reader.next().transpose().map_err(Failure::says))?
-            else {
+            let Some(batch) = apart(py, || reader.next().transpose().map_err(said))? else {
                 break;
             };
             let batch = batch.slice(0, left.min(batch.num_rows()));
@@ -134,6 +129,14 @@ impl Table {
             }
         }
         Ok(lists)
+    }
+}
+
+/// The sentence of an error, without what Arrow puts before those of others.
+fn said(why: ArrowError) -> Failure {
+    match why {
+        ArrowError::ExternalError(why) => Failure::says(why),
+        why => Failure::says(why),
     }
 }
 
@@ -191,7 +194,8 @@ impl RecordBatchReader for Reader {
 /// Rows of a file.
 struct Rows {
     table: knee_results::Table,
-    columns: Vec<Column>,
+    /// All columns in a row: none is a label, which a sink has for many rows.
+    schema: Schema,
     sink: ArrowSink,
     /// Only rows whose cells in these columns are among these.
     keep: Vec<(usize, HashSet<String>)>,
@@ -202,31 +206,32 @@ struct Rows {
 impl Rows {
     /// Reads until there is a batch, or no more.
     fn read(&mut self) -> io::Result<()> {
+        let Rows { table, schema, sink, keep, .. } = self;
         let mut rows = 0;
-        while rows < BATCH {
-            let Some(row) = self.table.next().map_err(io::Error::other)? else {
+        while rows < BATCH_ROWS {
+            let mut added = Ok(false);
+            let mut add = |cells: &[Cell<'_>]| {
+                if keep.iter().all(|(column, kept)| has(kept, &cells[*column])) {
+                    added = sink.row(cells).map(|()| true);
+                }
+            };
+            if !table.each(schema, &mut add).map_err(io::Error::other)? {
                 self.is_over = true;
                 break;
-            };
-            if !self.keep.iter().all(|(column, cells)| cells.contains(row.text(*column))) {
-                continue;
             }
-            let cells = self.columns.iter().enumerate();
-            let cells = cells.map(|(at, column)| {
-                let text = row.text(at);
-                column.kind.cell(text).ok_or_else(|| misfit(column, text))
-            });
-            self.sink.row(&cells.collect::<io::Result<Vec<Cell<'_>>>>()?)?;
-            rows += 1;
+            rows += usize::from(added?);
         }
-        self.ready.extend(self.sink.take()?);
+        self.ready.extend(sink.take()?);
         Ok(())
     }
 }
 
-fn misfit(column: &Column, text: &str) -> io::Error {
-    let shown: String = text.chars().take(40).collect();
-    io::Error::other(format!("{} = {shown:?}: is not of the type of its column", column.name))
+/// Whether a cell is among these, as CSV has them without quotes.
+fn has(kept: &HashSet<String>, cell: &Cell<'_>) -> bool {
+    match cell {
+        Cell::Text(text) => kept.contains(&**text),
+        cell => kept.contains(&cell.to_string()),
+    }
 }
 
 impl Iterator for Rows {
@@ -282,7 +287,7 @@ fn runs_with(
     cells: &HashSet<String>,
 ) -> Result<HashSet<String>, Failure> {
     let mut found = HashSet::new();
-    let Some(mut runs) = ResultFile::Run.open(folder)? else { return Ok(found) };
+    let mut runs = ResultFile::Run.must_open(folder)?;
     let [run, _] = runs.columns([RUN, CASE])?;
     let Some(at) = runs.find(column) else {
         return Err(Failure::says(format!("the runs have no column {column}")));

@@ -43,35 +43,21 @@ fn script(args: &[&str]) {
     assert!(output.status.success(), "{out}{err}");
 }
 
+/// Runs a command with the package around the module.
+fn with_module(command: &[&str]) {
+    let module = module();
+    script(&[&["with", module.to_str().expect("a path of text")], command].concat());
+}
+
 #[test]
 fn the_package_does_what_it_says() {
-    let module = module();
-    let module = module.to_str().expect("a path of text");
-    script(&[
-        "with",
-        module,
-        "python",
-        "-P",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests",
-    ]);
+    with_module(&["python", "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]);
 }
 
 #[test]
 fn notebooks_run() {
-    let module = module();
-    let module = module.to_str().expect("a path of text");
-    script(&[
-        "with",
-        module,
-        "sh",
-        "-ec",
-        "for book in notebooks/*.py; do KNEE_NOTEBOOK_REPEAT=3 python -P $book; done",
-    ]);
+    let all = "for book in notebooks/*.py; do KNEE_NOTEBOOK_REPEAT=3 python -P $book; done";
+    with_module(&["sh", "-ec", all]);
 }
 
 #[test]

@@ -504,6 +504,15 @@ impl Manifest {
             };
             manifest.axes = manifest.vary.iter().map(axis).collect();
         }
+        let is_uneven =
+            |axis: &&Axis| !axis.numbers.is_empty() && axis.numbers.len() != axis.values.len();
+        if let Some(axis) = manifest.axes.iter().find(is_uneven) {
+            let why = format!(
+                "axes: {:?} has values without numbers: run the experiment again",
+                axis.path
+            );
+            return Err(Error::input(&path, 0, why));
+        }
         // Without its value a published figure is none.
         manifest.published.retain(|published| !published.value.is_nan());
         manifest.dir = dir.to_owned();

@@ -43,6 +43,12 @@ pub fn cpu_seconds() -> f64 {
         + of_children as f64 / clock_ticks_per_second() as f64
 }
 
+/// Returns the CPU time in seconds of the calling thread.
+pub fn thread_cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
 /// Parses the user and system time of children from a line of `/proc/PID/stat`: fields 16 and 17. Field 2 is a name
 /// in parentheses.
 fn children_ticks(stat: &str) -> Option<u64> {
@@ -71,6 +77,14 @@ pub fn available_memory_bytes() -> Option<u64> {
     let Some(limit) = getrlimit(Resource::As).current else { return Some(free) };
     let used = proc_kb("/proc/self/status", "VmSize")? * 1024;
     Some(free.min(limit.saturating_sub(used)))
+}
+
+/// Share of free memory for runs, in per cent; the rest is for other programs.
+const SHARE_PCT: u64 = 75;
+
+/// Returns the memory that all runs together may take, in bytes.
+pub fn memory_for_runs_bytes() -> u64 {
+    available_memory_bytes().map_or(u64::MAX, |free| free / 100 * SHARE_PCT)
 }
 
 fn line_of(file: &str) -> Option<String> {

@@ -192,7 +192,7 @@ pub(crate) fn begin<'a, T: Send + 'static>(
         return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
     let (cores, threads) = threads(plan.order.len(), options);
-    let free = machine::available_memory_bytes().map_or(u64::MAX, |free| free / 100 * SHARE_PCT);
+    let free = machine::memory_for_runs_bytes();
     let work = Arc::new(Work {
         experiment: experiment.clone(),
         options: options.clone(),
@@ -637,9 +637,6 @@ fn attempt(
 fn is_captured(id: RunId) -> bool {
     id.repeat == 0
 }
-
-/// Share of free memory for runs, in per cent; the rest is for other programs.
-const SHARE_PCT: u64 = 75;
 
 /// Returns the number of threads of all runs together, as requested (0 means one per core), and the number of parallel
 /// runs.

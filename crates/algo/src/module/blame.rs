@@ -41,8 +41,8 @@ pub fn carry_out<R>(run: impl FnOnce() -> R) -> Result<R, Fault> {
 
 type UsualHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
-/// The hook that ours replaced, and the number of runs for which ours is there. Ours does not ask here: whoever waits for the end of
-/// a panic to replace a hook holds the lock.
+/// The hook that ours replaced, and the number of runs for which ours is there. Our hook does not take this lock: to replace a hook is to
+/// wait until no thread is in it.
 static USUAL: Mutex<(Option<Arc<UsualHook>>, usize)> = Mutex::new((None, 0));
 
 /// While there is one of these, a hook keeps the message of such a panic for the sentence, instead of printing it.

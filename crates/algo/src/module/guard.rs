@@ -309,13 +309,17 @@ fn held_for_call() -> Option<Held> {
     if IS_HELD.get() { None } else { hold() }
 }
 
-/// A run on this thread. When it ends, the handlers are put back that its first call installed.
-pub(super) struct InRun {
+/// Many calls on this thread. When it is dropped, the handlers are put back that the first of them installed: without it each call
+/// installs them and puts them back.
+#[derive(Debug)]
+pub struct InRun {
     outer: bool,
 }
 
 impl InRun {
-    pub(super) fn begin() -> InRun {
+    /// Begins, and forgets the last call.
+    #[must_use]
+    pub fn begin() -> InRun {
         forget_last();
         InRun { outer: IS_IN_RUN.replace(true) }
     }

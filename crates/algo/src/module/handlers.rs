@@ -1,10 +1,10 @@
 //! Signal handlers that are there while code of files runs, and put back behind it: the process may be somebody else's, as an
 //! interpreter with handlers of its own.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Signal that only the watchdog sends.
@@ -14,14 +14,13 @@ const SIGNALS: [c_int; 7] =
 
 pub(super) type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// What the handlers replaced, for signals from other code.
-static BEFORE: [BeforeAction; SIGNALS.len()] =
-    [const { BeforeAction(UnsafeCell::new(None)) }; SIGNALS.len()];
+/// What the handlers replaced, for signals from other code. A handler may read one at any time, so none is ever freed: there is a new one
+/// only if somebody has changed the action.
+static BEFORE: [AtomicPtr<libc::sigaction>; SIGNALS.len()] =
+    [const { AtomicPtr::new(null_mut()) }; SIGNALS.len()];
 
-struct BeforeAction(UnsafeCell<Option<libc::sigaction>>);
-
-// SAFETY: the action is written under the lock of `STATE`, before the handler that reads it is installed.
-unsafe impl Sync for BeforeAction {}
+/// The thread that is in a handler from before, to which a signal was passed on.
+static PASSES_ON: AtomicI32 = AtomicI32::new(0);
 
 static STATE: Mutex<State> = Mutex::new(State { held: 0, is_watched: false, process: 0 });
 
@@ -84,20 +83,21 @@ pub(super) fn while_held(look: impl FnOnce()) -> bool {
     true
 }
 
-/// Passes on a signal from outside the code of files, as if no handler of ours were there.
+/// Passes on a signal from outside the code of files to the action from before, as far as that can be called.
 ///
 /// # Safety
 /// The pointers must be those that the kernel passes to a handler.
 pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the caller guarantees it.
-    let (is_sent, sender) = unsafe { ((*info).si_code <= 0, (*info).si_pid()) };
-    // SAFETY: the call has no arguments and cannot fail.
-    if signal == LOOPS && is_sent && sender == unsafe { libc::getpid() } {
+    // SAFETY: the caller guarantees it, and the calls have no arguments and cannot fail.
+    let (is_sent, sender, process, thread) =
+        unsafe { ((*info).si_code <= 0, (*info).si_pid(), libc::getpid(), libc::gettid()) };
+    if signal == LOOPS && is_sent && sender == process {
         // The watchdog's, for a call that is over.
         return;
     }
     let before = before(signal);
     match before.map_or(libc::SIG_DFL, |action| action.sa_sigaction) {
+        libc::SIG_IGN if is_sent => {}
         // The failed instruction runs again, and nobody is there.
         libc::SIG_DFL | libc::SIG_IGN => {
             give_back(signal);
@@ -106,8 +106,17 @@ pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context:
                 unsafe { libc::raise(signal) };
             }
         }
+        // It was installed over ours, and has put ours back to raise the signal once more.
+        _ if PASSES_ON.load(Ordering::Relaxed) == thread => {
+            // SAFETY: the calls are safe in a handler.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
+        }
         handler => {
             let has_info = before.is_some_and(|action| action.sa_flags & libc::SA_SIGINFO != 0);
+            PASSES_ON.store(thread, Ordering::Relaxed);
             // SAFETY: the address is a handler that somebody has installed for this signal, in the form that its flags say.
             unsafe {
                 match has_info {
@@ -117,14 +126,15 @@ pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context:
                     }
                 }
             }
+            PASSES_ON.store(0, Ordering::Relaxed);
         }
     }
 }
 
 fn before(signal: c_int) -> Option<libc::sigaction> {
     let before = SIGNALS.iter().zip(&BEFORE).find(|(known, _)| **known == signal)?.1;
-    // SAFETY: it is written before the handler is there.
-    unsafe { *before.0.get() }
+    // SAFETY: the pointer is null, or to an action that is never freed nor changed.
+    unsafe { before.load(Ordering::Acquire).as_ref().copied() }
 }
 
 /// Gives a signal the action that it had before.
@@ -147,9 +157,13 @@ fn install(handler: Handler) {
         unsafe {
             let mut old: libc::sigaction = zeroed();
             libc::sigaction(*signal, null(), &raw mut old);
+            let known = before.load(Ordering::Relaxed).as_ref();
+            let is_known = known.is_some_and(|known| {
+                (known.sa_sigaction, known.sa_flags) == (old.sa_sigaction, old.sa_flags)
+            });
             // Ours is there if somebody replaced it for a time, and gave it back.
-            if old.sa_sigaction != handler as libc::sighandler_t {
-                *before.0.get() = Some(old);
+            if old.sa_sigaction != handler as libc::sighandler_t && !is_known {
+                before.store(Box::into_raw(Box::new(old)), Ordering::Release);
             }
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = handler as libc::sighandler_t;

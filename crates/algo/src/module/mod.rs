@@ -54,6 +54,7 @@ pub(crate) use complaints::{lacks, plainer};
 pub use fault::Fault;
 pub(crate) use fault::{NO_FLOW, Place, seconds};
 pub use for_bpf::{ForBpf, INIT_PROGRAM, PARAM_TYPE, PARAMS_TOLD, STATE_TYPE, for_bpf};
+pub use guard::InRun;
 pub use log::Printed;
 pub use options::{LinuxApi, Options};
 pub use running::LoadedModules;

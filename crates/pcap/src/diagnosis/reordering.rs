@@ -67,7 +67,8 @@ pub(super) fn reordered(view: &View<'_>) -> Option<Finding> {
     });
     let is_unanswered = view.back.packets > 0 && data.out_of_order > ANSWERED * data.duplicate_acks;
     // A gap that a retransmission closed which is not in the capture seems to close by itself.
-    let is_incomplete = data.bytes_not_captured > 0 && behind > data.out_of_order;
+    let missed = data.bytes_not_captured / view.mss().max(1);
+    let is_incomplete = behind > data.out_of_order && missed.saturating_mul(ANSWERED) > behind;
     // And a host's own packets are in order before its device.
     let is_own = view.is_near_sender && data.out_of_order > behind;
     let is_by_capture = is_unanswered || is_incomplete || is_own;
