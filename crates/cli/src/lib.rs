@@ -5,10 +5,12 @@
 mod agent;
 mod algorithms;
 mod back_ends;
+mod cache;
 mod check;
 mod compare;
 mod complete;
 mod doctor;
+mod experiment_args;
 mod explain;
 mod flight;
 #[cfg(feature = "kernel")]
@@ -38,6 +40,7 @@ mod scenarios;
 mod schema;
 #[cfg(feature = "tools")]
 mod script;
+mod sweep;
 #[cfg(feature = "tools")]
 mod vkernel;
 
@@ -139,6 +142,12 @@ struct Cli {
 enum Command {
     /// Run experiments and print their tables.
     Run(Box<run::Args>),
+    /// Carry out many runs: on all cores, in shards on many machines, or on a Ray cluster. The same command goes on after any
+    /// death.
+    Sweep(Box<sweep::Args>),
+    /// List, check, sort or remove the stores of sweeps.
+    #[command(subcommand)]
+    Cache(cache::Command),
     /// Re-run published experiments and check their claims.
     Reproduce(reproduce::Args),
     /// Describe an experiment: question, network, traffic, published figures and claims.
@@ -357,6 +366,8 @@ impl Words for Cli {
     fn run(&self) -> Result<u8, Failure> {
         match &self.command {
             Command::Run(args) => run::run(args),
+            Command::Sweep(args) => sweep::run(args),
+            Command::Cache(command) => cache::run(command),
             Command::Reproduce(args) => reproduce::run(args),
             Command::Explain(args) => explain::run(args).map(|()| DONE),
             Command::Scenarios(args) => scenarios::run(args).map(|()| DONE),

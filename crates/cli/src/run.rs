@@ -10,10 +10,7 @@ use knee_file::one_of;
 use knee_results::{Format, ResultFile, format};
 use knee_run::BackEnd;
 use knee_scenario::cases::MAX_RUNS;
-use knee_scenario::overrides::Words;
-use knee_scenario::published::Stat;
-use knee_scenario::scale::Scale;
-use knee_scenario::{Experiment, Overrides, memory, refused, remarks};
+use knee_scenario::{Experiment, refused, remarks};
 use knee_sweep::going::{Going, Reached};
 use knee_sweep::report;
 use knee_sweep::results::Results;
@@ -22,42 +19,18 @@ use knee_sweep::runner::sweep;
 use knee_sweep::runs::Options;
 use knee_sweep::sweep_result::{MOST_WARNINGS, SweepResult};
 
-use crate::back_ends::{self, On};
+use crate::back_ends;
 use crate::complete;
-use crate::library::{RESULTS, find};
+use crate::experiment_args::{ExperimentArgs, load};
+use crate::library::RESULTS;
 use crate::progress::Line;
-use crate::{
-    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, plain, print, profile, stop_on_signals,
-};
+use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, plain, print, stop_on_signals};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Experiment files, or names of built-in experiments (knee scenarios).
     #[arg(required = true, value_name = "FILE", add = complete::experiment())]
     files: Vec<PathBuf>,
-    /// Cases of the file, or algorithms, to compare instead of all cases. knee compiles a path, as ./tcp_foo.c: a
-    /// Linux module, or a file of knee new algorithm.
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", add = complete::algorithm())]
-    cc: Vec<String>,
-    #[command(flatten)]
-    module: crate::module_args::ModuleArgs,
-    /// Set a key, as network.bottleneck.rate="10 Gbps" or traffic.short.size="10 kB". A varied key takes a value or a
-    /// list: '["a", "b"]'. params.shift_g=5 applies to every algorithm that has this parameter. Repeat it for more.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Vary a key, as network.bottleneck.rate="10 Gbps,25 Gbps" or traffic.short.size="10 kB..1 MB log 5", instead of the
-    /// file's values or in addition to its varied keys. Repeat it for more.
-    #[arg(long, value_name = "KEY=LIST")]
-    vary: Vec<String>,
-    /// Runs per row, each with its own seed.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeat: Option<u32>,
-    /// Run only the file's quick set: some of its cases, values and repeats.
-    #[arg(long)]
-    quick: bool,
-    /// Seed of the experiment; the same seed gives the same results.
-    #[arg(long, value_name = "S")]
-    seed: Option<u64>,
     /// Directory for the results [default: results/NAME, numbered if it exists]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -94,69 +67,38 @@ pub(crate) struct Args {
     /// queue.
     #[arg(long, value_name = "WHICH", default_value = "fitting")]
     tables: Tables,
-    /// Statistic of tables: mean, sd, min, p50, p95, p99, p999 or max, with its 95 % interval over runs. Repeat it for
-    /// more. Default: output.stats of the file.
-    #[arg(long, value_name = "STAT", value_parser = Stat::named)]
-    stat: Vec<Stat>,
     /// Threads for runs and within large runs [default: one per core, fewer if memory is short]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Memory that a run may take, as "8 GiB", if it needs more than 4 GiB. All runs together take less than is free.
-    #[arg(long, value_name = "SIZE", value_parser = memory::parse)]
-    memory: Option<u64>,
     /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
     #[command(flatten)]
-    on: On,
+    experiment: ExperimentArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Tables {
+pub(crate) enum Tables {
     Fitting,
     All,
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let back_end = back_ends::named(&args.on)?;
+    let back_end = back_ends::named(&args.experiment.on)?;
     if args.attempts > 1 && !back_end.capabilities().has_host {
         return Err(Failure::Says(
             "--attempts is for --on lab and --on hosts=FILE: no host limits a simulation"
                 .to_owned(),
         ));
     }
-    let scale = Scale::new(args.on.scale)
-        .map_err(|why| Failure::Says(format!("--scale {}: {why}", args.on.scale)))?;
-    // `--set` comes later, so it overrides these keys.
-    let mut set = profile::of(args.on.profile.as_deref(), &*back_end)?;
-    set.extend(args.set.clone());
-    let overrides = Overrides {
-        cc: args.cc.clone(),
-        set,
-        // With --until it is the most.
-        repeat: args.repeat.filter(|_| args.until.is_none()),
-        vary: args.vary.clone(),
-        seed: args.seed,
-        scale,
-        quick: args.quick,
-        stats: args.stat.clone(),
-        memory_bytes: args.memory,
-        modules: args.module.options(),
-        // Files on the command line are trusted. Those that an experiment names may not be yet.
-        only_reads: args.check,
-        only_first_row: false,
-        words: &Words::OPTIONS,
-    };
+    let mut overrides = args.experiment.overrides(&*back_end)?;
+    // With --until it is the most.
+    overrides.repeat = overrides.repeat.filter(|_| args.until.is_none());
+    // Files on the command line are trusted. Those that an experiment names may not be yet.
+    overrides.only_reads = args.check;
     // All files are checked before the first one runs.
-    let experiments: Vec<Arc<Experiment>> = args
-        .files
-        .iter()
-        .map(|file| Ok(Arc::new(find(file)?.load(&overrides)?.whole()?)))
-        .collect::<Result<_, Failure>>()?;
-    if let Some(whole) = experiments.iter().find(|experiment| args.quick && !experiment.is_quick) {
-        let path = whole.path.display();
-        return Err(Failure::Says(format!("{path}: has no [quick]: leave --quick out")));
-    }
+    let experiments: Vec<Arc<Experiment>> =
+        args.files.iter().map(|file| load(file, &overrides)).collect::<Result<_, Failure>>()?;
     if args.check {
         return check_all(&experiments, &*back_end);
     }
@@ -185,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 }
 
 /// Prints, once per algorithm file, limits of its runs that the author may not expect.
-fn say_limits(experiments: &[Arc<Experiment>]) {
+pub(crate) fn say_limits(experiments: &[Arc<Experiment>]) {
     let mut said = BTreeSet::new();
     for module in experiments.iter().flat_map(|experiment| &experiment.modules) {
         let Some(module) = module.module() else { continue };
@@ -199,7 +141,7 @@ fn say_limits(experiments: &[Arc<Experiment>]) {
 }
 
 /// Prints which runs end before a retransmission timeout could.
-fn say_too_short(experiment: &Experiment) {
+pub(crate) fn say_too_short(experiment: &Experiment) {
     for remark in remarks::remarks(experiment) {
         if remark.topic == remarks::Topic::Timeouts {
             complain(&format!("knee: note: {}: {}", plain(&experiment.name), remark.words()));
@@ -276,42 +218,76 @@ fn run_one(
     options: &Options,
     number: usize,
 ) -> Result<SweepResult, Failure> {
+    let results = |before: Option<&Path>| {
+        let results = match (before, &args.output) {
+            (Some(dir), _) => Results::continued(dir)?,
+            (None, None) => Results::numbered(Path::new(RESULTS), &experiment.name)?,
+            (None, Some(dir)) if args.files.len() > 1 && args.goes_on => {
+                Results::continued(&dir.join(&experiment.name))?
+            }
+            (None, Some(dir)) if args.goes_on => Results::continued(dir)?,
+            (None, Some(dir)) if args.files.len() == 1 => Results::at(dir)?,
+            (None, Some(dir)) => Results::numbered(dir, &experiment.name)?,
+        };
+        Ok(in_format(args.format, results))
+    };
+    let shown = Shown {
+        until: args.until.as_deref(),
+        most: args.experiment.repeat(),
+        is_json: args.json,
+        tables: args.tables,
+        is_first: number == 0,
+    };
+    sweep_and_show(experiment, options, &results, &shown)
+}
+
+/// How a sweep is carried out and shown.
+pub(crate) struct Shown<'a> {
+    /// What `--until` says.
+    pub(crate) until: Option<&'a str>,
+    /// Most repeats with it.
+    pub(crate) most: Option<u32>,
+    pub(crate) is_json: bool,
+    pub(crate) tables: Tables,
+    /// Whether nothing was shown before.
+    pub(crate) is_first: bool,
+}
+
+/// Carries out an experiment and prints its tables. `results` opens the place of its results, with those of an earlier part of the
+/// same sweep if there was one.
+pub(crate) fn sweep_and_show(
+    experiment: &Arc<Experiment>,
+    options: &Options,
+    results: &dyn Fn(Option<&Path>) -> Result<Results, Failure>,
+    shown: &Shown<'_>,
+) -> Result<SweepResult, Failure> {
     let memory = &experiment.memory;
     if memory.is_large() {
         complain(&format!("knee: {}: {}", experiment.name, memory.words()));
     }
-    let until = args.until.as_deref().map(|text| read_until(text, experiment)).transpose()?;
-    let mut results = match &args.output {
-        None => Results::numbered(Path::new(RESULTS), &experiment.name)?,
-        Some(dir) if args.files.len() > 1 && args.goes_on => {
-            Results::continued(&dir.join(&experiment.name))?
-        }
-        Some(dir) if args.goes_on => Results::continued(dir)?,
-        Some(dir) if args.files.len() == 1 => Results::at(dir)?,
-        Some(dir) => Results::numbered(dir, &experiment.name)?,
-    };
-    results = in_format(args, results);
-    let most = args.repeat.unwrap_or(MOST_REPEATS);
+    let until = shown.until.map(|text| read_until(text, experiment)).transpose()?;
+    let mut place = results(None)?;
+    let most = shown.most.unwrap_or(MOST_REPEATS);
     let mut experiment = experiment.clone();
     if until.is_some() {
         experiment = with_repeat(&experiment, experiment.repeat.max(LEAST_REPEATS).min(most))?;
     }
     let (swept, claims, dir) = loop {
         let mut progress = Progress::new(&experiment, &options.going);
-        let swept = sweep(&experiment, options, &mut results, &mut |done| progress.show(done));
+        let swept = sweep(&experiment, options, &mut place, &mut |done| progress.show(done));
         progress.clear();
         let swept = swept?;
         if swept.runs_done == 0 {
-            drop(results);
+            drop(place);
             return Err(Failure::Says("stopped before a run finished: nothing is kept".into()));
         }
         let claims = judge::claims(&experiment, &swept);
-        let dir = results.finish(&experiment, &swept, &claims)?;
+        let dir = place.finish(&experiment, &swept, &claims)?;
         let distance = until.as_ref().map(|until| until.distance(&experiment, &swept, most));
         match distance {
             Some(of) if of.repeat > experiment.repeat && !swept.interrupted => {
                 experiment = with_repeat(&experiment, of.repeat)?;
-                results = in_format(args, Results::continued(&dir)?);
+                place = results(Some(&dir))?;
             }
             of => {
                 until.zip(of).iter().for_each(|(until, of)| say_until(until, of, &experiment));
@@ -328,35 +304,35 @@ fn run_one(
         ));
     }
     complain_of(&swept, experiment, &dir);
-    if args.json {
+    if shown.is_json {
         print(&format!("{}\n", report::json(experiment, &swept, &claims, Some(&dir))))?;
     } else {
-        let gap = if number == 0 { "" } else { "\n\n" };
-        let shown = match args.tables {
+        let gap = if shown.is_first { "" } else { "\n\n" };
+        let tables = match shown.tables {
             Tables::Fitting => overview::render(experiment, &swept),
             Tables::All => table::render(experiment, &swept),
         };
-        print(&format!("{gap}{shown}{}", closing(&swept, &dir)))?;
+        print(&format!("{gap}{tables}{}", closing(&swept, &dir)))?;
     }
     Ok(swept)
 }
 
 /// Parses a format of tables.
-fn format(name: &str) -> Result<&'static dyn Format, String> {
+pub(crate) fn format(name: &str) -> Result<&'static dyn Format, String> {
     format::named(name).ok_or_else(|| match name {
         format::PARQUET => format::WITHOUT_PARQUET.to_owned(),
         _ => one_of(name, [format::CSV.name(), format::PARQUET].into_iter()).to_string(),
     })
 }
 
-fn in_format(args: &Args, results: Results) -> Results {
-    match args.format {
+pub(crate) fn in_format(format: Option<&'static dyn Format>, results: Results) -> Results {
+    match format {
         Some(format) => results.in_format(format),
         None => results,
     }
 }
 
-fn read_until(text: &str, experiment: &Experiment) -> Result<Until, Failure> {
+pub(crate) fn read_until(text: &str, experiment: &Experiment) -> Result<Until, Failure> {
     let wrong = |why| Failure::Says(format!("{}: --until: {why}", experiment.path.display()));
     Until::read(text, experiment).map_err(wrong)
 }
@@ -439,18 +415,18 @@ fn closing(swept: &SweepResult, dir: &Path) -> String {
 }
 
 /// Progress of the sweep.
-struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     experiment: &'a Experiment,
     going: &'a Going,
     line: Line,
 }
 
 impl Progress<'_> {
-    fn new<'a>(experiment: &'a Experiment, going: &'a Going) -> Progress<'a> {
+    pub(crate) fn new<'a>(experiment: &'a Experiment, going: &'a Going) -> Progress<'a> {
         Progress { experiment, going, line: Line::new() }
     }
 
-    fn show(&mut self, done: usize) {
+    pub(crate) fn show(&mut self, done: usize) {
         if !self.line.is_due() {
             return;
         }
@@ -460,7 +436,7 @@ impl Progress<'_> {
         self.line.write(&format!("{name}: {}", progress(self.going.reached(), done, all, elapsed)));
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.line.clear();
     }
 }
@@ -486,7 +462,7 @@ fn progress(reached: Reached, done: usize, all: usize, elapsed: f64) -> String {
 }
 
 /// Formats a number of things.
-fn counted(number: usize, thing: &str) -> String {
+pub(crate) fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 

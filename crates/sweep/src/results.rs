@@ -26,6 +26,8 @@ use crate::flight::Recording;
 use crate::journal::{JOURNAL, Journal};
 use crate::report;
 use crate::rows::{self, Rows};
+use crate::run_store::RunStore;
+use crate::store::Store;
 use crate::sweep_result::SweepResult;
 
 const MANIFEST: &str = Manifest::FILE;
@@ -119,7 +121,9 @@ pub struct Results {
     named: Vec<String>,
     /// Suffix that distinguishes this writer's partial files from all others.
     mark: String,
-    journal: Option<Arc<Journal>>,
+    store: Option<Arc<dyn RunStore>>,
+    /// Whether results in the directory are of the same sweep, and are replaced.
+    replaces: bool,
     /// Whether nobody wants them after this process: then nothing waits for the disk.
     is_temporary: bool,
     finished: bool,
@@ -194,19 +198,47 @@ impl Results {
         let mut results = Results::new(dir.to_owned(), false)?;
         let journal = Journal::open(&results.held)
             .map_err(|why| Error::io(&dir.join(JOURNAL), "cannot go on", why))?;
-        results.journal = journal.map(Arc::new);
+        results.store = journal.map(|journal| Arc::new(journal) as Arc<dyn RunStore>);
+        results.replaces = results.store.as_ref().is_some_and(|store| store.earlier() > 0);
         // Unless another format is asked for, what was one stays it.
-        let is_there = |file: &ResultFile| dir.join(file.stem()).with_extension(PARQUET).is_file();
-        if ResultFile::ALL.iter().any(is_there) {
-            let known = format::named(PARQUET).ok_or_else(|| {
-                let why = format!("{}; or choose another --format", format::WITHOUT_PARQUET);
-                Error::io(dir, "cannot go on", io::Error::other(why))
-            });
-            results.format = known?;
-        }
+        results.format = results.earlier_format()?;
         // Whoever left other partial files does not write here any more: it would hold the journal.
         results.remove_partial_of(None);
         Ok(results)
+    }
+
+    /// Uses this directory for tables of the runs of a store in it. It replaces results of the same sweep.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it holds other results, or cannot be written.
+    pub fn of_store(dir: &Path, store: Store) -> Result<Results, Error> {
+        check_trusted(dir)?;
+        Dir::make_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
+        let mut results = Results::new(dir.to_owned(), false)?;
+        if results.held.is_file(OsStr::new(JOURNAL)) {
+            let why = "it holds runs of knee run: choose another directory with -o";
+            return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
+        }
+        results.replaces = store.earlier() > 0;
+        if !results.replaces {
+            check_free(dir)?;
+        }
+        results.format = results.earlier_format()?;
+        results.store = Some(Arc::new(store));
+        Ok(results)
+    }
+
+    /// Returns the format of the results that are there. CSV if there are none.
+    fn earlier_format(&self) -> Result<&'static dyn Format, Error> {
+        let is_there =
+            |file: &ResultFile| self.dir.join(file.stem()).with_extension(PARQUET).is_file();
+        if !ResultFile::ALL.iter().any(is_there) {
+            return Ok(format::CSV);
+        }
+        format::named(PARQUET).ok_or_else(|| {
+            let why = format!("{}; or choose another --format", format::WITHOUT_PARQUET);
+            Error::io(&self.dir, "cannot go on", io::Error::other(why))
+        })
     }
 
     fn new(dir: PathBuf, made_dir: bool) -> Result<Results, Error> {
@@ -217,7 +249,7 @@ impl Results {
         let mark = knee_files::mark().map_err(failed)?;
         let (format, open, storage) = (format::CSV, BTreeMap::new(), Box::new(Disk));
         let (recordings, named) = (Vec::new(), Vec::new());
-        let (journal, is_temporary, finished) = (None, false, false);
+        let (store, replaces, is_temporary, finished) = (None, false, false, false);
         Ok(Results {
             dir,
             held,
@@ -228,7 +260,8 @@ impl Results {
             recordings,
             named,
             mark,
-            journal,
+            store,
+            replaces,
             is_temporary,
             finished,
         })
@@ -265,10 +298,10 @@ impl Results {
         &self.dir
     }
 
-    /// Returns the journal, which is made unless an earlier process left one. `about` describes the experiment.
-    pub(crate) fn journal(&mut self, about: &str) -> Result<Arc<Journal>, Error> {
-        if let Some(journal) = &self.journal {
-            return Ok(journal.clone());
+    /// Returns where finished runs go: a new journal unless there is one already. `about` describes the experiment.
+    pub(crate) fn store(&mut self, about: &str) -> Result<Arc<dyn RunStore>, Error> {
+        if let Some(store) = &self.store {
+            return Ok(store.clone());
         }
         let path = self.dir.join(JOURNAL);
         let failed = |why| Error::io(&path, "cannot write", why);
@@ -277,35 +310,40 @@ impl Results {
         if made.is_err() {
             let _ = self.held.remove(OsStr::new(JOURNAL));
         }
-        let journal = Arc::new(made.map_err(failed)?);
-        self.journal = Some(journal.clone());
+        let journal: Arc<dyn RunStore> = Arc::new(made.map_err(failed)?);
+        self.store = Some(journal.clone());
         Ok(journal)
     }
 
-    /// Returns the error of a journal that cannot be written.
-    pub(crate) fn journal_failed(&self, why: io::Error) -> Error {
-        self.with_way_out(Error::io(&self.dir.join(JOURNAL), "cannot write", why))
+    /// Returns the error of a store that cannot be written.
+    pub(crate) fn store_failed(&self, why: io::Error) -> Error {
+        self.with_way_out(Error::io(&self.store_path(), "cannot write", why))
+    }
+
+    /// Returns the path of the store, for messages.
+    pub(crate) fn store_path(&self) -> PathBuf {
+        self.dir.join(self.store.as_ref().map_or(JOURNAL, |store| store.file_name()))
     }
 
     /// Adds to an error what is kept, and how to go on.
     pub(crate) fn with_way_out(&self, why: Error) -> Error {
-        let kept = self.journal.as_ref().filter(|_| !self.is_temporary);
-        let runs = kept.map_or(0, |journal| journal.len());
-        match why {
-            Error::Io { path, action, source } if runs > 0 => {
+        let kept = self.store.as_ref().filter(|store| !self.is_temporary && store.len() > 0);
+        match (why, kept) {
+            (Error::Io { path, action, source }, Some(store)) => {
+                let (runs, file) = (store.len(), store.file_name());
+                let way_on = store.way_on(&self.dir.display().to_string());
                 let kept = format!(
-                    "{source}; {runs} finished runs are kept in {JOURNAL}: make room, then go on with --continue -o {}",
-                    self.dir.display()
+                    "{source}; {runs} finished runs are kept in {file}: make room, then {way_on}"
                 );
                 Error::Io { path, action, source: io::Error::new(source.kind(), kept) }
             }
-            other => other,
+            (other, _) => other,
         }
     }
 
-    /// Forgets the runs of the journal: they are not worth to go on with.
+    /// Forgets the runs of a journal: they are not worth to go on with.
     pub(crate) fn forget_runs(&mut self) {
-        if self.journal.take_if(|journal| journal.earlier == 0).is_some() {
+        if self.store.take_if(|store| !store.is_lasting() && store.earlier() == 0).is_some() {
             let _ = self.held.remove(OsStr::new(JOURNAL));
         }
     }
@@ -363,9 +401,8 @@ impl Results {
             let written = ended.and_then(|()| sync(&open.file));
             written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
         }
-        if let Some(journal) = self.journal.as_ref().filter(|_| !is_temporary) {
-            let path = self.dir.join(JOURNAL);
-            journal.sync().map_err(|why| Error::io(&path, "cannot write", why))?;
+        if let Some(store) = self.store.as_ref().filter(|_| !is_temporary) {
+            store.sync().map_err(|why| Error::io(&self.store_path(), "cannot write", why))?;
         }
         self.replace_earlier()?;
         // A writer of an earlier version may have finished here in the meantime.
@@ -382,9 +419,9 @@ impl Results {
         Ok(())
     }
 
-    /// Removes the results that an earlier part of the same sweep left, the manifest first: their runs are in the journal.
+    /// Removes the results that an earlier part of the same sweep left, the manifest first: their runs are stored.
     fn replace_earlier(&self) -> Result<(), Error> {
-        if self.journal.as_ref().is_none_or(|journal| journal.earlier == 0) {
+        if !self.replaces {
             return Ok(());
         }
         let names = [MANIFEST.to_owned()].into_iter().chain(tables()).map(OsString::from);
@@ -572,8 +609,8 @@ fn check_free(dir: &Path) -> Result<(), Error> {
 
 impl Drop for Results {
     fn drop(&mut self) {
-        if let Some(journal) = &self.journal {
-            journal.close();
+        if let Some(store) = &self.store {
+            store.close();
         }
         if self.finished {
             return;
@@ -584,7 +621,7 @@ impl Drop for Results {
             let _ = self.held.remove(OsStr::new(name));
         }
         self.remove_partial();
-        if self.journal.take_if(|journal| journal.len() == 0).is_some() {
+        if self.store.take_if(|store| !store.is_lasting() && store.len() == 0).is_some() {
             let _ = self.held.remove(OsStr::new(JOURNAL));
         }
         if self.made_dir {

@@ -42,6 +42,12 @@ impl RunName {
         &self.0
     }
 
+    /// Its first eight bytes as a number.
+    pub(crate) fn first_bytes(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<RunName> {
         Some(RunName(bytes.try_into().ok()?))
     }

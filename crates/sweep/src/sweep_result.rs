@@ -44,6 +44,23 @@ pub struct SweepResult {
     pub format: &'static dyn Format,
 }
 
+/// What became of the runs that a process carried out for a store.
+#[derive(Clone, Debug)]
+pub struct Filled {
+    /// Number of its runs that are stored now.
+    pub runs_done: usize,
+    /// How many of them another process had left.
+    pub runs_earlier: usize,
+    /// How many of them are the same as another one, and were not carried out again.
+    pub runs_same: usize,
+    /// Whether it was stopped before all runs had finished.
+    pub interrupted: bool,
+    /// Runs that code of a file ended, one sentence each.
+    pub failed: Vec<String>,
+    /// Time; of the work nothing.
+    pub effort: Effort,
+}
+
 /// The work of all runs, and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effort {
