@@ -24,24 +24,32 @@ from knee._capture import Capture, pcap
 from knee._errors import ExperimentError
 from knee._experiment import Cost, Experiment, Key
 from knee._result import Comparison, Result, Run, StreamedRun, compare, read
+from knee._sweep import Batch, Engine, Metrics, Ray, Shard, Threads, sweep
 from knee._table import Table
 
 __all__ = [
+    "Batch",
     "Capture",
     "Comparison",
     "Cost",
+    "Engine",
     "Experiment",
     "ExperimentError",
     "Key",
+    "Metrics",
+    "Ray",
     "Result",
     "Run",
+    "Shard",
     "StreamedRun",
     "Table",
+    "Threads",
     "compare",
     "experiment",
     "experiments",
     "pcap",
     "read",
+    "sweep",
 ]
 
 

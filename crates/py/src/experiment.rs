@@ -14,13 +14,14 @@ use knee_scenario::{Overrides, memory, refused, remarks};
 use knee_sim::Simulator;
 use knee_sweep::about;
 use knee_sweep::run_name::RunName;
+use knee_sweep::store::{Share, Store};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use serde_json::json;
 
 use crate::failure::{Failure, Said, apart};
 use crate::stream::Stream;
-use crate::{cost, keys, runs};
+use crate::{cost, keys, runs, sweep};
 
 /// A checked experiment.
 #[pyclass(frozen, module = "knee._knee")]
@@ -203,6 +204,66 @@ impl Experiment {
         })
     }
 
+    /// Carries runs out into the store of a sweep: a shard, the runs of these numbers, or all, with tables. Returns what became of
+    /// them, as JSON.
+    #[pyo3(signature = (folder, shard, only, only_tables, until, threads, progress))]
+    #[expect(clippy::too_many_arguments, reason = "Python's caller is one function")]
+    fn sweep(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        shard: Option<String>,
+        only: Option<Vec<usize>>,
+        only_tables: bool,
+        until: Option<(String, u32)>,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<String> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let one = runs::whole(one)?;
+            refused::check(&one, &Simulator)?;
+            let share = share(shard.as_deref())?;
+            let dir = folder;
+            let asked = sweep::Asked { dir, share, only, only_tables, until, threads };
+            sweep::carry_out(&one, asked, progress)
+        })
+    }
+
+    /// Batches of the runs of a shard, or of all, that are not among the stored names: their numbers and names.
+    fn missing(
+        &self,
+        py: Python<'_>,
+        shard: Option<String>,
+        stored: Vec<u8>,
+        packets_of_batch: f64,
+    ) -> PyResult<Vec<(Vec<usize>, Vec<u8>)>> {
+        let one = self.inner.clone();
+        apart(py, move || {
+            let one = runs::whole(one)?;
+            refused::check(&one, &Simulator)?;
+            sweep::missing(&one, share(shard.as_deref())?, &stored, packets_of_batch)
+        })
+    }
+
+    /// What a store says of the experiment whose runs it has.
+    fn store_head(&self, py: Python<'_>) -> PyResult<String> {
+        let one = self.inner.clone();
+        apart(py, move || Ok(Store::head(&one, &Simulator)?))
+    }
+
+    /// Refuses the store of another experiment.
+    fn check_store_head(&self, py: Python<'_>, place: PathBuf, head: String) -> PyResult<()> {
+        let one = self.inner.clone();
+        apart(py, move || Ok(Store::check_head(&place, &head, &one, &Simulator)?))
+    }
+
+    /// The files that it reads.
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+        let one = self.inner.clone();
+        apart(py, move || Ok(sweep::files(&*runs::whole(one)?)))
+    }
+
     /// Runs it, and gives a finished run after the other.
     fn stream(&self, py: Python<'_>, threads: usize) -> PyResult<Stream> {
         let one = self.inner.clone();
@@ -212,6 +273,12 @@ impl Experiment {
             Stream::begin(one, threads)
         })
     }
+}
+
+/// The share of a shard's words.
+fn share(shard: Option<&str>) -> Result<Share, Failure> {
+    let parse = |text: &str| text.parse().map_err(|why| Failure::says(format!("shard = {why}")));
+    shard.map_or(Ok(Share::Whole), parse)
 }
 
 /// The path and the text of an experiment: a file, or a built-in name.

@@ -13,6 +13,7 @@ mod keys;
 mod read;
 mod runs;
 mod stream;
+mod sweep;
 mod table;
 
 use pyo3::prelude::*;
@@ -35,6 +36,8 @@ mod _knee {
     use crate::read::{compare_cases, compare_results, manifest, styles};
     #[pymodule_export]
     use crate::stream::{Stream, Streamed};
+    #[pymodule_export]
+    use crate::sweep::{compact_store, put_into_store, store_contents};
     #[pymodule_export]
     use crate::table::{Table, table};
 

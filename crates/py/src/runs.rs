@@ -58,22 +58,14 @@ pub(crate) fn run(
     if is_temporary {
         results = results.temporary();
     }
-    let begun = Instant::now();
-    let mut watch = Watch { raised: None, called: begun, progress };
+    let mut watch = Watch::new(progress);
     let swept = sweep(one, &options, &mut results, &mut |done| {
-        let elapsed_s = begun.elapsed().as_secs_f64();
-        let left_s = options.going.reached().left_s(done, one.runs(), elapsed_s);
+        let left_s = options.going.reached().left_s(done, one.runs(), watch.elapsed_s());
         if !watch.look(done, left_s, one.runs()) {
             options.stop.store(true, Ordering::Relaxed);
         }
     });
-    let is_stopped_by_hand = match watch.raised {
-        Some(raised) if !Python::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py)) => {
-            return Err(raised.into());
-        }
-        Some(raised) => Some(raised),
-        None => None,
-    };
+    let is_stopped_by_hand = watch.raised_but_by_hand()?;
     let swept = swept.map_err(in_python)?;
     if swept.runs_done > 0 || is_stopped_by_hand.is_none() {
         let claims = judge::claims(one, &swept);
@@ -86,7 +78,7 @@ pub(crate) fn run(
 }
 
 /// The error of a directory, with the ways out that Python has. Its path keeps its name.
-fn in_python(why: Error) -> Failure {
+pub(crate) fn in_python(why: Error) -> Failure {
     let words = |text: &str| {
         let text = text.replace("--continue -o", "go_on=True and out =");
         text.replace("--continue", "go_on=True").replace("with -o", "by out")
@@ -105,15 +97,40 @@ fn in_python(why: Error) -> Failure {
 }
 
 /// Looks after Python while runs go on: signals, and the progress function.
-struct Watch {
+pub(crate) struct Watch {
     raised: Option<PyErr>,
+    begun: Instant,
     called: Instant,
     progress: Option<Py<PyAny>>,
 }
 
 impl Watch {
+    pub(crate) fn new(progress: Option<Py<PyAny>>) -> Watch {
+        let begun = Instant::now();
+        Watch { raised: None, begun, called: begun, progress }
+    }
+
+    pub(crate) fn elapsed_s(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    /// Raises what was raised meanwhile.
+    pub(crate) fn raised(self) -> Result<(), Failure> {
+        self.raised.map_or(Ok(()), |raised| Err(raised.into()))
+    }
+
+    /// The same, but returns what Ctrl-C raised: what has finished is worth something.
+    pub(crate) fn raised_but_by_hand(self) -> Result<Option<PyErr>, Failure> {
+        let is_by_hand =
+            |raised: &PyErr| Python::attach(|py| raised.is_instance_of::<PyKeyboardInterrupt>(py));
+        match self.raised {
+            Some(raised) if !is_by_hand(&raised) => Err(raised.into()),
+            other => Ok(other),
+        }
+    }
+
     /// Returns whether to go on.
-    fn look(&mut self, done: usize, left_s: Option<f64>, all: usize) -> bool {
+    pub(crate) fn look(&mut self, done: usize, left_s: Option<f64>, all: usize) -> bool {
         if self.raised.is_some() {
             return false;
         }

@@ -17,7 +17,8 @@ use sha2::{Digest as _, Sha256};
 pub struct RunName([u8; RunName::BYTES]);
 
 impl RunName {
-    pub(crate) const BYTES: usize = 16;
+    /// Size of a name, bytes.
+    pub const BYTES: usize = 16;
 
     /// Returns the name of a run. `modules` are the algorithms from files among those that it may use.
     pub fn of(run: &Run, modules: &[&Algorithm], back_end: &dyn BackEnd) -> RunName {
@@ -31,14 +32,19 @@ impl RunName {
         };
         for module in modules.iter().filter_map(|algorithm| algorithm.module()) {
             let (sha256, options) = (module.sha256(), module.options());
-            let _ = writeln!(hash, "{sha256} {:?} {options:?}", module.others_read());
+            // Where they are is of no account.
+            let others =
+                module.others_read().iter().map(|(path, sha256)| (path.file_name(), sha256));
+            let others: Vec<_> = others.collect();
+            let _ = writeln!(hash, "{sha256} {others:?} {options:?}");
         }
         let mut name = RunName([0; RunName::BYTES]);
         name.0.copy_from_slice(&hash.0.finalize()[..RunName::BYTES]);
         name
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// Its bytes, [`RunName::BYTES`] of them.
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
@@ -48,7 +54,8 @@ impl RunName {
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<RunName> {
+    /// The name with these bytes. `None` if they are too few or too many.
+    pub fn from_bytes(bytes: &[u8]) -> Option<RunName> {
         Some(RunName(bytes.try_into().ok()?))
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Rows are stored without the labels of a run: its number, its case and its varied values. They come back when tables are made.
 
+mod batches;
 mod compact;
 mod index;
 mod part;
@@ -30,6 +31,7 @@ use knee_scenario::experiment::Experiment;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
+pub use self::batches::{Batch, batches};
 pub use self::share::Share;
 pub use self::verify::Verified;
 
@@ -119,18 +121,37 @@ impl Store {
         }
         check_trusted(path)?;
         let failed = |why| Error::io(path, "cannot use this store", why);
-        let about = plan::about(experiment, back_end)?;
+        let head = Store::head(experiment, back_end)?;
         let dir = Dir::make_all(path).map_err(failed)?;
-        write_head(&dir, &about).map_err(failed)?;
+        write_head(&dir, &head).map_err(failed)?;
         let locks = lock(&dir, share).map_err(failed)?;
         let before = read_head(&dir).map_err(failed)?;
-        if let Some(changed) = plan::changed(&before, &about) {
-            let why = format!(
-                "cannot go on, because {changed}: run the experiment as it was, or choose another place"
-            );
-            return Err(Error::input(path, Origin::Nowhere, "", why));
-        }
+        check_same(path, &before, &about_of(&head).map_err(failed)?)?;
         Store::new(path, dir, before, locks).map_err(failed)
+    }
+
+    /// Returns the text of `sweep.json` for an experiment.
+    ///
+    /// # Errors
+    /// Those of resolving it.
+    pub fn head(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<String, Error> {
+        let about = plan::about(experiment, back_end)?;
+        let about: serde_json::Value = serde_json::from_str(&about).expect("it was just written");
+        Ok(json!({ "format": FORMAT, "about": about }).to_string())
+    }
+
+    /// Refuses to go on with the store of another experiment, whose `sweep.json` this is. `path` is its place, for messages.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with what has changed, [`Error::Io`] if the text is none of a store.
+    pub fn check_head(
+        path: &Path,
+        head: &str,
+        experiment: &Experiment,
+        back_end: &dyn BackEnd,
+    ) -> Result<(), Error> {
+        let before = about_of(head).map_err(|why| Error::io(path, "cannot use this store", why))?;
+        check_same(path, &before, &plan::about(experiment, back_end)?)
     }
 
     /// Opens a store whose experiment does not matter. No process may write there.
@@ -400,29 +421,36 @@ fn parts(dir: &Dir) -> io::Result<Vec<PartName>> {
     Ok(parts)
 }
 
-/// Describes the experiment, unless somebody did.
-fn write_head(dir: &Dir, about: &str) -> io::Result<()> {
-    let head = OsStr::new(HEAD);
-    if dir.is_file(head) {
+fn check_same(path: &Path, before: &str, now: &str) -> Result<(), Error> {
+    let Some(changed) = plan::changed(before, now) else { return Ok(()) };
+    let why = format!(
+        "cannot go on, because {changed}: run the experiment as it was, or choose another place"
+    );
+    Err(Error::input(path, Origin::Nowhere, "", why))
+}
+
+/// Writes the description of the experiment, unless somebody did.
+fn write_head(dir: &Dir, head: &str) -> io::Result<()> {
+    if dir.is_file(OsStr::new(HEAD)) {
         return Ok(());
     }
-    let about: serde_json::Value = serde_json::from_str(about).map_err(io::Error::other)?;
-    let text = json!({ "format": FORMAT, "about": about }).to_string();
-    match write_new(dir, head, text.as_bytes()) {
+    match write_new(dir, OsStr::new(HEAD), head.as_bytes()) {
         Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
 }
 
-/// Returns the description of its experiment.
+/// Returns the description of the experiment whose runs are here.
 fn read_head(dir: &Dir) -> io::Result<String> {
-    let mut text = String::new();
-    let read = dir.open_file(OsStr::new(HEAD))?.take(MOST_HEAD_BYTES).read_to_string(&mut text);
-    let head = read
-        .and_then(|_| serde_json::from_str::<serde_json::Value>(&text).map_err(io::Error::other));
-    let head = head.map_err(|why| {
-        io::Error::other(format!("{HEAD} is damaged ({why}): choose another place"))
-    })?;
+    let mut head = String::new();
+    dir.open_file(OsStr::new(HEAD))?.take(MOST_HEAD_BYTES).read_to_string(&mut head)?;
+    about_of(&head)
+}
+
+fn about_of(head: &str) -> io::Result<String> {
+    let damaged =
+        |why| io::Error::other(format!("{HEAD} is damaged ({why}): choose another place"));
+    let head: serde_json::Value = serde_json::from_str(head).map_err(damaged)?;
     if head["format"] != FORMAT {
         let why = format!(
             "another version of knee wrote it (format {}, here {FORMAT}): choose another place",
@@ -431,6 +459,23 @@ fn read_head(dir: &Dir) -> io::Result<String> {
         return Err(io::Error::other(why));
     }
     Ok(head["about"].to_string())
+}
+
+/// Puts a file into the directory of a store, whole or not at all, unless it is there. Returns whether it was not.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be written, or the name is that of another directory.
+pub fn put(path: &Path, name: &str, bytes: &[u8]) -> Result<bool, Error> {
+    check_trusted(path)?;
+    let failed = |why| Error::io(&path.join(name), "cannot write", why);
+    if name.contains('/') || name.starts_with('.') {
+        return Err(failed(io::Error::other("it is no name of a file of a store")));
+    }
+    let dir = Dir::make_all(path).map_err(failed)?;
+    match write_new(&dir, OsStr::new(name), bytes) {
+        Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(false),
+        other => other.map(|()| true).map_err(failed),
+    }
 }
 
 /// Writes a file of a store, whole or not at all, and waits for the disk.

@@ -62,7 +62,7 @@ impl Index {
     fn add(&mut self, part: &PartName, file: &File) -> io::Result<()> {
         let torn = || {
             let why = "is damaged: remove it with its .names, and its runs are carried out again";
-            io::Error::other(format!("{} {why}", part.runs().display()))
+            io::Error::other(format!("{} {why}", part.runs().to_string_lossy()))
         };
         let (mut offset, all) = (0, file.metadata()?.len());
         while offset < all {
@@ -122,7 +122,7 @@ impl Index {
             None => {
                 let why =
                     "is damaged: remove it with its .names, and its runs are carried out again";
-                Err(io::Error::other(format!("{} {why}", part.runs().display())))
+                Err(io::Error::other(format!("{} {why}", part.runs().to_string_lossy())))
             }
         }
     }

@@ -125,7 +125,7 @@ impl PartName {
             true => Ok(names),
             false => Err(io::Error::other(format!(
                 "{} is damaged: remove it, and its runs are carried out again",
-                file.display()
+                file.to_string_lossy()
             ))),
         }
     }

@@ -1,0 +1,187 @@
+"""Places where the runs of a sweep are kept: a folder, or whatever obstore takes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+from knee import _knee
+from knee._errors import ExperimentError
+
+HEAD = "sweep.json"
+_NAME_BYTES = 16
+_MOST_HEAD_BYTES = 64 << 20
+
+
+class Place(Protocol):
+    """A flat place for files that never change once they are there."""
+
+    def files(self) -> list[str]:
+        """Names of the files."""
+
+    def get(self, name: str) -> bytes:
+        """The content of a file."""
+
+    def put(self, name: str, content: bytes) -> bool:
+        """Puts a file, whole or not at all, and returns whether it was absent. One that is there stays."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Removes files."""
+
+
+class Folder:
+    """A folder, perhaps one that several machines share."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path).absolute()
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def files(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._path))
+        except FileNotFoundError:
+            return []
+
+    def get(self, name: str) -> bytes:
+        return (self._path / name).read_bytes()
+
+    def has(self, name: str) -> bool:
+        return (self._path / name).is_file()
+
+    def put(self, name: str, content: bytes) -> bool:
+        return _knee.put_into_store(self._path, name, content)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                (self._path / name).unlink()
+
+
+class Url:
+    """A bucket or whatever else obstore takes. Credentials come from the environment, and stand nowhere else."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._made: Any = None
+
+    def __str__(self) -> str:
+        return without_secrets(self._url)
+
+    def __getstate__(self) -> str:
+        return self._url
+
+    def __setstate__(self, url: str) -> None:
+        self.__init__(url)  # type: ignore[misc]
+
+    @property
+    def _store(self) -> Any:
+        if self._made is None:
+            try:
+                from obstore.store import from_url
+            except ImportError:
+                why = f"store = {self}: needs obstore: pip install 'knee[sweep]', or a folder"
+                raise ExperimentError(why, "store") from None
+            plain = self._url.startswith("http://") or bool(
+                os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+            )
+            options = {"client_options": {"allow_http": True}} if plain else {}
+            try:
+                self._made = from_url(self._url, **options)
+            except Exception as why:
+                raise ExperimentError(f"store = {self}: {_first_line(why)}", "store") from None
+        return self._made
+
+    def files(self) -> list[str]:
+        import obstore
+
+        with _said(self):
+            pages = obstore.list(self._store, chunk_size=1000)
+            return sorted(str(one["path"]) for page in pages for one in page)
+
+    def get(self, name: str) -> bytes:
+        import obstore
+
+        with _said(self):
+            return bytes(obstore.get(self._store, name).bytes())
+
+    def has(self, name: str) -> bool:
+        import obstore
+
+        with _said(self):
+            try:
+                obstore.head(self._store, name)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def put(self, name: str, content: bytes) -> bool:
+        import obstore
+
+        with _said(self):
+            try:
+                obstore.put(self._store, name, content, mode="create")
+            except obstore.exceptions.AlreadyExistsError:
+                return False
+            return True
+
+    def delete(self, names: Iterable[str]) -> None:
+        import obstore
+
+        with _said(self):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    obstore.delete(self._store, name)
+
+
+@contextlib.contextmanager
+def _said(place: Url) -> Any:
+    """Turns what a store says into a sentence."""
+    try:
+        yield
+    except (ExperimentError, FileNotFoundError):
+        raise
+    except Exception as why:
+        raise ExperimentError(
+            f"store = {place}: {_first_line(why)}; what is there stays, and the same call goes on",
+            "store",
+        ) from None
+
+
+def _first_line(why: BaseException) -> str:
+    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(why).__name__
+
+
+def without_secrets(url: str) -> str:
+    """A URL without its user, password and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def place(word: str | os.PathLike[str]) -> Folder | Url:
+    """The place that is meant: a URL with a scheme, or the path of a folder."""
+    text = os.fspath(word)
+    if "://" not in text:
+        return Folder(text)
+    if text.startswith("file://"):
+        return Folder(urlsplit(text).path)
+    return Url(text)
+
+
+def stored_names(of: Folder | Url) -> bytes:
+    """The names of all runs that a place has, one after another."""
+    names = []
+    for file in of.files():
+        if file.endswith(".names"):
+            content = of.get(file)
+            if len(content) % _NAME_BYTES:
+                raise ExperimentError(f"store = {of}: {file} is damaged: remove it, and its runs are carried out again")
+            names.append(content)
+    return b"".join(names)
