@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from knee import _knee, _toml
+from knee import _design, _knee, _toml
 from knee._errors import ExperimentError
 from knee._keys import ExperimentKeys
 from knee._progress import Bar
@@ -323,6 +323,31 @@ class Experiment:
             axes[key] = _toml.inline(value)
         pairs = tuple(pair for pair in self._changes.pairs if pair[0] not in given)
         return self._with(axes=tuple(axes.items()), pairs=pairs, aliases=tuple(aliases.items()))
+
+    def design(
+        self,
+        ranges: Mapping[str, Any],
+        points: int,
+        *,
+        kind: str = "latin",
+        seed: int = 0,
+        name: str = "design",
+    ) -> Experiment:
+        """Varies keys together, at points that fill their ranges. Each case runs at each point, with the same seeds::
+
+            exp.design({"network.bottleneck.queue.k": ("10 pkts", "400 pkts", "log"), "params.shift_g": [3, 4, 5]}, points=64)
+
+        Args:
+            ranges: by path, two ends with the same unit, ``"log"`` behind them if it is by logarithms; or a list of values to choose from.
+            points: number of points. Sobol's are balanced at powers of two.
+            kind: ``"random"``, ``"latin"`` (a Latin hypercube) or ``"sobol"``, which needs SciPy.
+            seed: seed of the points: the same gives the same points.
+            name: name of the axis.
+
+        Raises:
+            ExperimentError: a key or a range is wrong.
+        """
+        return self.vary({name: _design.points(ranges, points, kind, seed)})
 
     def cc(self, *names: str | os.PathLike[str]) -> Experiment:
         """Compares these cases or algorithms instead of all cases. A path, as ``./foo.c``, is compiled."""

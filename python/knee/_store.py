@@ -90,7 +90,7 @@ class Url:
             plain = self._url.startswith("http://") or bool(
                 os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
             )
-            options = {"client_options": {"allow_http": True}} if plain else {}
+            options: dict[str, Any] = {"client_options": {"allow_http": True}} if plain else {}
             try:
                 self._made = from_url(self._url, **options)
             except Exception as why:
@@ -182,6 +182,8 @@ def stored_names(of: Folder | Url) -> bytes:
         if file.endswith(".names"):
             content = of.get(file)
             if len(content) % _NAME_BYTES:
-                raise ExperimentError(f"store = {of}: {file} is damaged: remove it, and its runs are carried out again")
+                raise ExperimentError(
+                    f"store = {of}: {file} is damaged: remove it, and its runs are carried out again"
+                )
             names.append(content)
     return b"".join(names)

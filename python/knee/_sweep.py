@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import tempfile
 import time
@@ -134,7 +135,7 @@ class Ray:
                 address=self._address,
                 runtime_env=environment,
                 log_to_driver=False,
-                logging_level="ERROR",
+                logging_level=logging.ERROR,
                 configure_logging=False,
                 **self._options,
             )
@@ -282,12 +283,12 @@ def _work_of(exp: Experiment, to: Folder | Url, head: str, threads: int) -> _Wor
     relative = {str(word): str(word.relative_to(root)) for word in (*words, *includes)}
     changes = replace(
         changes,
-        cc=tuple(
-            relative[os.path.abspath(word)] if "/" in word else word for word in changes.cc
-        ),
+        cc=tuple(relative[os.path.abspath(word)] if "/" in word else word for word in changes.cc),
         include=tuple(relative[os.path.abspath(word)] for word in changes.include),
     )
-    content = tuple((str(file.relative_to(root)), file.read_bytes()) for file in dict.fromkeys(files))
+    content = tuple(
+        (str(file.relative_to(root)), file.read_bytes()) for file in dict.fromkeys(files)
+    )
     return _Work(text, str(home.relative_to(root)), changes, content, head, to, threads)
 
 
@@ -355,12 +356,16 @@ def sweep(
             "until",
         )
     if until is not None:
-        exp = exp.with_(repeat=max(min(_LEAST_REPEATS, most_repeats), min(exp.repeat, most_repeats)))
+        exp = exp.with_(
+            repeat=max(min(_LEAST_REPEATS, most_repeats), min(exp.repeat, most_repeats))
+        )
     made = _engine(engine)
     words = None if shard is None else _shard_words(shard)
     while True:
         one = exp._fresh()
-        told = _once(one, Path(out), made, store, words, until, most_repeats, threads, batch_cpu_s, progress)
+        told = _once(
+            one, Path(out), made, store, words, until, most_repeats, threads, batch_cpu_s, progress
+        )
         if words is not None:
             return Shard(
                 told["runs_done"],
@@ -414,9 +419,7 @@ def _once(
     try:
         if is_own and isinstance(engine, Threads):
             return dict(
-                json.loads(
-                    core.sweep(out, shard, None, False, asked, _threads(threads), wanted)
-                )
+                json.loads(core.sweep(out, shard, None, False, asked, _threads(threads), wanted))
             )
         in_task = 1 if threads is None and not isinstance(engine, Threads) else _threads(threads)
         filled = _fill(one, to, engine, shard, in_task, batch_cpu_s, bar)
@@ -453,7 +456,9 @@ def _fill(
         core.check_store_head(str(to), to.get(HEAD).decode())
     stored = stored_names(to)
     packets = _packets_of(one, batch_cpu_s)
-    batches = [Batch(numbers, bytes(names)) for numbers, names in core.missing(shard, stored, packets)]
+    batches = [
+        Batch(numbers, bytes(names)) for numbers, names in core.missing(shard, stored, packets)
+    ]
     all_runs = sum(len(batch.numbers) for batch in batches)
     work = _work_of(one, to, head, threads)
     filled: dict[str, Any] = {

@@ -1,6 +1,8 @@
 //! `knee sweep`.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use knee_results::Format;
@@ -32,6 +34,14 @@ pub(crate) struct Args {
     /// --shard writes the tables.
     #[arg(long, value_name = "I/N", conflicts_with_all = ["until", "json", "format"])]
     shard: Option<Share>,
+    /// Spread the runs over a Ray cluster: auto for that of this node, or its HOST:PORT. Needs the Python package with Ray: pip
+    /// install 'knee[ray]'.
+    #[arg(long, value_name = "ADDRESS")]
+    ray: Option<String>,
+    /// Keep finished runs here instead of in DIR/store: a folder that all machines reach, or a URL as s3://bucket/sweep. Needs the
+    /// Python package.
+    #[arg(long, value_name = "PLACE")]
+    store: Option<String>,
     /// Add repeats until half of a figure's 95 % interval over runs is below this share of it in every row. As "p99 of short
     /// within 5 %". --repeat is the most then [default: 100].
     #[arg(long, value_name = "FIGURE")]
@@ -52,7 +62,13 @@ pub(crate) struct Args {
     experiment: ExperimentArgs,
 }
 
+/// Python's interpreter, unless KNEE_PYTHON names another.
+const PYTHON: &str = "python3";
+
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.ray.is_some() || args.store.is_some() {
+        return Err(by_python());
+    }
     let back_end = back_ends::named(&args.experiment.on)?;
     let mut overrides = args.experiment.overrides(&*back_end)?;
     // With --until it is the most.
@@ -69,6 +85,26 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     };
     options.back_end.leave();
     code
+}
+
+/// Becomes the same command of the Python package, which has Ray and stores at URLs. Returns why it cannot.
+fn by_python() -> Failure {
+    let words = std::env::args_os().skip_while(|word| word != "sweep");
+    let python = std::env::var_os("KNEE_PYTHON").unwrap_or_else(|| PYTHON.into());
+    let has_package = Command::new(&python)
+        .args(["-P", "-c", "import knee.__main__"])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !has_package {
+        return Failure::Says(format!(
+            "--ray and --store need the Python package of knee for {}, which has it not: pip install 'knee[ray]', or name another \
+             interpreter by KNEE_PYTHON",
+            Path::new(&python).display()
+        ));
+    }
+    let why = Command::new(&python).args(["-P", "-m", "knee"]).args(words).exec();
+    Failure::Says(format!("{}: {why}", Path::new(&python).display()))
 }
 
 /// Opens the place of the runs and tables.
