@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the programs share that the kernel runs once for each TCP socket: of a namespace (iter/tcp), or of a map
- * (iter/bpf_sk_storage_map).
+ * What the programs share that the kernel runs once for each TCP socket: of a namespace (iter/tcp), or of the files of a
+ * process (iter/task_file). Not those of a map of socket storage (iter/bpf_sk_storage_map): newer kernels refuse such programs.
  */
 #ifndef KNEE_ITER_TCP_H
 #define KNEE_ITER_TCP_H
@@ -21,11 +21,15 @@ struct bpf_iter__tcp {
 	u32 uid;
 };
 
-struct bpf_iter__bpf_sk_storage_map {
+struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
-	void *map;
+	void *task;
+	u32 fd;
+	void *file;
+};
+
+struct socket {
 	struct sock *sk;
-	void *value;
 };
 
 /* More of the structs of bpf.h. What follows ___ is no part of the kernel's names. */
@@ -50,6 +54,15 @@ static __always_inline struct sock *iter_sock(const struct bpf_iter__tcp *ctx)
 	struct sock_common *common = ctx->sk_common;
 
 	return common ? (struct sock *)bpf_skc_to_tcp_sock(common) : NULL;
+}
+
+/* The TCP socket that an open file is. NULL: it is none. */
+static __always_inline struct sock *file_sock(const struct bpf_iter__task_file *ctx)
+{
+	struct socket *socket = ctx->file ? bpf_sock_from_file(ctx->file) : NULL;
+	struct sock *sk = socket ? socket->sk : NULL;
+
+	return sk ? (struct sock *)bpf_skc_to_tcp_sock(sk) : NULL;
 }
 
 static __always_inline const struct tcp_congestion_ops___kernel *iter_ops(const struct sock *sk)

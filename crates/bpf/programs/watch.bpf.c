@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A look at those TCP sockets that a process has put into a map of its own: the record of
- * connections.bpf.c, without a walk over the kernel's table of all sockets, which takes milliseconds. The
+ * A look at those TCP sockets of a process that it has put into a map: the record of connections.bpf.c, by a
+ * walk over the process's open files. One over the kernel's table of all sockets takes milliseconds. The
  * kernel does not lock the socket for it: what is read may be from the middle of a call.
  */
 #include "connection.h"
@@ -14,17 +14,16 @@ struct {
 	__type(value, u32);
 } watched SEC(".maps");
 
-SEC("iter/bpf_sk_storage_map") int watch(struct bpf_iter__bpf_sk_storage_map *ctx)
+SEC("iter/task_file") int watch(struct bpf_iter__task_file *ctx)
 {
-	struct sock *sk = ctx->sk;
-	u32 *uid = ctx->value;
+	struct sock *sk = file_sock(ctx);
 	struct connection to;
+	u32 *uid;
 
-	/* There is neither at the end. */
-	if (!sk || !uid)
-		return 0;
-	sk = (struct sock *)bpf_skc_to_tcp_sock(sk);
 	if (!sk)
+		return 0;
+	uid = bpf_sk_storage_get(&watched, sk, NULL, 0);
+	if (!uid)
 		return 0;
 	take_connection(&to, sk, *uid);
 	bpf_seq_write(ctx->meta->seq, &to, sizeof(to));

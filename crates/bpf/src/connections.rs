@@ -5,11 +5,13 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use knee_algo::{NEEDS_ECN, TcpSock, ecn_flags};
 use knee_netns::{FoundNamespace, Id};
-use libbpf_rs::{Iter, Link, Map, MapCore as _, MapFlags, Object, OpenObject, ProgramMut};
+use libbpf_rs::{
+    AsRawLibbpf as _, Iter, Link, Map, MapCore as _, MapFlags, Object, OpenObject, ProgramMut,
+};
 
 use crate::load::{open_object, with_log};
 use crate::probe::tick_hz;
@@ -191,19 +193,17 @@ impl Connection {
     }
 }
 
-/// The objects that the kernel runs an iterator program for.
-#[derive(Clone, Copy)]
-pub(crate) enum Over<'a> {
-    /// The TCP sockets of a namespace.
-    Sockets,
-    /// The elements of a map.
-    Map(BorrowedFd<'a>),
-    /// The elements of the map of this name in the program's own object.
-    Own(&'static str),
+/// The sockets that the kernel runs an iterator program for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Those of a namespace.
+    Namespace,
+    /// The open files of this process, its sockets among them.
+    OwnFiles,
 }
 
 /// A BPF iterator: a program that the kernel runs during a read, once for each TCP socket of a
-/// namespace or for each element of a map.
+/// namespace or each open file of this process.
 pub(crate) struct Iteration {
     // Declared first, so dropped first.
     link: Link,
@@ -218,14 +218,14 @@ impl Iteration {
         what: &'static str,
         prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
     ) -> Result<Iteration, Error> {
-        Iteration::load_over(name, what, Over::Sockets, prepare)
+        Iteration::load_over(name, what, Over::Namespace, prepare)
     }
 
-    /// Loads the iterator as [`Iteration::load`] does, over the elements that `over` names.
+    /// Loads the iterator as [`Iteration::load`] does, over other sockets.
     pub(crate) fn load_over(
         name: &str,
         what: &'static str,
-        over: Over<'_>,
+        over: Over,
         prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
     ) -> Result<Iteration, Error> {
         let bytes = program(name)?;
@@ -240,15 +240,9 @@ impl Iteration {
         prepare(&mut open)?;
         let (loaded, log) = with_log(|| open.load());
         let object = loaded.map_err(|source| refused(source, log))?;
-        let own = |name: &str| {
-            let found = object.maps().find(|map| map.name() == name);
-            found.ok_or_else(|| Error::BadObject { what: format!("no map {name} for {what}") })
-        };
-        let own = if let Over::Own(name) = over { Some(own(name)?) } else { None };
-        let attach = |program: ProgramMut<'_>| match (over, &own) {
-            (Over::Map(map), _) => program.attach_iter(map),
-            (_, Some(map)) => program.attach_iter(map.as_fd()),
-            _ => program.attach(),
+        let attach = |program: ProgramMut<'_>| match over {
+            Over::Namespace => program.attach(),
+            Over::OwnFiles => attach_to_own_files(&program),
         };
         let (attached, log) = with_log(|| object.progs_mut().next().map(attach).transpose());
         let link = attached.map_err(|source| refused(source, log))?;
@@ -261,8 +255,8 @@ impl Iteration {
         &self.object
     }
 
-    /// Runs the program and returns the bytes that it wrote. Over sockets it runs in the namespace
-    /// of the calling thread.
+    /// Runs the program and returns the bytes that it wrote. Over the sockets of a namespace it runs
+    /// in that of the calling thread.
     pub(crate) fn run(&self) -> Result<Vec<u8>, Error> {
         let mut iter = Iter::new(&self.link)
             .map_err(|source| Error::Inspect { what: "the connections", source })?;
@@ -281,6 +275,27 @@ impl Iteration {
                 Err(error) => return Err(cannot_read(error)),
             }
         }
+    }
+}
+
+/// Attaches an iterator over the files of tasks to this process. libbpf-rs cannot.
+fn attach_to_own_files(program: &ProgramMut<'_>) -> libbpf_rs::Result<Link> {
+    let mut of = libbpf_sys::bpf_iter_link_info::default();
+    of.task.pid = std::process::id();
+    let options = libbpf_sys::bpf_iter_attach_opts {
+        sz: size_of::<libbpf_sys::bpf_iter_attach_opts>() as _,
+        link_info: &mut of,
+        link_info_len: size_of::<libbpf_sys::bpf_iter_link_info>() as _,
+        ..Default::default()
+    };
+    // SAFETY: the program is loaded, and the options live until the call returns.
+    let link = unsafe {
+        libbpf_sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), &options)
+    };
+    match std::ptr::NonNull::new(link) {
+        // SAFETY: libbpf made it, and nobody else has it.
+        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
+        None => Err(io::Error::last_os_error().into()),
     }
 }
 
@@ -352,8 +367,9 @@ fn may_have_connections() -> bool {
     })
 }
 
-/// A reader of chosen sockets of this process, in any namespace. It does not walk the kernel's
-/// table of all sockets, so a read takes microseconds where [`Connections`] takes milliseconds. The
+/// A reader of chosen sockets of this process, in any namespace. It walks the files that the process
+/// has open and not the kernel's table of all sockets, so a read takes microseconds where
+/// [`Connections`] takes milliseconds. The
 /// kernel does not lock the socket, so the values may come from the middle of its work.
 pub struct Watch(Iteration);
 
@@ -366,8 +382,13 @@ impl Watch {
     /// # Errors
     /// The errors of [`Connections::open`].
     pub fn open() -> Result<Watch, Error> {
-        let over = Over::Own(Watch::SOCKETS);
-        Iteration::load_over("watch", "watching sockets", over, |_| Ok(())).map(Watch)
+        let iteration =
+            Iteration::load_over("watch", "watching sockets", Over::OwnFiles, |_| Ok(()))?;
+        let has_map = iteration.object().maps().any(|map| map.name() == Watch::SOCKETS);
+        match has_map {
+            true => Ok(Watch(iteration)),
+            false => Err(Error::BadObject { what: "no map of watched sockets".to_owned() }),
+        }
     }
 
     /// Adds a TCP socket. It is watched until it closes or is removed.

@@ -114,8 +114,8 @@ fn place(
     options: &Options,
     share: Share,
 ) -> Result<Results, Failure> {
-    let store = Store::open(&args.output.join(STORE), experiment, &*options.back_end, share)?;
-    Ok(in_format(args.format, Results::of_store(&args.output, store)?))
+    let open = |path: &Path| Store::open(path, experiment, &*options.back_end, share);
+    Ok(in_format(args.format, Results::of_store(&args.output, open)?))
 }
 
 fn run_whole(args: &Args, experiment: &Arc<Experiment>, options: &Options) -> Result<u8, Failure> {

@@ -17,5 +17,6 @@ mod reproduce;
 mod schema;
 mod script;
 mod support;
+mod sweep;
 #[cfg(not(feature = "parquet"))]
 mod without_parquet;

@@ -237,7 +237,7 @@ impl Experiment {
         shard: Option<String>,
         stored: Vec<u8>,
         packets_of_batch: f64,
-    ) -> PyResult<Vec<(Vec<usize>, Vec<u8>)>> {
+    ) -> PyResult<Vec<sweep::NumbersAndNames>> {
         let one = self.inner.clone();
         apart(py, move || {
             let one = runs::whole(one)?;

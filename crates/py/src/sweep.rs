@@ -14,7 +14,7 @@ use knee_sweep::results::Results;
 use knee_sweep::run_name::RunName;
 use knee_sweep::runner::{fill, sweep};
 use knee_sweep::runs::Options;
-use knee_sweep::store::{Batch, Contents, STORE, Share, Store, batches, put};
+use knee_sweep::store::{Batch, Contents, Share, Store, batches, put};
 use knee_sweep::sweep_result::Filled;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -54,11 +54,12 @@ pub(crate) fn carry_out(
         None => share.numbers(one, &Simulator)?,
     };
     options.stop.store(only_tables, Ordering::Relaxed);
-    let mut store = Store::open(&dir.join(STORE), one, &Simulator, share).map_err(in_python)?;
-    if options.only.is_some() && share == Share::Whole {
-        store = store.in_one_part();
-    }
-    let mut results = Results::of_store(&dir, store).map_err(in_python)?;
+    let is_batch = options.only.is_some() && share == Share::Whole;
+    let open = |path: &Path| {
+        let store = Store::open(path, one, &Simulator, share)?;
+        Ok(if is_batch { store.in_one_part() } else { store })
+    };
+    let mut results = Results::of_store(&dir, open).map_err(in_python)?;
     let all = options.only.as_ref().map_or(one.runs(), |only| only.len());
     let mut watch = Watch::new(progress);
     let mut look = |done: usize| {
@@ -110,13 +111,16 @@ fn read_until(one: &Experiment, text: &str) -> Result<Until, Failure> {
     Until::read(text, one).map_err(|why| Failure::says(format!("knee.sweep: until: {why}")))
 }
 
-/// Batches of the runs of a share that are not stored: their numbers, and their names one after another.
+/// The numbers of a batch's runs, and their names one after another.
+pub(crate) type NumbersAndNames = (Vec<usize>, Vec<u8>);
+
+/// Batches of the runs of a share that are not stored.
 pub(crate) fn missing(
     one: &Experiment,
     share: Share,
     stored: &[u8],
     packets_of_batch: f64,
-) -> Result<Vec<(Vec<usize>, Vec<u8>)>, Failure> {
+) -> Result<Vec<NumbersAndNames>, Failure> {
     let stored: HashSet<_> =
         stored.chunks(RunName::BYTES).filter_map(RunName::from_bytes).collect();
     let all = batches(one, &Simulator, share, stored, (packets, packets_of_batch))?;

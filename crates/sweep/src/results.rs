@@ -27,7 +27,7 @@ use crate::journal::{JOURNAL, Journal};
 use crate::report;
 use crate::rows::{self, Rows};
 use crate::run_store::RunStore;
-use crate::store::Store;
+use crate::store::{STORE, Store};
 use crate::sweep_result::SweepResult;
 
 const MANIFEST: &str = Manifest::FILE;
@@ -207,18 +207,26 @@ impl Results {
         Ok(results)
     }
 
-    /// Uses this directory for tables of the runs of a store in it. It replaces results of the same sweep.
+    /// Uses this directory for tables of the runs of the store in it, which `open` opens at its path. It replaces results of the
+    /// same sweep.
     ///
     /// # Errors
-    /// [`Error::Io`] if it holds other results, or cannot be written.
-    pub fn of_store(dir: &Path, store: Store) -> Result<Results, Error> {
+    /// [`Error::Io`] if it holds other results, or cannot be written, and what `open` returns.
+    pub fn of_store(
+        dir: &Path,
+        open: impl FnOnce(&Path) -> Result<Store, Error>,
+    ) -> Result<Results, Error> {
         check_trusted(dir)?;
-        Dir::make_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
-        let mut results = Results::new(dir.to_owned(), false)?;
-        if results.held.is_file(OsStr::new(JOURNAL)) {
+        if Dir::open(dir).is_ok_and(|held| held.is_file(OsStr::new(JOURNAL))) {
             let why = "it holds runs of knee run: choose another directory with -o";
             return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
         }
+        let path = dir.join(STORE);
+        if !path.is_dir() {
+            check_free(dir)?;
+        }
+        let store = open(&path)?;
+        let mut results = Results::new(dir.to_owned(), false)?;
         results.replaces = store.earlier() > 0;
         if !results.replaces {
             check_free(dir)?;

@@ -14,6 +14,7 @@ mod outside_tree;
 mod receiving;
 mod recording;
 mod same_process;
+mod store;
 mod theory;
 mod waiting;
 mod window;

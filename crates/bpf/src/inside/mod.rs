@@ -14,6 +14,7 @@ use libbpf_rs::{ErrorKind, MapCore as _, MapFlags};
 
 pub(crate) use self::layout::of_state as state_fields;
 use self::storage::Storage;
+use crate::connections::Over;
 use crate::load::{PARAMS_MAP, with_log};
 use crate::registry::{self, Registered};
 use crate::{Connection, Embedded, Error, Loaded};
@@ -115,12 +116,19 @@ pub struct Inside {
     programs: HashMap<u32, Option<Program>>,
     /// The kernel's own algorithms, by name.
     kernel: HashMap<String, View>,
+    /// Whether its connections are those of this process.
+    is_own: bool,
 }
 
 impl Inside {
-    /// Makes a reader that has read nothing yet.
+    /// Makes a reader that has read nothing yet, for connections of any namespace.
     pub fn new() -> Inside {
         Inside::default()
+    }
+
+    /// The same for connections of this process, which it finds without a walk over the kernel's table.
+    pub fn of_own_sockets() -> Inside {
+        Inside { is_own: true, ..Inside::default() }
     }
 
     /// Reads the values that the algorithm of this connection holds. If this version of knee loaded
@@ -172,9 +180,10 @@ impl Inside {
 
     fn program(&mut self, map_id: u32) -> Result<Option<&mut Program>, Error> {
         use std::collections::hash_map::Entry;
+        let over = if self.is_own { Over::OwnFiles } else { Over::Namespace };
         Ok(match self.programs.entry(map_id) {
             Entry::Occupied(entry) => entry.into_mut().as_mut(),
-            Entry::Vacant(entry) => entry.insert(of_map(map_id)?).as_mut(),
+            Entry::Vacant(entry) => entry.insert(of_map(map_id, over)?).as_mut(),
         })
     }
 }
@@ -220,7 +229,7 @@ impl View {
 
 /// The view of the algorithm whose operations are in this map. `None` if it is not knee's, or if it
 /// disappeared with its last connection.
-fn of_map(map_id: u32) -> Result<Option<Program>, Error> {
+fn of_map(map_id: u32, over: Over) -> Result<Option<Program>, Error> {
     let inspect = |source| Error::Inspect { what: "the types of a loaded program", source };
     let Some(loaded) = registry::of_map(map_id)? else { return Ok(None) };
     let Some((_, program)) = loaded.programs.first() else {
@@ -230,7 +239,7 @@ fn of_map(map_id: u32) -> Result<Option<Program>, Error> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         btf => btf.map_err(inspect)?,
     };
-    let (fields, storage) = (layout::of_state(&btf), Storage::of(&loaded)?);
+    let (fields, storage) = (layout::of_state(&btf), Storage::of(&loaded, over)?);
     for algorithm in Algorithm::all() {
         let is_it = algorithm.name().get(..ALGORITHM_LETTERS).unwrap_or(algorithm.name());
         let is_large = algorithm.state_bytes() > PRIVATE_BYTES;

@@ -142,7 +142,7 @@ impl<'a> Algorithms<'a> {
         let Some(loaded) = self.loaded(&flow.algorithm) else { return Ok(()) };
         let failed = |why: knee_bpf::Error| Error::Failed(why.to_string());
         if self.look.is_none() {
-            self.look = Some((Watch::open().map_err(failed)?, Inside::new()));
+            self.look = Some((Watch::open().map_err(failed)?, Inside::of_own_sockets()));
         }
         if let Some((watch, inside)) = &mut self.look {
             inside.prepare(loaded).map_err(failed)?;

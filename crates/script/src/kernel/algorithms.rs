@@ -141,7 +141,7 @@ impl Chosen {
         let embedded = Embedded::of_algorithm(algorithm).map_err(refusal)?;
         let loaded = Loaded::register(embedded, &free_name(), &params).map_err(refusal)?;
         if self.look.is_none() {
-            self.look = Some((Watch::open().map_err(refusal)?, Inside::new()));
+            self.look = Some((Watch::open().map_err(refusal)?, Inside::of_own_sockets()));
         }
         if let Some((_, inside)) = &mut self.look {
             inside.prepare(&loaded).map_err(refusal)?;
