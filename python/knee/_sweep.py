@@ -22,8 +22,8 @@ from knee._store import HEAD, Folder, Url, contents, place, stored_names
 
 _BATCH_CPU_S = 3.0
 """CPU time of a batch, seconds: what the death of a worker costs, and enough to forget what a task costs."""
-_BETWEEN_LOOKS_S = 2.0
-"""How often the size of a cluster is asked for."""
+_BETWEEN_LOOKS_S = 10.0
+"""How often the size of a cluster is asked for. While its GCS is dead, the answer does not come."""
 _MOST_REPEATS = 100
 _LEAST_REPEATS = 5
 
