@@ -144,6 +144,8 @@ class Ray:
         except Exception as why:
             lines = [line for line in str(why).splitlines() if line.strip()]
             said = lines[0][:300] if lines else type(why).__name__
+            if "Failed to connect" in said and not os.environ.get("RAY_AUTH_MODE"):
+                said += " (a cluster with a token needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH here, too)"
             raise ExperimentError(
                 f"engine = ray: the cluster at {self._address} cannot be used: {said}; nothing was carried out",
                 "engine",
@@ -179,7 +181,7 @@ class Ray:
             for one in done:
                 try:
                     metrics = ray.get(one)
-                except ray.exceptions.RayTaskError as why:
+                except ray.exceptions.RayError as why:
                     raise _cause(why) from None
                 yield going.pop(one), metrics
 
@@ -188,10 +190,18 @@ def _call(work: Callable[[Batch], Metrics], batch: Batch) -> Metrics:
     return work(batch)
 
 
-def _cause(why: Any) -> BaseException:
-    """What a task raised, as it was."""
+def _cause(why: BaseException) -> ExperimentError:
+    """What a task raised, or what became of it."""
     cause = getattr(why, "cause", None)
-    return cause if isinstance(cause, ExperimentError) else ExperimentError(f"a task failed: {why}")
+    if isinstance(cause, ExperimentError):
+        return cause
+    of = cause or why
+    lines = [line.strip() for line in str(of).splitlines() if line.strip()]
+    said = f"{type(of).__name__}: {lines[0][:300]}" if lines else type(of).__name__
+    return ExperimentError(
+        f"engine = ray: a task failed: {said}; what is stored stays, and the same call goes on",
+        "engine",
+    )
 
 
 def _check_reachable(address: str) -> None:

@@ -21,7 +21,7 @@ from conftest import SHORT, foo
 import knee
 from knee import ExperimentError
 from knee._store import Folder, Url, stored_names, without_secrets
-from knee._sweep import Batch, Metrics, Threads
+from knee._sweep import Batch, Metrics, Threads, _cause
 
 HERE = Path(__file__).parent
 LONG = SHORT.replace("20 kB", "2 MB").replace("20 ms", "2 s").replace("repeat = 2", "repeat = 30")
@@ -452,6 +452,18 @@ def test_an_unreachable_cluster(short: knee.Experiment, tmp_path: Path) -> None:
             knee.sweep(short, tmp_path / "out", engine=knee.Ray(address), progress=False)
         assert len(str(raised.value).splitlines()) == 1
         assert time.monotonic() - begun < 10
+
+
+def test_what_a_task_raised_is_a_sentence() -> None:
+    class FailedError(Exception):
+        cause: BaseException | None = None
+
+    why = FailedError("a trace\nof many lines")
+    assert str(_cause(why)).startswith("engine = ray: a task failed: FailedError: a trace; what is")
+    why.cause = OSError("no room\nleft")
+    assert "a task failed: OSError: no room; what is stored stays" in str(_cause(why))
+    why.cause = ExperimentError("as it was", "store")
+    assert _cause(why) is why.cause
 
 
 def test_ray_is_named_where_it_is_missing(
