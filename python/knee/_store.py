@@ -158,7 +158,8 @@ def _said(place: Url, lets: type[Exception] | tuple[()] = ()) -> Iterator[None]:
 
 def _first_line(why: BaseException) -> str:
     lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(why).__name__
+    # An answer in XML says no more than its code.
+    return lines[0].partition(": <?xml")[0][:300] if lines else type(why).__name__
 
 
 def without_secrets(url: str) -> str:

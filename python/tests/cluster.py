@@ -688,7 +688,9 @@ def s3(repeat: str = "4") -> None:
         url = f"s3://sweeps/{kind}"
         one = sweep(kind, f"{kind}-1", url)
         if kind == "ray":
-            time.sleep(12)
+            notes = work / f"{kind}-1/notes"
+            while one.poll() is None and len(list(notes.iterdir())) < 5:
+                time.sleep(0.1)
             one.kill()
             ended(one)
             code, out, err = ended(sweep(kind, f"{kind}-2", url))
@@ -713,7 +715,7 @@ def s3(repeat: str = "4") -> None:
         if kind == "ray":
             notes = [count(work / name / "notes", {}) for name in ("ray-1", "ray-2")]
             print(
-                f"killed after 12 s: runs begun {notes[0].runs}, and by the second call {notes[1].runs}"
+                f"killed at the fifth batch: runs begun {notes[0].runs}, and by the second call {notes[1].runs}"
             )
         assert same
     found = [
