@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -14,7 +16,8 @@ from knee._errors import ExperimentError
 
 HEAD = "sweep.json"
 _NAME_BYTES = 16
-_MOST_HEAD_BYTES = 64 << 20
+_AT_ONCE = 32
+"""Files that are read at once: a bucket answers each after some tens of milliseconds."""
 
 
 class Place(Protocol):
@@ -98,53 +101,53 @@ class Url:
         return self._made
 
     def files(self) -> list[str]:
-        import obstore
-
         with _said(self):
-            pages = obstore.list(self._store, chunk_size=1000)
+            pages = self._store.list(chunk_size=1000)
             return sorted(str(one["path"]) for page in pages for one in page)
 
     def get(self, name: str) -> bytes:
-        import obstore
-
-        with _said(self):
-            return bytes(obstore.get(self._store, name).bytes())
+        with _said(self, lets=FileNotFoundError):
+            return bytes(self._store.get(name).bytes())
 
     def has(self, name: str) -> bool:
-        import obstore
-
         with _said(self):
             try:
-                obstore.head(self._store, name)
+                self._store.head(name)
             except FileNotFoundError:
                 return False
             return True
 
     def put(self, name: str, content: bytes) -> bool:
-        import obstore
-
         with _said(self):
+            store = self._store
+            from obstore.exceptions import AlreadyExistsError
+
             try:
-                obstore.put(self._store, name, content, mode="create")
-            except obstore.exceptions.AlreadyExistsError:
+                store.put(name, content, mode="create")
+            except AlreadyExistsError:
                 return False
             return True
 
     def delete(self, names: Iterable[str]) -> None:
-        import obstore
-
+        names = list(names)
         with _said(self):
+            # Many in one request.
+            with contextlib.suppress(FileNotFoundError):
+                self._store.delete(names)
+                return
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    obstore.delete(self._store, name)
+                    self._store.delete(name)
 
 
 @contextlib.contextmanager
-def _said(place: Url) -> Any:
-    """Turns what a store says into a sentence."""
+def _said(place: Url, lets: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Turns what a store says into a sentence, but for what its caller expects."""
     try:
         yield
-    except (ExperimentError, FileNotFoundError):
+    except ExperimentError:
+        raise
+    except lets:
         raise
     except Exception as why:
         raise ExperimentError(
@@ -155,7 +158,8 @@ def _said(place: Url) -> Any:
 
 def _first_line(why: BaseException) -> str:
     lines = [line.strip() for line in str(why).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(why).__name__
+    # An answer in XML says no more than its code.
+    return lines[0].partition(": <?xml")[0][:300] if lines else type(why).__name__
 
 
 def without_secrets(url: str) -> str:
@@ -175,15 +179,32 @@ def place(word: str | os.PathLike[str]) -> Folder | Url:
     return Url(text)
 
 
+def contents(of: Folder | Url, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Reads files, some at once, and leaves out those that have gone: another sweep has just sorted their runs."""
+
+    def read(name: str) -> bytes | None:
+        try:
+            return of.get(name)
+        except FileNotFoundError:
+            return None
+
+    left = iter(names)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while some := list(itertools.islice(left, _AT_ONCE)):
+            for name, content in zip(some, pool.map(read, some), strict=True):
+                if content is not None:
+                    yield name, content
+
+
 def stored_names(of: Folder | Url) -> bytes:
     """The names of all runs that a place has, one after another."""
-    names = []
-    for file in of.files():
-        if file.endswith(".names"):
-            content = of.get(file)
-            if len(content) % _NAME_BYTES:
-                raise ExperimentError(
-                    f"store = {of}: {file} is damaged: remove it, and its runs are carried out again"
-                )
-            names.append(content)
-    return b"".join(names)
+    while True:
+        files = [file for file in of.files() if file.endswith(".names")]
+        names = dict(contents(of, files))
+        if len(names) == len(files):
+            break
+    for file, content in names.items():
+        if len(content) % _NAME_BYTES:
+            why = f"store = {of}: {file} is damaged: remove it, and its runs are carried out again"
+            raise ExperimentError(why)
+    return b"".join(names.values())

@@ -18,10 +18,12 @@ from knee._errors import ExperimentError
 from knee._experiment import Experiment, _Changes, _threads
 from knee._progress import Bar
 from knee._result import Result
-from knee._store import HEAD, Folder, Url, place, stored_names
+from knee._store import HEAD, Folder, Url, contents, place, stored_names
 
 _BATCH_CPU_S = 3.0
 """CPU time of a batch, seconds: what the death of a worker costs, and enough to forget what a task costs."""
+_BETWEEN_LOOKS_S = 10.0
+"""How often the size of a cluster is asked for. While its GCS is dead, the answer does not come."""
 _MOST_REPEATS = 100
 _LEAST_REPEATS = 5
 
@@ -142,6 +144,8 @@ class Ray:
         except Exception as why:
             lines = [line for line in str(why).splitlines() if line.strip()]
             said = lines[0][:300] if lines else type(why).__name__
+            if "Failed to connect" in said and not os.environ.get("RAY_AUTH_MODE"):
+                said += " (a cluster with a token needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH here, too)"
             raise ExperimentError(
                 f"engine = ray: the cluster at {self._address} cannot be used: {said}; nothing was carried out",
                 "engine",
@@ -156,8 +160,11 @@ class Ray:
         going: dict[Any, Batch] = {}
         left = iter(batches)
         is_over = False
+        most, asked_at = 0, -_BETWEEN_LOOKS_S
         while True:
-            most = max(1, self._in_flight * int(ray.cluster_resources().get("CPU", 1)))
+            if time.monotonic() - asked_at >= _BETWEEN_LOOKS_S:
+                asked_at = time.monotonic()
+                most = max(1, self._in_flight * int(ray.cluster_resources().get("CPU", 1)))
             while not is_over and len(going) < most:
                 batch = next(left, None)
                 if batch is None:
@@ -168,10 +175,13 @@ class Ray:
                 return
             # Now and then, so that Ctrl-C is seen and new nodes get work.
             done, _ = ray.wait(list(going), num_returns=1, timeout=1.0)
+            if done:
+                # All that have ended: each look costs as much as there are tasks.
+                done, _ = ray.wait(list(going), num_returns=len(going), timeout=0)
             for one in done:
                 try:
                     metrics = ray.get(one)
-                except ray.exceptions.RayTaskError as why:
+                except ray.exceptions.RayError as why:
                     raise _cause(why) from None
                 yield going.pop(one), metrics
 
@@ -180,10 +190,18 @@ def _call(work: Callable[[Batch], Metrics], batch: Batch) -> Metrics:
     return work(batch)
 
 
-def _cause(why: Any) -> BaseException:
-    """What a task raised, as it was."""
+def _cause(why: BaseException) -> ExperimentError:
+    """What a task raised, or what became of it."""
     cause = getattr(why, "cause", None)
-    return cause if isinstance(cause, ExperimentError) else ExperimentError(f"a task failed: {why}")
+    if isinstance(cause, ExperimentError):
+        return cause
+    of = cause or why
+    lines = [line.strip() for line in str(of).splitlines() if line.strip()]
+    said = f"{type(of).__name__}: {lines[0][:300]}" if lines else type(of).__name__
+    return ExperimentError(
+        f"engine = ray: a task failed: {said}; what is stored stays, and the same call goes on",
+        "engine",
+    )
 
 
 def _check_reachable(address: str) -> None:
@@ -225,7 +243,12 @@ class _Work:
             told = json.loads(
                 core.sweep(folder, None, batch.numbers, False, None, self.threads, None)
             )
-            _move(Path(folder) / "store", self.place)
+            store = Path(folder) / "store"
+            if told["runs_done"] == len(batch.numbers) and not (store / f"{part}.names").is_file():
+                # Otherwise the sweep would carry them out once more, alone.
+                why = f"{self.path}: runs have other names on {os.uname().nodename} than where the sweep began"
+                raise ExperimentError(why)
+            _move(store, self.place)
         return Metrics(told["runs_done"], told["cpu_s"], told["wall_s"], told["failed"])
 
 
@@ -421,6 +444,10 @@ def _once(
             return dict(
                 json.loads(core.sweep(out, shard, None, False, asked, _threads(threads), wanted))
             )
+        if asked is not None:
+            # What it cannot use is said before runs are carried out.
+            with tempfile.TemporaryDirectory(prefix="knee-until-") as folder:
+                core.sweep(folder, None, [], False, asked, 1, None)
         in_task = 1 if threads is None and not isinstance(engine, Threads) else _threads(threads)
         filled = _fill(one, to, engine, shard, in_task, batch_cpu_s, bar)
     finally:
@@ -460,10 +487,14 @@ def _fill(
         Batch(numbers, bytes(names)) for numbers, names in core.missing(shard, stored, packets)
     ]
     all_runs = sum(len(batch.numbers) for batch in batches)
+    earlier = len(stored) // 16
+    if shard is not None:
+        # A store has those of the others, too.
+        earlier = sum(len(numbers) for numbers, _ in core.missing(shard, b"", packets)) - all_runs
     work = _work_of(one, to, head, threads)
     filled: dict[str, Any] = {
-        "runs_done": len(stored) // 16,
-        "runs_earlier": len(stored) // 16,
+        "runs_done": earlier,
+        "runs_earlier": earlier,
         "interrupted": False,
         "failed": [],
         "cpu_s": 0.0,
@@ -481,7 +512,8 @@ def _fill(
             left_s = (time.monotonic() - begun) / done * (all_runs - done)
             bar(one.runs - all_runs + done, left_s)
     except KeyboardInterrupt:
-        if filled["runs_done"] == 0:
+        # The last batch may be stored, and its end not be told.
+        if filled["runs_done"] == 0 and not stored_names(to):
             raise
         filled["interrupted"] = True
     return filled
@@ -496,20 +528,31 @@ def _packets_of(one: Experiment, cpu_s: float) -> float:
 
 
 def _fetch(source: Folder | Url, to: Folder) -> None:
-    """Copies what a store has and another one lacks, the list of names after the runs."""
+    """Copies what a store has and another one lacks, the lists of names after the runs."""
     there = set(to.files())
     if HEAD not in there:
         to.put(HEAD, source.get(HEAD))
-    for file in sorted(source.files(), key=lambda name: name.endswith(".names")):
-        if file.endswith((".part", ".names")) and file not in there:
-            to.put(file, source.get(file))
+    while True:
+        names = [name for name in source.files() if name not in there]
+        found = 0
+        for ending in (".part", ".names"):
+            wanted = [name for name in names if name.endswith(ending)]
+            for name, content in contents(source, wanted):
+                to.put(name, content)
+                there.add(name)
+                found += 1
+            found -= len(wanted)
+        if found == 0:
+            return
 
 
 def _put_back(compacted: Folder, to: Folder | Url) -> None:
     """Replaces parts by the sorted ones. Every run is there at any time."""
-    new = [name for name in compacted.files() if name.endswith((".part", ".names"))]
-    for file in sorted(new, key=lambda name: name.endswith(".names")):
-        if not to.has(file):
-            to.put(file, compacted.get(file))
-    old = [name for name in to.files() if name.endswith((".part", ".names")) and name not in new]
-    to.delete(sorted(old, key=lambda name: not name.endswith(".names")))
+    new = set(compacted.files())
+    there = set(to.files())
+    for ending in (".part", ".names"):
+        for name in sorted(new - there):
+            if name.endswith(ending):
+                to.put(name, compacted.get(name))
+    for ending in (".names", ".part"):
+        to.delete(sorted(name for name in there - new if name.endswith(ending)))
