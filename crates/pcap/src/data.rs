@@ -1,7 +1,6 @@
 //! Data of one direction: sent, in flight, acknowledged.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use knee_queue::Ecn;
 use knee_wire::Compact;
@@ -383,8 +382,8 @@ impl Data {
         }
         // A packet of several segments may be of several ACKs.
         let shared = |missed: &Missed| missed.start.max(start)..missed.end.min(end);
-        let bytes = |range: Range<u64>| range.end.saturating_sub(range.start);
-        let found: u64 = self.missed.iter().map(|missed| bytes(shared(missed))).sum();
+        let ends = self.missed.iter().map(shared);
+        let found: u64 = ends.map(|ends| ends.end.saturating_sub(ends.start)).sum();
         if found < end - start {
             return false;
         }

@@ -134,7 +134,7 @@ fn a_clock_that_is_set_back_is_no_lost_tail() {
         crate::common::analysed(vec![trace.file_with(0, clock)], &AnalysisOptions::default())
     };
     let plain = set_back(0, 0);
-    for by_ns in [150 * MS, 700 * MS, 3600_000 * MS] {
+    for by_ns in [150 * MS, 700 * MS, 3_600_000 * MS] {
         let analysis = set_back(100 * MS, by_ns);
         assert_eq!(findings(&analysis), findings(&plain));
         let of = |analysis: &Analysis| analysis.flows[0].a_to_b.clone();

@@ -424,7 +424,7 @@ mod tests {
         for header in [
             vec![0x30, 255, 0, 40, 0, 0, 0, 1],
             vec![0x32, 255, 0, 44, 0, 0, 0, 1, 0, 9, 0, 0],
-            // A container of a PDU session (5G), and another of two words.
+            // One extension header (of 5G), and another of two words.
             vec![0x34, 255, 0, 48, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0],
             vec![
                 0x34, 255, 0, 56, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0xc0, 2, 0, 0, 0, 0, 0, 0, 0,
