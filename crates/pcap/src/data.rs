@@ -30,7 +30,7 @@ const DELAYED_ACK_NS: u64 = 10_000_000;
 const SPANS_OF_RTT: u64 = 64;
 
 /// Ranges that were acknowledged before they were captured and may still come: what the packets of a round trip leave where two queues
-/// of a capture are apart.
+/// of a capture are apart. Ranges of less than this part of a round trip are one.
 const MOST_MISSED: usize = 64;
 
 /// Exact RTTs kept of each kind.
@@ -380,37 +380,50 @@ impl Data {
         while self.missed.front().is_some_and(is_old) {
             self.missed.pop_front();
         }
-        let is_it = |missed: &Missed| missed.start <= start && end <= missed.end;
-        let Some(at) = self.missed.iter().position(is_it) else { return false };
-        let Some(missed) = self.missed.remove(at) else { return false };
-        let gap = missed.gap;
-        // What is beside it may come, too.
-        let rest = [Missed { end: start, ..missed }, Missed { start: end, ..missed }];
-        for rest in rest.into_iter().filter(|rest| rest.start < rest.end) {
-            self.missed.insert(at, rest);
+        // A packet of several segments may be of several ACKs.
+        let shared = |missed: &Missed| missed.start.max(start)..missed.end.min(end);
+        let ends = self.missed.iter().map(shared);
+        let found: u64 = ends.map(|ends| ends.end.saturating_sub(ends.start)).sum();
+        if found < end - start {
+            return false;
+        }
+        let mut gaps = Vec::new();
+        for missed in std::mem::take(&mut self.missed) {
+            let came = shared(&missed);
+            if came.is_empty() {
+                self.missed.push_back(missed);
+                continue;
+            }
+            // What is beside it may come, too.
+            let rest = [Missed { end: came.start, ..missed }, Missed { start: came.end, ..missed }];
+            self.missed.extend(rest.into_iter().filter(|rest| rest.start < rest.end));
+            gaps.extend(missed.gap.map(|gap| (came, gap)));
         }
         while self.missed.len() > MOST_MISSED {
             self.missed.pop_front();
         }
         self.out.bytes_not_captured = self.out.bytes_not_captured.saturating_sub(end - start);
-        if let Some(gap) = gap {
-            self.explain_gap(start, end, &gap, now);
+        for (came, gap) in gaps {
+            self.explain_gap(came.start, came.end, &gap, now);
         }
         true
     }
 
-    fn note_missed_range(&mut self, start: u64, end: u64, at_ns: u64, gap: Option<Sent>) {
+    fn note_missed_range(&mut self, start: u64, end: u64, gap: Option<Sent>, now: &Now<'_>) {
         self.out.bytes_not_captured += end - start;
+        // Of several within a small part of a round trip the first one's time counts, so that none is waited for longer than others.
+        let soon_ns = self.full_rtt_ns(now) / MOST_MISSED as u64;
         if let (Some(last), None) = (self.missed.back_mut(), gap) {
-            if last.end == start && last.gap.is_none() {
-                (last.end, last.at_ns) = (end, at_ns);
+            let is_soon = now.at_ns.saturating_sub(last.at_ns) <= soon_ns;
+            if last.end == start && last.gap.is_none() && is_soon {
+                last.end = end;
                 return;
             }
         }
         if self.missed.len() >= MOST_MISSED {
             self.missed.pop_front();
         }
-        self.missed.push_back(Missed { start, end, at_ns, gap });
+        self.missed.push_back(Missed { start, end, at_ns: now.at_ns, gap });
     }
 
     fn measure_initial_window(&mut self, start: u64, end: u64, now: &Now<'_>) {
@@ -464,6 +477,8 @@ impl Data {
             self.take(ack, now, &mut taken);
         }
         self.delivered = self.delivered.max(taken.last_sent);
+        let largest = u32::try_from(taken.largest_bytes).unwrap_or(u32::MAX).min(now.mss);
+        self.out.largest_acked_bytes = self.out.largest_acked_bytes.max(largest);
         self.check_probe();
         let delivered = inflight_before.saturating_sub(self.inflight());
         let is_forward = newly > 0 || self.sacked.bytes() > was_sacked;
@@ -537,7 +552,7 @@ impl Data {
         if ack > self.next {
             let event = self.at(EventKind::NotCaptured, now);
             self.event(Event { seq: self.next, bytes: ack - self.next, ..event });
-            self.note_missed_range(self.next, ack, now.at_ns, None);
+            self.note_missed_range(self.next, ack, None, now);
             self.next = ack;
         }
         ack
@@ -562,7 +577,7 @@ impl Data {
                 let part = Sent { end: ack, ..*first };
                 first.start = ack;
                 if part.times == 0 {
-                    self.note_missed_range(part.start, ack, now.at_ns, Some(part));
+                    self.note_missed_range(part.start, ack, Some(part), now);
                 }
                 break;
             }
@@ -571,7 +586,7 @@ impl Data {
             }
             let gap = self.sent.pop_front().filter(|first| first.times == 0);
             if let Some(gap) = gap {
-                self.note_missed_range(gap.start, gap.end, now.at_ns, Some(gap));
+                self.note_missed_range(gap.start, gap.end, Some(gap), now);
             }
         }
         // What waited for one that was retransmitted has come long before this ACK, and without SACKs nothing told of it.
@@ -853,6 +868,7 @@ pub(crate) struct Taken {
     pub(crate) rtt_ns: Option<u64>,
     newest_ns: u64,
     has_repeats: bool,
+    largest_bytes: u64,
     /// When the newest was sent, those that were retransmitted too, ns, and its end.
     last_sent: (u64, u64),
     pub(crate) marked: u32,
@@ -872,6 +888,7 @@ impl Taken {
             sent.times > 1 && now.at_ns.saturating_sub(sent.last_at_ns) < self.least_rtt_ns;
         let sent_ns = if is_first { sent.at_ns } else { sent.last_at_ns };
         self.has_repeats |= sent.times > 1;
+        self.largest_bytes = self.largest_bytes.max(sent.end - sent.start);
         self.last_sent = self.last_sent.max((sent_ns, sent.end));
         if sent.times == 1 && (self.rtt_ns.is_none() || sent.at_ns >= self.newest_ns) {
             (self.rtt_ns, self.newest_ns) = (Some(ns), sent.at_ns);

@@ -30,6 +30,12 @@ const WRAPPED: u32 = (MOST_INTERFACES - MOST_WRAPPED) as u32;
 /// several processors' clocks.
 const SLACK_NS: u64 = 1_000_000_000;
 
+/// How far a packet's time may be before that of an earlier one of the same interface, ns: half of the shortest timeout of Linux, so that
+/// no step below it looks like one. Beyond it the clock was set back.
+const SET_BACK_NS: u64 = 100_000_000;
+/// So few packets with earlier times are late ones, if the time goes on behind them as before.
+const LATE_PACKETS: u32 = 16;
+
 /// A file of packets, or another source of its bytes.
 pub enum Input {
     File(PathBuf),
@@ -200,6 +206,40 @@ pub(crate) struct Seen {
     pub(crate) point: u16,
 }
 
+/// The clock of an interface, which goes on where the capture's is set back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    latest_ns: u64,
+    /// What is added to the times of packets, now and before the last step, ns.
+    added_ns: [u64; 2],
+    /// Packets since that step.
+    packets: u32,
+    steps: u64,
+}
+
+impl Clock {
+    /// The time of a packet with this one.
+    fn read(&mut self, captured_ns: u64) -> u64 {
+        let [added_ns, before_ns] = self.added_ns;
+        let mut at_ns = captured_ns.saturating_add(added_ns);
+        self.packets = self.packets.saturating_add(1);
+        if at_ns.saturating_add(SET_BACK_NS) < self.latest_ns {
+            self.added_ns = [added_ns.saturating_add(self.latest_ns - at_ns), added_ns];
+            (self.packets, self.steps) = (0, self.steps + 1);
+            at_ns = self.latest_ns;
+        } else if added_ns > before_ns
+            && self.packets < LATE_PACKETS
+            && captured_ns.saturating_add(before_ns) >= self.latest_ns
+        {
+            self.added_ns = [before_ns; 2];
+            self.steps -= 1;
+            at_ns = captured_ns.saturating_add(before_ns);
+        }
+        self.latest_ns = self.latest_ns.max(at_ns);
+        at_ns
+    }
+}
+
 /// Facts on a file apart from its packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileFacts {
@@ -249,16 +289,21 @@ pub(crate) fn packets(
 ) -> Result<FileFacts, Error> {
     let mut told = FileFacts::default();
     let mut scout = Scout::default();
+    let mut clocks: Vec<Clock> = Vec::new();
     let mut is_wanted = ControlFlow::Continue(());
     let ending = read(input, |packet| {
         told.packets += 1;
-        let at = packet.at_ns;
+        let interface = (packet.interface as usize).min(MOST_INTERFACES);
+        if clocks.len() <= interface {
+            clocks.resize(interface + 1, Clock::default());
+        }
+        let at = clocks[interface].read(packet.at_ns);
         told.begin_ns.get_or_insert(at);
         if told.end_ns.is_some_and(|latest| at.saturating_add(SLACK_NS) < latest) {
             told.unread.back_in_time += 1;
         }
         told.end_ns = told.end_ns.max(Some(at));
-        if let Some(seen) = tcp(&packet, &mut told) {
+        if let Some(seen) = tcp(&packet, at, &mut told) {
             told.tcp_packets += 1;
             is_wanted = scout.take(seen, &mut each);
         }
@@ -269,12 +314,13 @@ pub(crate) fn packets(
     if is_wanted.is_continue() {
         let _ = scout.decide(&mut each);
     }
+    told.unread.clock_set_back = clocks.iter().map(|clock| clock.steps).sum();
     told.unread.broken = ending.broken;
     told.points = scout.points;
     Ok(told)
 }
 
-fn tcp(packet: &Captured<'_>, told: &mut FileFacts) -> Option<Seen> {
+fn tcp(packet: &Captured<'_>, at_ns: u64, told: &mut FileFacts) -> Option<Seen> {
     let unread = &mut told.unread;
     let Some(inner) = packet.inner() else {
         let reason = match packet.is_link_known() {
@@ -290,7 +336,7 @@ fn tcp(packet: &Captured<'_>, told: &mut FileFacts) -> Option<Seen> {
     };
     unread.cut_options += u64::from(tcp.are_options_cut);
     let interface = told.place_of(packet.interface, inner.layers);
-    Some(Seen { tcp, at_ns: packet.at_ns, number: told.packets, interface, point: 0 })
+    Some(Seen { tcp, at_ns, number: told.packets, interface, point: 0 })
 }
 
 /// Tells which interfaces of a file are one capture point.

@@ -96,6 +96,8 @@ pub struct Unread {
     pub cut_options: u64,
     /// Packets whose time is before that of one in front of them by more than a second.
     pub back_in_time: u64,
+    /// Times that an interface's clock was set back by more than 100 ms: times of packets behind it are as if it had gone on.
+    pub clock_set_back: u64,
     /// Why the file could not be read to its end, in one sentence.
     pub broken: Option<String>,
 }
@@ -399,6 +401,9 @@ pub struct Direction {
     pub is_initial_window_full: bool,
     /// The most that was in flight at once, bytes.
     pub max_inflight_bytes: u64,
+    /// The largest segment that was acknowledged, payload in bytes.
+    #[serde(skip)]
+    pub largest_acked_bytes: u32,
     /// The highest rate at which two segments followed each other, bits per second: near that of the link before the point.
     pub link_rate_bps: Option<f64>,
     /// RTTs by sequence numbers: from a segment that was sent once to its ACK, ns. At a point that is not at the sender it is

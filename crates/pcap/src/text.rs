@@ -66,6 +66,10 @@ fn of_file(file: &FileSummary) -> String {
     for (count, what) in reasons.iter().filter(|reason| reason.0 > 0) {
         let _ = writeln!(out, "  {count} packets {what}");
     }
+    if unread.clock_set_back > 0 {
+        let count = unread.clock_set_back;
+        let _ = writeln!(out, "  its clock was set back {count} times: times go on from there");
+    }
     for (layers, count) in &file.inside {
         let _ = writeln!(out, "  {count} packets of TCP in {layers}: knee reads the inner packets");
     }

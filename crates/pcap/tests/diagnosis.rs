@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::common::{MS, Trace};
+use crate::common::{MS, MSS, Trace};
 use crate::experiments::{Made, Temp, analysed, copy, simulate};
 use knee_pcap::diagnosis::{KINDS, findings};
 use knee_pcap::{Analysis, AnalysisOptions, Csv, Flow, Input, Severity, Show, analyse, text};
 use knee_queue::Ecn;
+use knee_wire::Segment;
 
 /// A capture and what it shows.
 struct Case {
@@ -123,6 +124,22 @@ fn overtaken(temp: &Temp) -> Vec<PathBuf> {
             }
             trace.ack(at_ns + 20 * MS + 60_000, first + 10);
         }
+    })
+}
+
+/// Requests of 300 bytes are acknowledged, the large segments of an answer to them never, although the other end goes on.
+fn too_large(temp: &Temp) -> Vec<PathBuf> {
+    by_hand(temp, |trace| {
+        for at_ms in [20, 60, 100] {
+            let seq = 1 + 300 * (at_ms - 20) / 40;
+            trace.add(at_ms * MS, 0, Segment::ACK, seq, 300, 1);
+            trace.add((at_ms + 20) * MS, 1, Segment::ACK, 1, 0, seq + 300);
+        }
+        for at_ms in [140, 360, 800, 1700, 3500] {
+            trace.add(at_ms * MS, 0, Segment::ACK, 901, MSS, 1);
+        }
+        trace.add(3600 * MS, 1, Segment::ACK, 1, 100, 901);
+        trace.add(3600 * MS, 0, Segment::ACK, 2349, 0, 101);
     })
 }
 
@@ -399,6 +416,7 @@ const CASES: &[Case] = &[
         make: of!("marks-everything", "s1"),
     },
     Case { name: "peer that is gone", must: &["peer-unreachable"], also: &[], make: gone },
+    Case { name: "segments too large", must: &["mtu-black-hole"], also: &[], make: too_large },
     Case { name: "reordering", must: &["reordering"], also: &["stretch-acks"], make: overtaken },
     Case { name: "one side alone", must: &["one-sided-capture"], also: &[], make: one_side },
     // What still merges has stretch ACKs.

@@ -668,6 +668,51 @@ fn a_rate_of_a_policer_is_right_or_not_named() {
     assert!(found >= 10, "{found} of 12");
 }
 
+#[test]
+fn a_queue_that_many_flows_share_stands_whoever_fills_it() {
+    // 40 flows in 240 packets have six each: no less than two BDPs in all.
+    for places in [&["s1"][..], &["s1", "s2", "s3", "s4"]] {
+        let last = places.len();
+        let made = simulate(
+            "neighbours",
+            &[
+                "cc=[\"reno\"]",
+                &format!("network.senders={last}"),
+                &format!("traffic.bulk.from=s1..s{last}"),
+                &format!("traffic.bulk.flows={}", 40 / last),
+                "network.bottleneck.rate=20 Mbps",
+                "network.bottleneck.queue={kind=\"droptail\",limit=\"240 pkts\"}",
+                "run.duration=20 s",
+            ],
+        );
+        let files: Vec<_> = places.iter().map(|host| made.file(host)).collect();
+        let all = findings(&analysed(&files));
+        let standing = all.iter().find(|finding| finding.kind == "standing-queue");
+        let summary = &standing.unwrap().summary;
+        assert!(summary.contains("flows to this host"), "{summary}");
+    }
+}
+
+#[test]
+fn a_path_that_is_gone_for_a_moment_is_no_policer() {
+    let gone = "network.change=[{links=\"switch-r\",at=\"2 s\",until=\"2400 ms\",every=\"2500 ms\",times=3,down=true}]";
+    for cc in ["bbr", "cubic"] {
+        let cc = format!("cc=[\"{cc}\"]");
+        let made = simulate(
+            "neighbours",
+            &[
+                &cc,
+                "network.bottleneck.rate=10 Mbps",
+                "run.duration=10 s",
+                "hosts.rcvbuf_initial=64 MiB",
+                gone,
+            ],
+        );
+        let all = findings(&analysed(&[made.file("s1")]));
+        assert!(all.iter().all(|finding| finding.kind != "policer"), "{all:?}");
+    }
+}
+
 /// What the form of a capture adds to findings, and takes from them.
 #[test]
 fn packets_that_a_host_hands_over_as_one_change_no_finding() {

@@ -86,6 +86,126 @@ fn a_peer_that_is_gone_is_neither_a_bad_tail_nor_a_floor() {
     assert_eq!(of.goodput_bps, None);
 }
 
+/// What is said of an end that answers nothing for some seconds, after it has acknowledged segments of so many bytes and while others
+/// of it come or not.
+fn silent(acked_bytes: u32, is_alive: bool, comes_at_last: bool) -> Vec<Finding> {
+    let mut trace = Trace::new([9, 77]);
+    trace.handshake(0, 20 * MS, [0, 0]);
+    for round in 0..10 {
+        let seq = 1 + round * u64::from(acked_bytes);
+        trace.add((20 + 20 * round) * MS, 0, Segment::ACK, seq, acked_bytes, 1);
+        trace.add((40 + 20 * round) * MS, 1, Segment::ACK, 1, 0, seq + u64::from(acked_bytes));
+    }
+    let seq = 1 + 10 * u64::from(acked_bytes);
+    for at_ms in [220, 450, 900, 1800, 3600] {
+        trace.add(at_ms * MS, 0, Segment::ACK, seq, MSS, 1);
+    }
+    if is_alive {
+        trace.add(2000 * MS, 1, Segment::ACK, 1, 100, seq);
+        trace.add(2000 * MS, 0, Segment::ACK, seq + u64::from(MSS), 0, 101);
+    }
+    if comes_at_last {
+        trace.add(3620 * MS, 1, Segment::ACK, 101, 0, seq + u64::from(MSS));
+    }
+    found(&trace)
+}
+
+#[test]
+fn segments_that_are_too_large_for_the_path_are_no_dead_peer() {
+    let is = |found: Vec<Finding>, kind: &str| {
+        let kinds: Vec<&str> = found.iter().map(|finding| finding.kind).collect();
+        assert_eq!(kinds, [kind]);
+        found[0].usually_means.contains("PMTU black hole")
+    };
+    is(silent(300, true, false), "mtu-black-hole");
+    // Of a silent end it may be either; not if it has acknowledged as large ones.
+    assert!(is(silent(300, false, false), "peer-unreachable"));
+    assert!(!is(silent(MSS, false, false), "peer-unreachable"));
+    assert!(!is(silent(MSS, true, false), "peer-unreachable"));
+    // At last the path carries it.
+    assert!(!is(silent(300, true, true), "peer-unreachable"));
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_no_lost_tail() {
+    let trace = begun();
+    let set_back = |from_ns: u64, by_ns: u64| {
+        let clock = |at_ns: u64| if at_ns < from_ns { at_ns + by_ns } else { at_ns };
+        crate::common::analysed(vec![trace.file_with(0, clock)], &AnalysisOptions::default())
+    };
+    let plain = set_back(0, 0);
+    for by_ns in [150 * MS, 700 * MS, 3_600_000 * MS] {
+        let analysis = set_back(100 * MS, by_ns);
+        assert_eq!(findings(&analysis), findings(&plain));
+        let of = |analysis: &Analysis| analysis.flows[0].a_to_b.clone();
+        let (here, there) = (of(&analysis), of(&plain));
+        assert_eq!(here.retransmitted, there.retransmitted);
+        assert_eq!(
+            (here.rounds.len(), here.duration_ns / MS),
+            (there.rounds.len(), 160),
+            "{by_ns}"
+        );
+        assert_eq!(analysis.whole.files[0].unread.clock_set_back, 1);
+    }
+    // Packets that are late for once are no clock.
+    let mut late = begun();
+    let at = late.packets.len() - 20;
+    let packet = late.packets.remove(at);
+    late.packets.push(packet);
+    late.data(400 * MS, 90..100);
+    let file = late.unsorted();
+    let late = crate::common::analysed(vec![file], &AnalysisOptions::default());
+    assert_eq!(late.whole.files[0].unread.clock_set_back, 0);
+    assert_eq!(late.flows[0].end_ns, 400 * MS + 9 * 2000);
+}
+
+#[test]
+fn a_full_window_without_scaling_is_no_small_buffer() {
+    let with = |scale: Option<u8>| {
+        let mut trace = Trace::new([9, 77]);
+        trace.handshake(0, 20 * MS, [0, 0]);
+        for packet in &mut trace.packets {
+            packet.1.window_scale = packet.1.window_scale.and(scale);
+        }
+        for round in 1..40 {
+            trace.data(20 * round * MS, 20 * (round - 1)..20 * round);
+            trace.ack(20 * (round + 1) * MS, 20 * round);
+        }
+        trace.packets.iter_mut().for_each(|packet| packet.1.window = 29_000);
+        let found = found(&trace);
+        found.into_iter().find(|finding| finding.kind == "receiver-limited").unwrap()
+    };
+    assert!(with(Some(0)).try_this.contains("tcp_rmem"));
+    let unscaled = with(None);
+    assert!(!unscaled.try_this.contains("tcp_rmem") && unscaled.usually_means.contains("scaling"));
+}
+
+#[test]
+fn ports_that_are_used_again_are_other_connections() {
+    // Closed by FIN, by a reset, or not at all; the next one begins with any number.
+    let mut trace = Trace::new([9, 77]);
+    for (at, close) in [Segment::FIN, Segment::RST, 0, 0].into_iter().enumerate() {
+        let begin_ns = at as u64 * 1000 * MS;
+        trace.origins = [[9, 70_000_000, 5, 3_000_000_000][at], 77 + at as u32];
+        trace.handshake(begin_ns, 20 * MS, [0, 0]);
+        for round in 1..5 {
+            trace.data(begin_ns + 20 * round * MS, 10 * (round - 1)..10 * round);
+            trace.ack(begin_ns + 20 * (round + 1) * MS, 10 * round);
+        }
+        if close != 0 {
+            let seq = 1 + 40 * u64::from(MSS);
+            trace.add(begin_ns + 120 * MS, 0, close | Segment::ACK, seq, 0, 1);
+        }
+    }
+    let analysis = trace.analysed();
+    assert_eq!(analysis.whole.connections, 4);
+    let again: Vec<u64> =
+        analysis.flows.iter().map(|flow| flow.a_to_b.retransmitted.segments).collect();
+    assert_eq!(again, [0; 4]);
+    assert_eq!(analysis.whole.totals.bytes, 160 * u64::from(MSS));
+    assert_eq!(findings(&analysis).iter().map(|finding| finding.kind).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn a_repetition_after_minutes_is_no_probe() {
     let mut trace = begun();
@@ -276,6 +396,29 @@ fn a_wait_or_two_of_a_long_flow_is_a_note() {
     let delayed = all.iter().find(|finding| finding.kind == "delayed-ack").unwrap();
     assert_eq!(delayed.severity, Severity::Note, "{}", delayed.summary);
     assert!(delayed.summary.contains("waited once"), "{}", delayed.summary);
+    assert!(delayed.summary.contains("(0 of the waits follow less"), "{}", delayed.summary);
+}
+
+#[test]
+fn a_queue_that_makes_all_acks_late_is_no_timer() {
+    // Ten segments in flight wait for 100 ms in a queue; now and then one alone does, too.
+    let with = |queue_ns: u64| {
+        // The handshake alone was sooner.
+        let mut trace = Trace::new([9, 77]);
+        trace.handshake(0, 20 * MS, [0, 0]);
+        let (mut at_ns, mut next) = (20 * MS, 0);
+        for round in 0..60 {
+            let alone = round % 6 == 5;
+            let count = if alone { 1 } else { 10 };
+            trace.data(at_ns, next..next + count);
+            next += count;
+            at_ns += 20 * MS + if alone { 100 * MS } else { queue_ns };
+            trace.ack(at_ns, next);
+        }
+        names(&trace).contains(&"delayed-ack")
+    };
+    assert!(with(0));
+    assert!(!with(100 * MS));
 }
 
 #[test]
@@ -356,4 +499,55 @@ fn a_part_of_a_large_packet_that_is_lost_makes_no_rtt_of_the_rest() {
     let of = trace.analysed().flows[0].a_to_b.clone();
     assert_eq!(of.retransmitted.segments, 1);
     assert_eq!(of.rtt.max(), Some(20 * MS));
+}
+
+#[test]
+fn what_is_sent_again_long_after_its_ack_was_not_captured_late() {
+    // The capture misses 20 round trips of data, whose ACKs follow each other without a gap. Then segments of the first of them come again.
+    let missing = |round_trips_later: u64| {
+        let mut trace = begun();
+        for round in 0..20 {
+            for pair in 1..=5 {
+                trace.ack((220 + 20 * round) * MS + 100_000 * pair, 90 + 10 * round + 2 * pair);
+            }
+        }
+        let first = 90 + 10 * (19 - round_trips_later);
+        trace.segment(200 * MS + 20 * 20 * MS + 700_000, first + 3);
+        trace.analysed().flows[0].a_to_b.clone()
+    };
+    // Within a round trip it is the capture's order.
+    let soon = missing(0);
+    assert_eq!((soon.retransmitted.segments, soon.bytes_not_captured), (0, 199 * u64::from(MSS)));
+    let late = missing(18);
+    assert_eq!((late.retransmitted.segments, late.bytes_not_captured), (1, 200 * u64::from(MSS)));
+}
+
+#[test]
+fn a_large_packet_behind_several_acks_of_it_was_not_sent_again() {
+    let mut trace = begun();
+    for pair in 1..=5 {
+        // A fortieth of a round trip apart.
+        trace.ack(220 * MS + 500_000 * pair, 90 + 2 * pair);
+    }
+    trace.add(224 * MS, 0, Segment::ACK, 1 + 90 * u64::from(MSS), 10 * MSS, 1);
+    let of = trace.analysed().flows[0].a_to_b.clone();
+    assert_eq!((of.retransmitted.segments, of.bytes_not_captured), (0, 0));
+}
+
+#[test]
+fn an_ack_that_passed_here_is_not_said_to_have_come() {
+    // A probe repeats what was acknowledged here before, and the ACK of what a timeout repeats comes 600 ms late.
+    let mut trace = begun();
+    trace.segment(200 * MS, 90);
+    trace.ack(220 * MS, 91);
+    trace.segment(440 * MS, 90);
+    trace.ack(440 * MS + 1000, 91);
+    trace.data(700 * MS, 91..101);
+    trace.segment(940 * MS, 91);
+    trace.ack(1300 * MS, 101).timestamps = Some((1300, 700));
+    let all = found(&trace);
+    let late = all.iter().find(|finding| finding.kind == "spurious-timeout").unwrap();
+    assert!(late.summary.starts_with("1 timeouts and 1 probes"), "{}", late.summary);
+    assert!(!late.summary.contains("not lost"), "{}", late.summary);
+    assert!(late.summary.contains("1 had passed here before"), "{}", late.summary);
 }

@@ -94,6 +94,11 @@ fn files(capture: &Capture) -> String {
         let mut warnings: Vec<String> = reasons
             .map(|(key, what)| format!("{} packets {what}", digits(count(&unread[*key]))))
             .collect();
+        let set_back = count(&unread["clock_set_back"]);
+        if set_back > 0.0 {
+            let times = digits(set_back);
+            warnings.push(format!("its clock was set back {times} times: times go on from there"));
+        }
         warnings.extend(unread["broken"].as_str().map(str::to_owned));
         if !warnings.is_empty() {
             let _ = write!(out, "<p class=\"warn\">{}.</p>", escaped(&warnings.join("; ")));

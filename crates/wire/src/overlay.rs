@@ -38,6 +38,7 @@ mod port {
     pub(super) const VXLAN_LINUX: u16 = 8472;
     pub(super) const VXLAN_GPE: u16 = 4790;
     pub(super) const GENEVE: u16 = 6081;
+    pub(super) const GTP_U: u16 = 2152;
     pub(super) const MPLS: u16 = 6635;
 }
 
@@ -50,7 +51,7 @@ pub struct Layers {
 }
 
 /// Kinds of layers, the outermost first where several are usual.
-const KINDS: [(u16, &str); 8] = [
+const KINDS: [(u16, &str); 9] = [
     (Layers::PPPOE, "PPPoE"),
     (Layers::MPLS, "MPLS"),
     (Layers::IP_IN_IP, "IP-in-IP"),
@@ -58,6 +59,7 @@ const KINDS: [(u16, &str); 8] = [
     (Layers::ERSPAN, "ERSPAN"),
     (Layers::VXLAN, "VXLAN"),
     (Layers::GENEVE, "Geneve"),
+    (Layers::GTP_U, "GTP-U"),
     (Layers::PPP, "PPP"),
 ];
 
@@ -70,6 +72,7 @@ impl Layers {
     const VXLAN: u16 = 32;
     const GENEVE: u16 = 64;
     const PPP: u16 = 128;
+    const GTP_U: u16 = 256;
 
     /// Whether the packet was wrapped in nothing.
     pub fn is_empty(self) -> bool {
@@ -319,9 +322,39 @@ impl Walk<'_> {
                 let (options, kind) = (usize::from(self.u8(0)? & 0x3f) * 4, self.u16(2)?);
                 self.behind(8 + options, Next::Kind(kind))
             }
+            port::GTP_U => self.gtp_u(),
             port::MPLS => Some(Next::Mpls),
             _ => None,
         }
+    }
+
+    /// A user's packet in a mobile network (3GPP TS 29.281, section 5).
+    fn gtp_u(&mut self) -> Option<Next> {
+        const VERSION_AND_PROTOCOL: u8 = 0xf0;
+        const VERSION_1: u8 = 0x30;
+        const OPTIONAL: u8 = 0x07;
+        const EXTENDED: u8 = 0x04;
+        const USERS_PACKET: u8 = 255;
+        let (flags, message) = (self.u8(0)?, self.u8(1)?);
+        if flags & VERSION_AND_PROTOCOL != VERSION_1 || message != USERS_PACKET {
+            return None;
+        }
+        self.layers.add(Layers::GTP_U);
+        // One flag is enough for all three optional fields to be there.
+        let has_more = flags & OPTIONAL != 0;
+        let mut extension = if flags & EXTENDED != 0 { self.u8(11)? } else { 0 };
+        self.behind(if has_more { 12 } else { 8 }, Next::Nothing)?;
+        for _ in 0..MOST_EXTENSIONS {
+            if extension == 0 {
+                break;
+            }
+            // In words of four bytes; the last byte says what follows.
+            let bytes = usize::from(self.u8(0)?) * 4;
+            extension = self.u8(bytes.checked_sub(1)?)?;
+            self.behind(bytes, Next::Nothing)?;
+        }
+        // It may be an Ethernet frame or something else, too, which only the tunnel's ends know.
+        matches!(self.u8(0)? >> 4, 4 | 6).then_some(Next::Ip)
     }
 }
 
@@ -388,6 +421,17 @@ mod tests {
         }
         let geneve = vec![2, 0, 0x65, 0x58, 0, 0, 1, 0];
         is(&[ip(17), udp(6081), geneve, vec![0; 8], ethernet(0x0800)], "Geneve");
+        for header in [
+            vec![0x30, 255, 0, 40, 0, 0, 0, 1],
+            vec![0x32, 255, 0, 44, 0, 0, 0, 1, 0, 9, 0, 0],
+            // One extension header (of 5G), and another of two words.
+            vec![0x34, 255, 0, 48, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0],
+            vec![
+                0x34, 255, 0, 56, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0xc0, 2, 0, 0, 0, 0, 0, 0, 0,
+            ],
+        ] {
+            is(&[ip(17), udp(2152), header], "GTP-U");
+        }
         let pptp = vec![0x30, 0x81, 0x88, 0x0b, 0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1];
         is(&[ip(47), pptp, vec![0xff, 3, 0, 0x21]], "GRE, PPP");
         let mut ipv6 = vec![0; 40];
@@ -403,6 +447,14 @@ mod tests {
         let ip = [ethernet(0x0800), ipv4(17)].concat();
         let (is_inner, layers) = read(&[ip.clone(), udp(53)]);
         assert_eq!((is_inner, layers.as_str()), (false, ""));
+        // An echo of a tunnel's end, the older protocol on its port, and an extension without a length.
+        for header in [
+            vec![0x32, 1, 0, 4, 0, 0, 0, 0, 0, 9, 0, 0],
+            vec![0x1e, 255, 0, 40, 0, 0, 0, 1],
+            vec![0x34, 255, 0, 48, 0, 0, 0, 1, 0, 0, 0, 0x85, 0, 0, 9, 0],
+        ] {
+            assert!(!read(&[ip.clone(), udp(2152), header]).0);
+        }
         // No network identifier.
         assert!(!read(&[ip, udp(4789), vec![0; 8], ethernet(0x0800)]).0);
         assert_eq!(innermost(&ethernet(0x0806), 0, Next::Ethernet), None);

@@ -8,7 +8,7 @@ pub(super) const DELAYED: Kind = Kind {
     name: "delayed-ack",
     usually_means: "The window is one packet, or Nagle's algorithm holds back a short write: the delayed-ACK timer expires \
                     before a second packet arrives. Where the capture is not at the receiver, it may also be a path whose delay rose for a \
-                    moment.",
+                    moment, or a queue that others fill.",
     try_this: "Set TCP_NODELAY, keep windows above one packet (fewer connections, a larger K), run Linux 4.18 or later (DCTCP \
                acknowledges changes of CE at once), or set quickack on the route.",
     severity: Severity::Severe,
@@ -75,6 +75,10 @@ const STRETCHED_SEGMENTS: u64 = 4;
 const USUAL_SEGMENTS: u64 = 200;
 /// Merging is broken where it comes down to less than two thirds: one mark in a merge makes up to three of it.
 const BROKEN: f64 = 2.0 / 3.0;
+/// Round trips on either side of a late ACK that tell what waits in a queue meanwhile.
+const ROUNDS_BESIDE: usize = 10;
+/// With more segments in flight no ACK of the first ones waits for a timer.
+const ALONE_SEGMENTS: u64 = 2;
 /// Round trips of each sort that are compared.
 const ROUNDS_COMPARED: usize = 5;
 
@@ -91,15 +95,29 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
             round.begin_ns - event.at_ns <= soon_ns && !round.was_idle_answered
         })
     };
+    // What stands in a queue makes all ACKs late, those of larger windows, too.
+    let rounds = &view.data.rounds;
+    let queued_ns = |event: &Event| {
+        let at = rounds.partition_point(|round| round.begin_ns <= event.at_ns);
+        let beside = at.saturating_sub(ROUNDS_BESIDE)..(at + ROUNDS_BESIDE).min(rounds.len());
+        let larger = rounds[beside]
+            .iter()
+            .filter(|round| round.inflight_bytes > ALONE_SEGMENTS * view.mss());
+        larger.filter_map(|round| round.rtt_min_ns).min().map_or(0, |rtt| rtt.saturating_sub(base))
+    };
+    let is_timer = |event: &Event| {
+        (DELAYED_LEAST_NS..=DELAYED_MOST_NS)
+            .contains(&event.lasted_ns.saturating_sub(queued_ns(event)))
+    };
     let waits: Vec<&Event> = view
         .events(EventKind::DelayedAck)
-        .filter(|event| (DELAYED_LEAST_NS..=DELAYED_MOST_NS).contains(&event.lasted_ns))
+        .filter(|event| is_timer(event))
         .filter(|event| event.lasted_ns >= base && went_on(event))
         .collect();
     let typical = median(waits.iter().map(|event| event.lasted_ns))?;
     let in_all = sum(waits.iter().map(|event| event.lasted_ns));
     let of_time = share(in_all, view.lasted_ns());
-    let short = waits.iter().filter(|event| event.inflight_bytes < view.mss()).count();
+    let short = waits.iter().filter(|event| event.bytes < view.mss()).count();
     let at_least = view.at_least(&[EventKind::DelayedAck]);
     let summary = format!(
         "The sender waited {at_least}{} for a delayed ACK, about {} each: {at_least}{} or {} of the flow's time ({short} \

@@ -107,23 +107,30 @@ pub(super) fn spurious(views: &[View<'_>], known: &Known) -> Vec<Finding> {
         if timeouts == 0 {
             continue;
         }
+        let passed = of_view.iter().filter(|(_, ns)| *ns == 0).count();
         let late_ns = median(of_view.iter().map(|(_, ns)| *ns).filter(|ns| *ns > 0));
-        let after = late_ns.map_or_else(
-            || ", and had passed here before".to_owned(),
-            |ns| {
-                let base = view.base_rtt_ns().map_or_else(String::new, |base| {
-                    format!(" on a path whose smallest RTT is {}", time(base))
-                });
-                format!(" and came after {} in the median{base}", time(ns))
-            },
-        );
-        let late =
-            if late_ns.is_some() { "late, not lost" } else { "late or lost behind this point" };
+        let came = late_ns.map_or_else(String::new, |ns| {
+            let base = view.base_rtt_ns().map_or_else(String::new, |base| {
+                format!(" on a path whose smallest RTT is {}", time(base))
+            });
+            format!("came after {} in the median{base}", time(ns))
+        });
+        // What passed here says nothing of the way on.
+        let whose = match (passed, of_view.len() - passed) {
+            (0, _) => {
+                format!("whose ACK was late, not lost: the ACKs were of the originals and {came}")
+            }
+            (_, 0) => {
+                "whose ACK was late or lost behind this point: it had passed here before".to_owned()
+            }
+            (passed, late) => format!(
+                "whose ACK was late, or lost behind this point: {late} of the ACKs {came}, and {passed} had passed here before"
+            ),
+        };
         let waited = sum(of_view.iter().map(|(event, _)| event.lasted_ns));
         let at_least = view.at_least(&[EventKind::Rto, EventKind::TailLossProbe]);
         let summary = format!(
-            "{at_least}{timeouts} timeouts and {} probes retransmitted data that had arrived, and whose ACK was {late}: the ACKs were \
-             of the originals{after}.",
+            "{at_least}{timeouts} timeouts and {} probes retransmitted data that had arrived, and {whose}.",
             of_view.len() - timeouts,
         );
         let evidence = of_view.iter().take(SHOWN).map(|(event, ns)| {

@@ -11,6 +11,15 @@ pub(super) const RECEIVER: Kind = Kind {
     severity: Severity::Costs,
 };
 
+/// As [`RECEIVER`], where the handshake agreed on no window scale.
+const UNSCALED: Kind = Kind {
+    usually_means: "The connection has no window scaling, so that no window is above 64 kB whatever the receiver's buffer. One host has \
+                    it off, or a middlebox strips the option: then one end may scale windows and the other not.",
+    try_this: "Check net.ipv4.tcp_window_scaling at both ends, and compare the SYN and the SYN-ACK in captures of both: what strips \
+               their options is between.",
+    ..RECEIVER
+};
+
 pub(super) const APPLICATION: Kind = Kind {
     name: "application-limited",
     usually_means: "The application has nothing to send most of the time, or something limits its rate (SO_MAX_PACING_RATE, a \
@@ -61,7 +70,9 @@ pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
     let closings = view.events(crate::model::EventKind::ZeroWindow).take(SHOWN).map(|event| {
         view.evidence(event.number, format!("closes its window for {}", time(event.lasted_ns)))
     });
-    Some(view.finding(&RECEIVER, summary, closings.chain(of_rounds).collect(), 0.95))
+    let is_unscaled = view.flow.handshake.has_window_scale == Some(false);
+    let kind = if is_unscaled && view.data.zero_windows == 0 { UNSCALED } else { RECEIVER };
+    Some(view.finding(&kind, summary, closings.chain(of_rounds).collect(), 0.95))
 }
 
 /// A window that stays unused without losses, marks or requests that explain it.

@@ -62,12 +62,13 @@ pub struct Kind {
 }
 
 /// All kinds of findings.
-pub const KINDS: [&Kind; 28] = [
+pub const KINDS: [&Kind; 29] = [
     &rtt::BIMODAL,
     &acks::DELAYED,
     &acks::LEFT_OUT,
     &late::SPURIOUS,
     &silence::UNREACHABLE,
+    &silence::BLACK_HOLE,
     &silence::ONE_SIDED,
     &reordering::REORDERED,
     &marks::ALL_MARKED,
@@ -100,6 +101,7 @@ pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let views: Vec<View<'_>> = chosen(analysis).collect();
     let mut of_flows: Vec<Finding> = views.iter().flat_map(of_data).collect();
     of_flows.extend(by_timers(&views));
+    of_flows.extend(rtt::standing(&views));
     of_flows.extend(policer::policers(&views));
     drop_consequences(&mut of_flows);
     let mut joined = BTreeSet::new();
@@ -148,9 +150,9 @@ fn chosen(analysis: &Analysis) -> impl Iterator<Item = View<'_>> {
 /// Findings of one flow by itself.
 pub fn of_flow(flow: &Flow) -> Vec<Finding> {
     let views = View::both(flow);
-    let policers = policer::policers(&views);
-    let mut found: Vec<Finding> =
-        views.iter().flat_map(of_data).chain(by_timers(&views)).chain(policers).collect();
+    let mut found: Vec<Finding> = views.iter().flat_map(of_data).chain(by_timers(&views)).collect();
+    found.extend(rtt::standing(&views));
+    found.extend(policer::policers(&views));
     drop_consequences(&mut found);
     found
 }
@@ -189,7 +191,6 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
         ecn::unmarked(view),
         ecn::bleached(view),
         threshold::threshold(view),
-        rtt::standing(view),
         limits::receiver(view),
         limits::application(view),
         bursts::bursts(view),

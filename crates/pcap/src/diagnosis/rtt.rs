@@ -37,7 +37,8 @@ const MOST: f64 = 0.5;
 const DOUBLED: u64 = 2;
 /// Smallest window without waits for timers, segments: at this window, many senders together fill the queue.
 const LEAST_WINDOW: u64 = 2;
-/// Fewer segments are no queue to speak of: every sender may begin with as many (RFC 6928), and on a slow link that is a BDP and more.
+/// Fewer segments, of all flows together, are no queue to speak of: every sender may begin with as many (RFC 6928), and on a slow link
+/// that is a BDP and more.
 const LEAST_QUEUE: u64 = 10;
 /// No device coalesces for longer, ns: what makes RTTs longer by more is a shaper, or another path.
 const COALESCED_NS: u64 = 20_000_000;
@@ -129,16 +130,42 @@ pub(super) fn bimodal(view: &View<'_>) -> Option<Finding> {
     Some(view.finding(&BIMODAL, summary, evidence.collect(), 0.9))
 }
 
-/// RTTs that stay above twice the smallest one.
-pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
+/// A flow whose RTTs stay above twice the smallest one.
+struct Waits<'a> {
+    view: &'a View<'a>,
+    /// Its last round trips, and the smallest RTT in them, ns.
+    last: Vec<&'a Round>,
+    least_ns: u64,
+    /// The smallest RTT without a queue, ns.
+    base_ns: u64,
+    /// What of the flow waits, bytes.
+    bytes: f64,
+}
+
+impl Waits<'_> {
+    /// From the first to the last of its last round trips, ns.
+    fn lasted(&self) -> Option<[u64; 2]> {
+        let (first, last) = (self.last.first()?, self.last.last()?);
+        Some([first.begin_ns, last.begin_ns.saturating_add(last.duration_ns)])
+    }
+
+    /// Whether the packets of another flow wait at the same time on the way to the same host: at its port, if nowhere else.
+    fn is_beside(&self, other: &Waits<'_>) -> bool {
+        let (Some(here), Some(there)) = (self.lasted(), other.lasted()) else { return false };
+        let is_same_host = self.view.ends().1.ip() == other.view.ends().1.ip();
+        is_same_host && here[0] < there[1] && there[0] < here[1]
+    }
+}
+
+fn waits<'a>(view: &'a View<'a>) -> Option<Waits<'a>> {
     if !view.is_near_sender || bimodal(view).is_some() {
         return None;
     }
     // Since the path is longer, that is the RTT without a queue.
     let base = view.base_rtt_ns()?;
     let base = super::longer::longer(view).map_or(base, |longer| longer.after_ns.max(base));
-    let rounds: Vec<&Round> = view.rounds().collect();
-    let last = rounds.get(rounds.len().checked_sub(LAST_ROUNDS)?..)?;
+    let mut last: Vec<&Round> = view.rounds().collect();
+    last.drain(..last.len().checked_sub(LAST_ROUNDS)?);
     let least = last.iter().filter_map(|round| round.rtt_min_ns).min()?;
     // What one packet at a time waits for is no queue of its own.
     let is_alone = last.iter().all(|round| round.inflight_bytes <= LEAST_WINDOW * view.mss());
@@ -152,19 +179,42 @@ pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let rate_bps = median(last.iter().map(|round| round.rate_bps))?;
-    let waiting = rate_bps / 8.0 * (least - base) as f64 / 1e9;
-    // Few of its own stand in a queue of others, or in one that holds few.
-    if waiting <= (LEAST_QUEUE * view.mss()) as f64 {
-        return None;
+    let bytes = rate_bps / 8.0 * (least - base) as f64 / 1e9;
+    Some(Waits { view, last, least_ns: least, base_ns: base, bytes })
+}
+
+/// Queues that never drain, of what all flows to a host have in them.
+pub(super) fn standing(views: &[View<'_>]) -> Vec<Finding> {
+    let all: Vec<Waits<'_>> = views.iter().filter_map(waits).collect();
+    let mut found = Vec::new();
+    for one in &all {
+        let beside = all.iter().filter(|other| one.is_beside(other));
+        let (mut flows, mut bytes) = (0, 0.0);
+        for other in beside {
+            flows += 1;
+            bytes += other.bytes;
+        }
+        if bytes > (LEAST_QUEUE * one.view.mss()) as f64 {
+            found.push(of_queue(one, flows, bytes));
+        }
     }
+    found
+}
+
+fn of_queue(one: &Waits<'_>, flows: u64, bytes: f64) -> Finding {
+    let Waits { view, last, least_ns, base_ns, .. } = one;
+    let of_all = match flows {
+        1 => String::new(),
+        _ => format!(" and {:.0} kB of the {flows} flows to this host", bytes / 1000.0),
+    };
     let summary = format!(
         "In the last {LAST_ROUNDS} round trips no RTT was below {}, {:.1} times the smallest ({}): a standing queue of {}, \
-         {:.0} kB of it from this flow.",
-        time(least),
-        least as f64 / base as f64,
-        time(base),
-        time(least - base),
-        waiting / 1000.0,
+         {:.0} kB of it from this flow{of_all}.",
+        time(*least_ns),
+        *least_ns as f64 / *base_ns as f64,
+        time(*base_ns),
+        time(least_ns - base_ns),
+        one.bytes / 1000.0,
     );
     let mut longest: Vec<&&Round> = last.iter().collect();
     longest.sort_by_key(|round| std::cmp::Reverse(round.rtt_min_ns));
@@ -172,5 +222,5 @@ pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
         let rtt = time(round.rtt_min_ns.unwrap_or_default());
         view.evidence(round.first_number, format!("a round trip in which no RTT is below {rtt}"))
     });
-    Some(view.finding(&STANDING, summary, evidence.collect(), 0.9))
+    view.finding(&STANDING, summary, evidence.collect(), 0.9)
 }
