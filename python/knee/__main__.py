@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from typing import NoReturn
 
 from knee import experiment
 from knee._errors import ExperimentError
@@ -15,8 +16,20 @@ from knee._sweep import Ray, Shard, sweep
 _DONE, _COULD_NOT = 0, 2
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses what the package has not in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong, and ends with code 2."""
+        of_others = message.removeprefix("unrecognized arguments: ")
+        if of_others != message:
+            message = f"{of_others}: does not go with --ray and --store: leave it out, or run shards without them"
+        print(f"knee: {message}", file=sys.stderr)
+        sys.exit(_COULD_NOT)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="knee sweep",
         description="Many runs on a Ray cluster, or with a store elsewhere: knee sweep --help describes the flags.",
     )
@@ -51,6 +64,10 @@ def _pairs(words: list[str], flag: str) -> tuple[tuple[str, str], ...]:
 def _experiment(args: argparse.Namespace) -> Experiment:
     """The experiment with the flags, which are written as those of the command."""
     one = experiment(args.file)
+    if args.profile == "running":
+        raise ExperimentError(
+            "--profile running: workers may run another kernel: give a version, as 6.12"
+        )
     profile = () if args.profile is None else (("hosts.linux", f'"{args.profile}"'),)
     changes = replace(
         one._changes,

@@ -11,13 +11,13 @@ from typing import Any
 from knee._errors import ExperimentError
 
 KINDS = ("random", "latin", "sobol")
-_MOST_POINTS = 1_000_000
+_MOST_POINTS = 100_000
 _QUANTITY = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(.*?)\s*", re.IGNORECASE)
-_WHOLE_UNITS = ("pkts", "pkt", "segs")
+_WHOLE_UNITS = ("pkts", "pkt", "segs", "B")
 
 
-def points(
-    ranges: Mapping[str, Any], count: int, kind: str, seed: int
+def design_points(
+    ranges: object, points: object, kind: str, seed: int
 ) -> dict[str, list[str | int | float]]:
     """Returns so many values of each key, which belong together."""
     if kind not in KINDS:
@@ -25,19 +25,32 @@ def points(
         raise ExperimentError(
             f"exp.design: kind = {kind!r}: must be one of {allowed}", "kind", None, allowed
         )
-    if isinstance(count, bool) or not 1 <= count <= _MOST_POINTS:
+    count = points if isinstance(points, int) and not isinstance(points, bool) else 0
+    if not 1 <= count <= _MOST_POINTS:
         allowed = f"a whole number from 1 to {_MOST_POINTS}"
         raise ExperimentError(
-            f"exp.design: points = {count!r}: must be {allowed}", "points", None, allowed
+            f"exp.design: points = {points!r}: must be {allowed}", "points", None, allowed
         )
-    if not ranges:
-        raise ExperimentError("exp.design: needs a key with its range", "ranges")
+    if not isinstance(ranges, Mapping) or not ranges:
+        raise ExperimentError("exp.design: needs a dict of keys with their ranges", "ranges")
     axes = {key: _Axis(key, given) for key, given in ranges.items()}
     columns = _unit_cube(len(axes), count, kind, seed)
-    return {
+    values = {
         key: [axis.value(place) for place in column]
         for (key, axis), column in zip(axes.items(), columns, strict=True)
     }
+    different = len(set(zip(*map(map_text, values.values()), strict=True)))
+    if different < count:
+        allowed = f"at most {different}: whole numbers and lists give some points twice"
+        raise ExperimentError(
+            f"exp.design: points = {count}: must be {allowed}", "points", None, allowed
+        )
+    return values
+
+
+def map_text(values: list[Any]) -> list[str]:
+    """Values as texts, which can be compared."""
+    return [str(value) for value in values]
 
 
 def _unit_cube(axes: int, count: int, kind: str, seed: int) -> list[list[float]]:

@@ -347,7 +347,7 @@ class Experiment:
         Raises:
             ExperimentError: a key or a range is wrong.
         """
-        return self.vary({name: _design.points(ranges, points, kind, seed)})
+        return self.vary({name: _design.design_points(ranges, points, kind, seed)})
 
     def cc(self, *names: str | os.PathLike[str]) -> Experiment:
         """Compares these cases or algorithms instead of all cases. A path, as ``./foo.c``, is compiled."""

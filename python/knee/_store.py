@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from knee import _knee
 from knee._errors import ExperimentError
 
 HEAD = "sweep.json"
 _NAME_BYTES = 16
+_MOST_BYTES = {".names": 16 << 20, ".part": (1 << 30) + (64 << 20), ".json": 64 << 20}
+"""Largest files of a store, bytes."""
 _AT_ONCE = 32
 """Files that are read at once: a bucket answers each after some tens of milliseconds."""
-
-
-class Place(Protocol):
-    """A flat place for files that never change once they are there."""
-
-    def files(self) -> list[str]:
-        """Names of the files."""
-
-    def get(self, name: str) -> bytes:
-        """The content of a file."""
-
-    def put(self, name: str, content: bytes) -> bool:
-        """Puts a file, whole or not at all, and returns whether it was absent. One that is there stays."""
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Removes files."""
 
 
 class Folder:
@@ -52,7 +39,9 @@ class Folder:
             return []
 
     def get(self, name: str) -> bytes:
-        return (self._path / name).read_bytes()
+        path = self._path / name
+        _check_size(self, name, path.stat().st_size)
+        return path.read_bytes()
 
     def has(self, name: str) -> bool:
         return (self._path / name).is_file()
@@ -74,7 +63,7 @@ class Url:
         self._made: Any = None
 
     def __str__(self) -> str:
-        return without_secrets(self._url)
+        return self._url
 
     def __getstate__(self) -> str:
         return self._url
@@ -107,7 +96,9 @@ class Url:
 
     def get(self, name: str) -> bytes:
         with _said(self, lets=FileNotFoundError):
-            return bytes(self._store.get(name).bytes())
+            found = self._store.get(name)
+            _check_size(self, name, int(found.meta["size"]))
+            return bytes(found.bytes())
 
     def has(self, name: str) -> bool:
         with _said(self):
@@ -162,21 +153,32 @@ def _first_line(why: BaseException) -> str:
     return lines[0].partition(": <?xml")[0][:300] if lines else type(why).__name__
 
 
-def without_secrets(url: str) -> str:
-    """A URL without its user, password and query."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
-
-
 def place(word: str | os.PathLike[str]) -> Folder | Url:
     """The place that is meant: a URL with a scheme, or the path of a folder."""
     text = os.fspath(word)
     if "://" not in text:
         return Folder(text)
-    if text.startswith("file://"):
-        return Folder(urlsplit(text).path)
+    scheme = text.partition("://")[0]
+    try:
+        parts = urlsplit(text)
+    except ValueError as why:
+        raise ExperimentError(f"store = {scheme}://...: is no URL: {why}", "store") from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        # It would stand in messages, and travel with each task.
+        sentence = f"store = {scheme}://...: has a user or a query: credentials come from the environment, as AWS_ACCESS_KEY_ID"
+        raise ExperimentError(sentence, "store")
+    if scheme == "file":
+        return Folder(unquote(parts.path))
     return Url(text)
+
+
+def _check_size(of: Folder | Url, name: str, size: int) -> None:
+    """Refuses a file that is larger than knee writes it."""
+    most = next(most for ending, most in _MOST_BYTES.items() if name.endswith(ending))
+    if size > most:
+        raise ExperimentError(
+            f"store = {of}: {name} has {size} bytes, and those of a store at most {most}"
+        )
 
 
 def contents(of: Folder | Url, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
@@ -199,12 +201,21 @@ def contents(of: Folder | Url, names: Iterable[str]) -> Iterator[tuple[str, byte
 def stored_names(of: Folder | Url) -> bytes:
     """The names of all runs that a place has, one after another."""
     while True:
-        files = [file for file in of.files() if file.endswith(".names")]
+        all_files = set(of.files())
+        # A list whose runs somebody has removed counts for nothing.
+        files = [
+            file
+            for file in sorted(all_files)
+            if file.endswith(".names") and file.removesuffix("names") + "part" in all_files
+        ]
         names = dict(contents(of, files))
         if len(names) == len(files):
             break
     for file, content in names.items():
-        if len(content) % _NAME_BYTES:
-            why = f"store = {of}: {file} is damaged: remove it, and its runs are carried out again"
+        is_of_it = hashlib.sha256(content).hexdigest()[:32] == file.removesuffix(".names")
+        if len(content) % _NAME_BYTES or not is_of_it:
+            why = (
+                f"store = {of}: {file} is damaged: remove it, and the same call runs its runs again"
+            )
             raise ExperimentError(why)
     return b"".join(names.values())

@@ -24,6 +24,7 @@ _BATCH_CPU_S = 3.0
 """CPU time of a batch, seconds: what the death of a worker costs, and enough to forget what a task costs."""
 _BETWEEN_LOOKS_S = 10.0
 """How often the size of a cluster is asked for. While its GCS is dead, the answer does not come."""
+_MOST_BATCH_CPU_S = 86_400
 _MOST_REPEATS = 100
 _LEAST_REPEATS = 5
 
@@ -125,7 +126,7 @@ class Ray:
                 "engine = ray: needs Ray: pip install 'knee[ray]'", "engine"
             ) from None
         _check_reachable(self._address)
-        environment: dict[str, Any] = dict(self._options.pop("runtime_env", None) or {})
+        environment: dict[str, Any] = dict(self._options.get("runtime_env") or {})
         if self._ships:
             # The package as it is here, so that all compute the same.
             environment["py_modules"] = [
@@ -139,7 +140,7 @@ class Ray:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 configure_logging=False,
-                **self._options,
+                **{name: value for name, value in self._options.items() if name != "runtime_env"},
             )
         except Exception as why:
             lines = [line for line in str(why).splitlines() if line.strip()]
@@ -155,7 +156,8 @@ class Ray:
     def _tasks(
         self, ray: Any, work: Callable[[Batch], Metrics], batches: Iterable[Batch]
     ) -> Iterator[tuple[Batch, Metrics]]:
-        task = ray.remote(_call).options(max_retries=-1, num_cpus=1)
+        threads = max(1, getattr(work, "threads", 1))
+        task = ray.remote(_call).options(max_retries=-1, num_cpus=threads)
         shared = ray.put(work)
         going: dict[Any, Batch] = {}
         left = iter(batches)
@@ -164,7 +166,9 @@ class Ray:
         while True:
             if time.monotonic() - asked_at >= _BETWEEN_LOOKS_S:
                 asked_at = time.monotonic()
-                most = max(1, self._in_flight * int(ray.cluster_resources().get("CPU", 1)))
+                most = max(
+                    1, self._in_flight * int(ray.cluster_resources().get("CPU", 1)) // threads
+                )
             while not is_over and len(going) < most:
                 batch = next(left, None)
                 if batch is None:
@@ -358,8 +362,8 @@ def sweep(
         engine: ``"threads"`` for the cores of this machine, ``"ray"`` for the cluster of this node, or an engine as
             ``knee.Ray("10.0.0.1:6379")``.
         store: a folder that all workers reach, or a URL that obstore takes, as ``"s3://bucket/sweep"``.
-        shard: ``"3/100"`` or ``(3, 100)``: carries out one of a hundred equal shards. When all are done, a call without it makes
-            the tables.
+        shard: ``"3/100"`` or ``(3, 100)``: carries out one of a hundred shards, which differ by one run at most. When all are done,
+            a call without it makes the tables.
         until: adds repeats until a figure is known well enough in every row, as ``"p99 of short within 5 %"``.
         most_repeats: most repeats with ``until``.
         threads: number of threads of this process, or of a task; ``None``: one per core here, one in a task.
@@ -382,6 +386,11 @@ def sweep(
         exp = exp.with_(
             repeat=max(min(_LEAST_REPEATS, most_repeats), min(exp.repeat, most_repeats))
         )
+    is_number = hasattr(batch_cpu_s, "__float__") and not isinstance(batch_cpu_s, bool)
+    if not is_number or not 0 < float(batch_cpu_s) <= _MOST_BATCH_CPU_S:
+        allowed = f"a number of seconds above 0, at most {_MOST_BATCH_CPU_S}"
+        why = f"knee.sweep: batch_cpu_s = {batch_cpu_s!r}: must be {allowed}"
+        raise ExperimentError(why, "batch_cpu_s", None, allowed)
     made = _engine(engine)
     words = None if shard is None else _shard_words(shard)
     while True:
@@ -454,15 +463,14 @@ def _once(
         bar.close()
     if shard is not None:
         return filled
-    if not is_own:
-        _fetch(to, Folder(own))
+    fetched = set() if is_own else _fetch(to, Folder(own))
     told = dict(
         json.loads(
             core.sweep(out, None, None, filled["interrupted"], asked, _threads(threads), None)
         )
     )
     if not is_own and not told["interrupted"]:
-        _put_back(Folder(own), to)
+        _put_back(Folder(own), to, fetched)
     told["interrupted"] = told["interrupted"] or filled["interrupted"]
     return told
 
@@ -483,14 +491,11 @@ def _fill(
         core.check_store_head(str(to), to.get(HEAD).decode())
     stored = stored_names(to)
     packets = _packets_of(one, batch_cpu_s)
-    batches = [
-        Batch(numbers, bytes(names)) for numbers, names in core.missing(shard, stored, packets)
-    ]
+    missing, in_share = core.missing(shard, stored, packets)
+    batches = [Batch(numbers, bytes(names)) for numbers, names in missing]
     all_runs = sum(len(batch.numbers) for batch in batches)
-    earlier = len(stored) // 16
-    if shard is not None:
-        # A store has those of the others, too.
-        earlier = sum(len(numbers) for numbers, _ in core.missing(shard, b"", packets)) - all_runs
+    # With those that are the same as others.
+    earlier = in_share - all_runs
     work = _work_of(one, to, head, threads)
     filled: dict[str, Any] = {
         "runs_done": earlier,
@@ -498,7 +503,6 @@ def _fill(
         "interrupted": False,
         "failed": [],
         "cpu_s": 0.0,
-        "batches": len(batches),
     }
     if not batches:
         return filled
@@ -510,7 +514,7 @@ def _fill(
             filled["cpu_s"] += metrics.cpu_s
             filled["failed"].extend(metrics.failed)
             left_s = (time.monotonic() - begun) / done * (all_runs - done)
-            bar(one.runs - all_runs + done, left_s)
+            bar(in_share - all_runs + done, left_s)
     except KeyboardInterrupt:
         # The last batch may be stored, and its end not be told.
         if filled["runs_done"] == 0 and not stored_names(to):
@@ -527,13 +531,16 @@ def _packets_of(one: Experiment, cpu_s: float) -> float:
     return cpu_s * cost.packets / cost.cpu_s
 
 
-def _fetch(source: Folder | Url, to: Folder) -> None:
-    """Copies what a store has and another one lacks, the lists of names after the runs."""
+def _fetch(source: Folder | Url, to: Folder) -> set[str]:
+    """Copies what a store has and another one lacks, the lists of names after the runs. Returns the names that it had."""
     there = set(to.files())
+    had: set[str] = set()
     if HEAD not in there:
         to.put(HEAD, source.get(HEAD))
     while True:
-        names = [name for name in source.files() if name not in there]
+        files = source.files()
+        had.update(files)
+        names = [name for name in files if name not in there]
         found = 0
         for ending in (".part", ".names"):
             wanted = [name for name in names if name.endswith(ending)]
@@ -543,11 +550,11 @@ def _fetch(source: Folder | Url, to: Folder) -> None:
                 found += 1
             found -= len(wanted)
         if found == 0:
-            return
+            return had
 
 
-def _put_back(compacted: Folder, to: Folder | Url) -> None:
-    """Replaces parts by the sorted ones. Every run is there at any time."""
+def _put_back(compacted: Folder, to: Folder | Url, fetched: set[str]) -> None:
+    """Replaces the parts that were fetched by the sorted ones. Every run is there at any time, and what others put since stays."""
     new = set(compacted.files())
     there = set(to.files())
     for ending in (".part", ".names"):
@@ -555,4 +562,4 @@ def _put_back(compacted: Folder, to: Folder | Url) -> None:
             if name.endswith(ending):
                 to.put(name, compacted.get(name))
     for ending in (".names", ".part"):
-        to.delete(sorted(name for name in there - new if name.endswith(ending)))
+        to.delete(sorted(name for name in (there & fetched) - new if name.endswith(ending)))

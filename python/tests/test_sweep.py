@@ -20,7 +20,7 @@ from conftest import SHORT, foo
 
 import knee
 from knee import ExperimentError
-from knee._store import Folder, Url, stored_names, without_secrets
+from knee._store import Folder, Url, place, stored_names
 from knee._sweep import Batch, Metrics, Threads, _cause
 
 HERE = Path(__file__).parent
@@ -436,9 +436,45 @@ def test_an_engine_has_a_map(short: knee.Experiment, tmp_path: Path) -> None:
 
 
 def test_secrets_are_in_no_sentence() -> None:
-    url = "s3://user:word@bucket/sweep?token=abc"
-    assert without_secrets(url) == "s3://bucket/sweep"
-    assert str(Url(url)) == "s3://bucket/sweep"
+    for url in (
+        "s3://user:word@bucket/sweep",
+        "s3://bucket/sweep?token=word",
+        "https://a:word@b/c",
+    ):
+        with pytest.raises(
+            ExperimentError, match="credentials come from the environment"
+        ) as raised:
+            place(url)
+        assert "word" not in str(raised.value)
+    with pytest.raises(ExperimentError, match="is no URL"):
+        place("s3://[bad")
+    assert str(place("file:///a%20b")) == "/a b"
+    assert isinstance(place("s3://bucket/sweep"), Url)
+
+
+def test_designs_fill_their_ranges(short: knee.Experiment) -> None:
+    ranges = {
+        "network.bottleneck.queue.k": ("10 pkts", "90 pkts", "log"),
+        "network.bottleneck.rate": ("1 Gbps", "4 Gbps"),
+        "traffic.short.size": ["10 kB", "20 kB"],
+    }
+    for kind in ("random", "latin"):
+        one = short.design(ranges, 16, kind=kind, seed=3)
+        assert one.runs == 16 * short.runs
+        assert one == short.design(ranges, 16, kind=kind, seed=3)
+        assert one != short.design(ranges, 16, kind=kind, seed=4)
+    rates = [float(point.split(" / ")[1].removesuffix(" Gbps")) for point in one.axes["design"]]
+    # A value in each sixteenth of the range.
+    assert sorted(int((rate - 1) / 3 * 16) for rate in rates) == list(range(16))
+    for wrong, points, why in (
+        ({}, 4, "needs a dict"),
+        ({"network.bottleneck.queue.k": ("10 pkts", "1 kB")}, 4, "must have one unit"),
+        ({"network.bottleneck.queue.k": ("10 pkts", "12 pkts")}, 6, "at most"),
+        (ranges, 2.5, "must be a whole number"),
+        (ranges, 4, "must be one of"),
+    ):
+        with pytest.raises(ExperimentError, match=why):
+            short.design(wrong, points, kind="grid" if why == "must be one of" else "latin")  # type: ignore[arg-type]
 
 
 # Ray.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use knee_files::mark;
 use knee_scenario::refused;
 use knee_sweep::runs::Options;
-use knee_sweep::store::{Contents, STORE, Share, Store};
+use knee_sweep::store::{Contents, STORE, Share, Store, Wrong};
 
 use crate::back_ends;
 use crate::complete;
@@ -86,7 +86,7 @@ fn open(dir: &Path) -> Result<Store, Failure> {
 }
 
 fn list(dir: &Path, names: bool) -> Result<(), Failure> {
-    let store = open(dir)?;
+    let store = Store::open_to_look(&store_path(dir))?;
     say(&store)?;
     match names {
         true => store.names().iter().try_for_each(|name| print(&format!("{name}\n"))),
@@ -111,24 +111,25 @@ fn verify(args: &VerifyArgs) -> Result<u8, Failure> {
     refused::check(&experiment, &*back_end)?;
     let path = store_path(&args.dir);
     // What is not there is not made.
-    drop(Store::open_any(&path)?);
+    drop(Store::open_to_look(&path)?);
     let store = Store::open(&path, &experiment, &*back_end, Share::Whole)?;
     let salt = mark().ok().and_then(|mark| u64::from_str_radix(&mark, 16).ok()).unwrap_or(1);
     let options = Options { stop: stop_on_signals()?, ..Options::new(back_end) };
     let found = store.verify(&experiment, &options, args.sample as usize, salt)?;
-    for (name, number) in &found.others {
+    for Wrong { name, number, file } in &found.wrong {
         complain(&format!(
-            "knee: run {number} ({name}) has other results than those that are stored"
+            "knee: run {number} ({name}) has other results than those in {file}: remove that with its .names, and go on with the \
+             sweep"
         ));
     }
-    print(&format!(
-        "{} of {} stored carried out again: {}\n",
-        found.runs,
-        counted(found.stored, "run"),
-        match found.others.len() {
-            0 => "all have the same bytes".to_owned(),
-            some => format!("{some} have other bytes"),
-        }
-    ))?;
-    Ok(if found.others.is_empty() { DONE } else { CHECK_FAILED })
+    let all = counted(found.stored, "run");
+    let what = match found.wrong.len() {
+        0 => "all have the same bytes".to_owned(),
+        some => format!("{some} have other bytes"),
+    };
+    print(&format!("{} of {all} run again: {what}\n", found.runs))?;
+    if found.interrupted {
+        return Err(Failure::Says("stopped before all had run again".to_owned()));
+    }
+    Ok(if found.wrong.is_empty() { DONE } else { CHECK_FAILED })
 }

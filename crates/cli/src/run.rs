@@ -184,7 +184,7 @@ fn print_names(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Resul
         for index in 0..experiment.runs() {
             let id = experiment.run_id(index);
             let row = experiment.describe(&experiment.row(id.configuration));
-            let name = RunName::of(&experiment.run(id)?, &experiment.modules, back_end);
+            let name = RunName::of(experiment, id, &experiment.run(id)?, back_end)?;
             let experiment = plain(&experiment.name);
             print(&format!("{name}  {experiment} {index}: {row}, repeat {}\n", id.repeat))?;
         }
@@ -418,19 +418,27 @@ fn closing(swept: &SweepResult, dir: &Path) -> String {
 pub(crate) struct Progress<'a> {
     experiment: &'a Experiment,
     going: &'a Going,
+    /// Number of runs.
+    all: usize,
     line: Line,
 }
 
 impl Progress<'_> {
     pub(crate) fn new<'a>(experiment: &'a Experiment, going: &'a Going) -> Progress<'a> {
-        Progress { experiment, going, line: Line::new() }
+        Progress { experiment, going, all: experiment.runs(), line: Line::new() }
+    }
+
+    /// Counts so many runs only.
+    pub(crate) fn of(mut self, all: usize) -> Self {
+        self.all = all;
+        self
     }
 
     pub(crate) fn show(&mut self, done: usize) {
         if !self.line.is_due() {
             return;
         }
-        let all = self.experiment.runs();
+        let all = self.all;
         let elapsed = self.line.started.elapsed().as_secs_f64();
         let name = plain(&self.experiment.name);
         self.line.write(&format!("{name}: {}", progress(self.going.reached(), done, all, elapsed)));

@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// install 'knee[ray]'.
     #[arg(long, value_name = "ADDRESS")]
     ray: Option<String>,
-    /// Keep finished runs here instead of in DIR/store: a folder that all machines reach, or a URL as s3://bucket/sweep. Needs the
-    /// Python package.
+    /// Keep finished runs here: a folder that all machines reach, or a URL as s3://bucket/sweep. DIR/store gets a copy at the end.
+    /// Needs the Python package.
     #[arg(long, value_name = "PLACE")]
     store: Option<String>,
     /// Add repeats until half of a figure's 95 % interval over runs is below this share of it in every row. As "p99 of short
@@ -115,7 +115,7 @@ fn place(
     share: Share,
 ) -> Result<Results, Failure> {
     let open = |path: &Path| Store::open(path, experiment, &*options.back_end, share);
-    Ok(in_format(args.format, Results::of_store(&args.output, open)?))
+    Ok(in_format(args.format, Store::results(&args.output, open)?))
 }
 
 fn run_whole(args: &Args, experiment: &Arc<Experiment>, options: &Options) -> Result<u8, Failure> {
@@ -139,7 +139,8 @@ fn run_shard(
 ) -> Result<u8, Failure> {
     options.only = shard.numbers(experiment, &*options.back_end)?;
     let mut results = place(args, experiment, &options, shard)?;
-    let mut progress = Progress::new(experiment, &options.going);
+    let all = options.only.as_ref().map_or(experiment.runs(), |only| only.len());
+    let mut progress = Progress::new(experiment, &options.going).of(all);
     let filled = fill(experiment, &options, &mut results, &mut |done| progress.show(done));
     progress.clear();
     let filled = filled?;
@@ -147,7 +148,6 @@ fn run_shard(
     for sentence in filled.failed.iter().take(MOST_WARNINGS) {
         complain(&format!("knee: {sentence}"));
     }
-    let all = options.only.as_ref().map_or(experiment.runs(), |only| only.len());
     print(&closing(args, experiment, &filled, all))?;
     Ok(if filled.interrupted || !filled.failed.is_empty() { COULD_NOT } else { DONE })
 }
@@ -164,9 +164,9 @@ fn closing(args: &Args, experiment: &Experiment, filled: &Filled, all: usize) ->
         false => "when all shards are done, the command without --shard writes the tables",
     };
     format!(
-        "{}: {runs_done} of {}, of {}, are in {} ({runs_earlier} of them from before{also}) after {:.1} s ({:.1} s of CPU)\n{next}\n",
+        "{}: {runs_done} of {} of this shard, of {}, are in {} ({runs_earlier} of them from before{also}) after {:.1} s ({:.1} s of CPU)\n{next}\n",
         plain(&experiment.name),
-        counted(all, "run of this shard").replace("shards", "shard"),
+        counted(all, "run"),
         counted(experiment.runs(), "run"),
         args.output.join(STORE).display(),
         effort.wall_s,

@@ -103,8 +103,9 @@ fn keys_that_vary_together_are_one_column_and_their_rows_are_those_of_the_produc
     // The name of a run knows values, not how the file says them.
     let names = |experiment: &Experiment| -> Vec<String> {
         let name = |index| {
-            let run = experiment.run(experiment.run_id(index)).unwrap();
-            RunName::of(&run, &[], &Simulator).to_string()
+            let id = experiment.run_id(index);
+            let run = experiment.run(id).unwrap();
+            RunName::of(experiment, id, &run, &Simulator).unwrap().to_string()
         };
         (0..experiment.runs()).map(name).collect()
     };

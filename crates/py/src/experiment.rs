@@ -1,7 +1,7 @@
 //! Experiments.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use knee_algo::module::{Api, LinuxApi, Options};
 use knee_catalogue::BUILT_IN;
@@ -27,6 +27,24 @@ use crate::{cost, keys, runs, sweep};
 #[pyclass(frozen, module = "knee._knee")]
 pub(crate) struct Experiment {
     pub(crate) inner: Arc<knee_scenario::Experiment>,
+    /// The same with all rows checked, once something wants that.
+    whole: OnceLock<Arc<knee_scenario::Experiment>>,
+}
+
+impl Experiment {
+    /// The experiment with all rows checked, for runs of the simulator. A worker carries many batches of it out.
+    fn whole(&self, py: Python<'_>) -> PyResult<Arc<knee_scenario::Experiment>> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole.clone());
+        }
+        let one = self.inner.clone();
+        let whole = apart(py, move || {
+            let whole = runs::whole(one)?;
+            refused::check(&whole, &Simulator)?;
+            Ok(whole)
+        })?;
+        Ok(self.whole.get_or_init(|| whole).clone())
+    }
 }
 
 /// Changes to an experiment's text, as Python gives them.
@@ -106,7 +124,7 @@ impl Experiment {
                 let why = format!("{}: has no [quick]: leave quick out", path.display());
                 return Err(Failure::says(why));
             }
-            Ok(Experiment { inner: Arc::new(inner) })
+            Ok(Experiment { inner: Arc::new(inner), whole: OnceLock::new() })
         })
     }
 
@@ -170,8 +188,8 @@ impl Experiment {
         let one = self.inner.clone();
         apart(py, move || {
             let name = |index| {
-                let run = one.run(one.run_id(index))?;
-                Ok(RunName::of(&run, &one.modules, &Simulator).to_string())
+                let id = one.run_id(index);
+                Ok(RunName::of(&one, id, &one.run(id)?, &Simulator)?.to_string())
             };
             (0..one.runs()).map(name).collect()
         })
@@ -191,10 +209,8 @@ impl Experiment {
         captures: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let one = self.inner.clone();
+        let one = self.whole(py)?;
         apart(py, move || {
-            let one = runs::whole(one)?;
-            refused::check(&one, &Simulator)?;
             runs::run(
                 &one,
                 &folder,
@@ -219,10 +235,8 @@ impl Experiment {
         threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let one = self.inner.clone();
+        let one = self.whole(py)?;
         apart(py, move || {
-            let one = runs::whole(one)?;
-            refused::check(&one, &Simulator)?;
             let share = share(shard.as_deref())?;
             let dir = folder;
             let asked = sweep::Asked { dir, share, only, only_tables, until, threads };
@@ -230,19 +244,20 @@ impl Experiment {
         })
     }
 
-    /// Batches of the runs of a shard, or of all, that are not among the stored names: their numbers and names.
+    /// Batches of the runs of a shard, or of all, that are not among the stored names: their numbers and names; and the number of all
+    /// runs of the shard.
     fn missing(
         &self,
         py: Python<'_>,
         shard: Option<String>,
         stored: Vec<u8>,
         packets_of_batch: f64,
-    ) -> PyResult<Vec<sweep::NumbersAndNames>> {
-        let one = self.inner.clone();
+    ) -> PyResult<(Vec<sweep::NumbersAndNames>, usize)> {
+        let one = self.whole(py)?;
         apart(py, move || {
-            let one = runs::whole(one)?;
-            refused::check(&one, &Simulator)?;
-            sweep::missing(&one, share(shard.as_deref())?, &stored, packets_of_batch)
+            let share = share(shard.as_deref())?;
+            let runs = share.numbers(&one, &Simulator)?.map_or(one.runs(), |numbers| numbers.len());
+            Ok((sweep::missing(&one, share, &stored, packets_of_batch)?, runs))
         })
     }
 
@@ -260,18 +275,14 @@ impl Experiment {
 
     /// The files that it reads.
     fn files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
-        let one = self.inner.clone();
-        apart(py, move || Ok(sweep::files(&*runs::whole(one)?)))
+        let one = self.whole(py)?;
+        apart(py, move || Ok(sweep::files(&one)))
     }
 
     /// Runs it, and gives a finished run after the other.
     fn stream(&self, py: Python<'_>, threads: usize) -> PyResult<Stream> {
-        let one = self.inner.clone();
-        apart(py, move || {
-            let one = runs::whole(one)?;
-            refused::check(&one, &Simulator)?;
-            Stream::begin(one, threads)
-        })
+        let one = self.whole(py)?;
+        apart(py, move || Stream::begin(one, threads))
     }
 }
 

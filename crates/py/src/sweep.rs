@@ -10,7 +10,6 @@ use knee_evidence::reproduce::packets;
 use knee_evidence::until::Until;
 use knee_scenario::Experiment;
 use knee_sim::Simulator;
-use knee_sweep::results::Results;
 use knee_sweep::run_name::RunName;
 use knee_sweep::runner::{fill, sweep};
 use knee_sweep::runs::Options;
@@ -59,7 +58,7 @@ pub(crate) fn carry_out(
         let store = Store::open(path, one, &Simulator, share)?;
         Ok(if is_batch { store.in_one_part() } else { store })
     };
-    let mut results = Results::of_store(&dir, open).map_err(in_python)?;
+    let mut results = Store::results(&dir, open).map_err(in_python)?;
     let all = options.only.as_ref().map_or(one.runs(), |only| only.len());
     let mut watch = Watch::new(progress);
     let mut look = |done: usize| {

@@ -8,7 +8,7 @@ use knee_run::spec::Cc;
 use serde_json::Value as Json;
 
 use crate::metric::Metric;
-use crate::range::{MAX_VALUES, range};
+use crate::range::range;
 
 /// Largest number of configurations: cases times varied values.
 pub(crate) const MAX_CONFIGURATIONS: usize = 1_000_000;
@@ -17,6 +17,8 @@ const MAX_AXES: usize = 100;
 const MAX_TOGETHER: usize = 100;
 /// Largest number of runs: configurations times repeats.
 pub const MAX_RUNS: usize = 10_000_000;
+/// Most values in a list: points of a design.
+const MAX_LISTED: usize = 100_000;
 /// Between the values of keys that vary together.
 const TOGETHER: &str = " / ";
 /// Tables whose keys a case may change or a sweep may vary.
@@ -364,8 +366,8 @@ pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
             }
             None => values.push(item.clone()),
         }
-        if items.len().max(values.len()) > MAX_VALUES {
-            let most = format!("at most {MAX_VALUES} are allowed");
+        if items.len().max(values.len()) > MAX_LISTED {
+            let most = format!("at most {MAX_LISTED} are allowed");
             return Err(format!("has {} values, but {most}", items.len().max(values.len())));
         }
     }

@@ -1,6 +1,7 @@
 //! Finished runs as they are stored, and read again.
 
 use std::io;
+use std::path::Path;
 
 use knee_results::{ResultFile, line};
 use knee_run::outcome::{Outcome, Validity, Work};
@@ -25,7 +26,7 @@ pub(crate) struct Record {
     pub(crate) warning: Option<String>,
 }
 
-/// Evaluates a run, for the journal.
+/// Evaluates a run, to be stored.
 pub(crate) fn stored(experiment: &Experiment, name: RunName, run: &Done) -> io::Result<StoredRun> {
     let measured = run.measure();
     let mut text = TextSinks::default();
@@ -78,10 +79,21 @@ impl Record {
             },
             warning: stored.warning.map(|warning| {
                 let row = experiment.describe(&experiment.row(id.configuration));
-                format!("run {} ({row}): {warning}", id.index)
+                format!("run {} ({row}): {}", id.index, with_path(experiment, &warning))
             }),
         })
     }
+}
+
+/// Returns a warning with the path of its file, which is stored by its name: where it is, is of no account.
+fn with_path(experiment: &Experiment, warning: &str) -> String {
+    let modules = experiment.modules.iter().filter_map(|algorithm| algorithm.module());
+    let of_file = modules.filter_map(|module| {
+        let name = module.path().file_name()?.to_string_lossy();
+        let rest = warning.strip_prefix(&*name).filter(|rest| rest.starts_with(':'))?;
+        Some(format!("{}{rest}", module.path().display()))
+    });
+    of_file.into_iter().next().unwrap_or_else(|| warning.to_owned())
 }
 
 /// Returns a warning about faults of algorithms from files in a run.
@@ -94,5 +106,6 @@ fn warning(outcome: &Outcome) -> Option<String> {
         1 => String::new(),
         several => format!("; {} more in this run", several - 1),
     };
-    Some(format!("{}: at {}, flow {flow}: {first}{more}", first.path, first.at()))
+    let file = Path::new(&first.path).file_name().unwrap_or_default().to_string_lossy();
+    Some(format!("{file}: at {}, flow {flow}: {first}{more}", first.at()))
 }

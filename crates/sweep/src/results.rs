@@ -27,7 +27,6 @@ use crate::journal::{JOURNAL, Journal};
 use crate::report;
 use crate::rows::{self, Rows};
 use crate::run_store::RunStore;
-use crate::store::{STORE, Store};
 use crate::sweep_result::SweepResult;
 
 const MANIFEST: &str = Manifest::FILE;
@@ -207,21 +206,22 @@ impl Results {
         Ok(results)
     }
 
-    /// Uses this directory for tables of the runs of the store in it, which `open` opens at its path. It replaces results of the
-    /// same sweep.
+    /// Uses this directory for tables of the runs of a store with this name in it, which `open` opens at its path. It replaces
+    /// results of the same sweep.
     ///
     /// # Errors
     /// [`Error::Io`] if it holds other results, or cannot be written, and what `open` returns.
-    pub fn of_store(
+    pub(crate) fn of_store(
         dir: &Path,
-        open: impl FnOnce(&Path) -> Result<Store, Error>,
+        name: &str,
+        open: impl FnOnce(&Path) -> Result<Arc<dyn RunStore>, Error>,
     ) -> Result<Results, Error> {
         check_trusted(dir)?;
         if Dir::open(dir).is_ok_and(|held| held.is_file(OsStr::new(JOURNAL))) {
             let why = "it holds runs of knee run: choose another directory with -o";
             return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
         }
-        let path = dir.join(STORE);
+        let path = dir.join(name);
         if !path.is_dir() {
             check_free(dir)?;
         }
@@ -232,7 +232,7 @@ impl Results {
             check_free(dir)?;
         }
         results.format = results.earlier_format()?;
-        results.store = Some(Arc::new(store));
+        results.store = Some(store);
         Ok(results)
     }
 

@@ -3,13 +3,16 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use knee_algo::Algorithm;
 use knee_queue::{NotEctAbove, QueueConfig, Threshold};
 use knee_run::BackEnd;
 use knee_run::spec::{Cc, Run};
+use knee_scenario::cases::RunId;
+use knee_scenario::error::Error;
+use knee_scenario::experiment::Experiment;
+use knee_scenario::inside::diagnostics;
 use sha2::{Digest as _, Sha256};
 
-/// Hash of a resolved run with its seed, its back end and the version of that back end's behaviour.
+/// Hash of a resolved run with its seed, of what its results tell, of its back end and the version of that back end's behaviour.
 ///
 /// Values are those that the back end gets, so "1 Gbps" and "1000 Mbps" give one name, and a changed size file gives another. So
 /// do thresholds of a simulated run in which no packet can be marked: CUBIC without ECN is the same at each K.
@@ -20,8 +23,17 @@ impl RunName {
     /// Size of a name, bytes.
     pub const BYTES: usize = 16;
 
-    /// Returns the name of a run. `modules` are the algorithms from files among those that it may use.
-    pub fn of(run: &Run, modules: &[&Algorithm], back_end: &dyn BackEnd) -> RunName {
+    /// Returns the name of a run of this row of an experiment.
+    ///
+    /// # Errors
+    /// None for a checked row.
+    pub fn of(
+        experiment: &Experiment,
+        id: RunId,
+        run: &Run,
+        back_end: &dyn BackEnd,
+    ) -> Result<RunName, Error> {
+        let scenario = experiment.scenario(&experiment.row(id.configuration))?;
         let mut hash = Hashed(Sha256::new());
         let behaviour = back_end.capabilities().behaviour;
         // Writing into a hash does not fail.
@@ -30,7 +42,17 @@ impl RunName {
             true => writeln!(hash, "{:?}", without_idle_thresholds(run)),
             false => writeln!(hash, "{run:?}"),
         };
-        for module in modules.iter().filter_map(|algorithm| algorithm.module()) {
+        // What is told of it.
+        let (groups, output) = (scenario.groups(), &scenario.output);
+        let _ = writeln!(hash, "{groups:?} {output:?} {}", scenario.measures_while_all_run());
+        // They are columns of the series of connections.
+        if run.sampling.flows.is_some() {
+            let inside = diagnostics(&experiment.algorithms);
+            let inside: Vec<_> = inside.iter().map(|diag| (diag.name, diag.unit)).collect();
+            let _ = writeln!(hash, "{inside:?}");
+        }
+        let _ = writeln!(hash, "{}", experiment.has_flow_control);
+        for module in experiment.modules.iter().filter_map(|algorithm| algorithm.module()) {
             let (sha256, options) = (module.sha256(), module.options());
             // Where they are is of no account.
             let others =
@@ -40,18 +62,18 @@ impl RunName {
         }
         let mut name = RunName([0; RunName::BYTES]);
         name.0.copy_from_slice(&hash.0.finalize()[..RunName::BYTES]);
-        name
-    }
-
-    /// Its bytes, [`RunName::BYTES`] of them.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
+        Ok(name)
     }
 
     /// Its first eight bytes as a number.
     pub(crate) fn first_bytes(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// Its bytes, [`RunName::BYTES`] of them.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
     }
 
     /// The name with these bytes. `None` if they are too few or too many.

@@ -40,6 +40,9 @@ pub(crate) trait RunStore: Debug + Send + Sync {
     /// Returns a finished run. `None` if it has not finished.
     fn read(&self, name: RunName) -> io::Result<Option<StoredRun>>;
 
+    /// Is called several times a second.
+    fn look(&self) {}
+
     /// Every run has finished.
     fn settle(&self) -> io::Result<()> {
         Ok(())

@@ -140,7 +140,8 @@ fn carry_out(
         let why = "recordings and captures are of runs that go on: leave --continue out, and choose another directory with -o";
         return Err(Error::input(results.dir(), Origin::Nowhere, "", why));
     }
-    options.going.expect(store.earlier());
+    // Those of other shards may be among them: the time that is left is told as if they were none then.
+    options.going.expect(if options.only.is_none() { store.earlier() } else { 0 });
     let names = Arc::new(Names::new(experiment, &options.back_end, store));
     match carry_out_runs((experiment, options), results, &names, has_files, progress) {
         Ok((failed, interrupted)) => Ok((names, failed, interrupted)),
@@ -220,6 +221,11 @@ fn carry_out_runs(
     // A run whose files are wanted is carried out for them, whoever has its figures.
     let known = move |id: RunId, run: &Run| (!begun.begins(id, run) && !has_files).then(nothing);
     let make = move |run: Done| of.keep(run);
+    let store = names.store.clone();
+    let progress = |done| {
+        store.look();
+        progress(done);
+    };
     let mut runs = begin((experiment, options, plan), known, make, |_| 0, progress)?;
     let mut failed = Failed::default();
     while let Some(kept) = runs.next() {
@@ -268,7 +274,9 @@ impl Names {
 
     /// Names a run, and returns whether it shall be carried out.
     fn begins(&self, id: RunId, run: &Run) -> bool {
-        let name = RunName::of(run, &self.experiment.modules, &*self.back_end);
+        // Rows were checked, so there is no error; a run without a name is carried out, and not kept.
+        let name = RunName::of(&self.experiment, id, run, &*self.back_end);
+        let Ok(name) = name else { return true };
         self.of.lock().unwrap_or_else(PoisonError::into_inner)[id.index] = Some(name);
         self.store.begins(id.index, name)
     }
@@ -278,8 +286,8 @@ impl Names {
         match known {
             Some(name) => Ok(name),
             None => {
-                let run = self.experiment.run(self.experiment.run_id(index))?;
-                Ok(RunName::of(&run, &self.experiment.modules, &*self.back_end))
+                let id = self.experiment.run_id(index);
+                RunName::of(&self.experiment, id, &self.experiment.run(id)?, &*self.back_end)
             }
         }
     }
@@ -326,8 +334,14 @@ impl Names {
     /// Returns the record of a run. `None` if it has not finished.
     fn read(&self, path: &Path, index: usize) -> Result<Option<Record>, Error> {
         let failed = |why| Error::io(path, "cannot read", why);
-        let Some(stored) = self.store.read(self.name(index)?).map_err(failed)? else {
-            return Ok(None);
+        let name = self.name(index)?;
+        let Some(stored) = self.store.read(name).map_err(failed)? else {
+            let why = "a run that was there is gone: give the same command again";
+            return if self.store.has(name) {
+                Err(failed(io::Error::other(why)))
+            } else {
+                Ok(None)
+            };
         };
         let unknown = || {
             let why =

@@ -14,13 +14,13 @@ mod part;
 mod share;
 mod verify;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use knee_file::Origin;
@@ -33,12 +33,12 @@ use serde_json::json;
 
 pub use self::batches::{Batch, batches};
 pub use self::share::Share;
-pub use self::verify::Verified;
+pub use self::verify::{Verified, Wrong};
 
 use self::index::Index;
 use self::part::{Part, PartName};
 use crate::plan;
-use crate::results::check_trusted;
+use crate::results::{Results, check_trusted};
 use crate::rows;
 use crate::run_name::RunName;
 use crate::run_store::RunStore;
@@ -49,6 +49,8 @@ pub const STORE: &str = "store";
 /// Name of the description of its experiment.
 const HEAD: &str = "sweep.json";
 const FORMAT: u64 = 1;
+/// Ends the name of a shard's lock.
+const LOCK: &str = ".lock";
 /// Largest description, bytes.
 const MOST_HEAD_BYTES: u64 = 64 << 20;
 /// What the death of a process may cost.
@@ -130,13 +132,25 @@ impl Store {
         Store::new(path, dir, before, locks).map_err(failed)
     }
 
+    /// Returns the results of a sweep in this directory, whose store `open` opens at its path.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the directory holds other results, or cannot be written, and what `open` returns.
+    pub fn results(
+        dir: &Path,
+        open: impl FnOnce(&Path) -> Result<Store, Error>,
+    ) -> Result<Results, Error> {
+        Results::of_store(dir, STORE, |path| Ok(Arc::new(open(path)?)))
+    }
+
     /// Returns the text of `sweep.json` for an experiment.
     ///
     /// # Errors
     /// Those of resolving it.
     pub fn head(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<String, Error> {
         let about = plan::about(experiment, back_end)?;
-        let about: serde_json::Value = serde_json::from_str(&about).expect("it was just written");
+        let about: serde_json::Value = serde_json::from_str(&about)
+            .map_err(|why| Error::io(&experiment.path, "cannot describe", why.into()))?;
         Ok(json!({ "format": FORMAT, "about": about }).to_string())
     }
 
@@ -154,25 +168,40 @@ impl Store {
         check_same(path, &before, &plan::about(experiment, back_end)?)
     }
 
-    /// Opens a store whose experiment does not matter. No process may write there.
+    /// Opens a store whose experiment does not matter, and holds all of it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it is none, or cannot be read, or if another process carries runs out.
+    pub fn open_any(path: &Path) -> Result<Store, Error> {
+        Store::open_with(path, |dir| lock(dir, Share::Whole))
+    }
+
+    /// Opens a store to look at it, whoever writes there.
     ///
     /// # Errors
     /// [`Error::Io`] if it is none, or cannot be read.
-    pub fn open_any(path: &Path) -> Result<Store, Error> {
+    pub fn open_to_look(path: &Path) -> Result<Store, Error> {
+        Store::open_with(path, |_| Ok(Vec::new()))
+    }
+
+    fn open_with(
+        path: &Path,
+        lock: impl FnOnce(&Dir) -> io::Result<Vec<Lock>>,
+    ) -> Result<Store, Error> {
         check_trusted(path)?;
         let failed = |why| Error::io(path, "cannot use this store", why);
         let dir = Dir::open(path).map_err(failed)?;
         if !dir.is_file(OsStr::new(HEAD)) {
             return Err(failed(io::Error::other(format!("it is no store: it has no {HEAD}"))));
         }
-        let locks = lock(&dir, Share::Whole).map_err(failed)?;
+        let locks = lock(&dir).map_err(failed)?;
         let about = read_head(&dir).map_err(failed)?;
         Store::new(path, dir, about, locks).map_err(failed)
     }
 
     fn new(path: &Path, dir: Dir, about: String, locks: Vec<Lock>) -> io::Result<Store> {
         let mut runs = HashMap::new();
-        for part in parts(&dir)? {
+        for part in parts(&dir)?.listed {
             runs.extend(part.names(&dir)?.into_iter().map(|name| (name, Slot::Earlier)));
         }
         let earlier = runs.len();
@@ -212,7 +241,7 @@ impl Store {
     /// [`Error::Io`] if it cannot be read.
     pub fn contents(&self) -> Result<Contents, Error> {
         let failed = |why| Error::io(&self.path, "cannot read", why);
-        let all = parts(&self.dir).map_err(failed)?;
+        let all = parts(&self.dir).map_err(failed)?.listed;
         let sizes = all.iter().map(|part| part.bytes(&self.dir));
         let bytes = sizes.sum::<io::Result<u64>>().map_err(failed)?;
         Ok(Contents { parts: all.len(), runs: self.state().runs.len(), bytes })
@@ -240,8 +269,9 @@ impl Store {
     /// [`Error::Io`] if something cannot be removed.
     pub fn remove(self) -> Result<(), Error> {
         let failed = |why| Error::io(&self.path, "cannot remove", why);
-        self.remove_partial();
-        for part in parts(&self.dir).map_err(failed)? {
+        self.remove_left();
+        let Parts { listed, without_runs, without_list } = parts(&self.dir).map_err(failed)?;
+        for part in listed.iter().chain(&without_runs).chain(&without_list) {
             part.remove(&self.dir).map_err(failed)?;
         }
         self.dir.remove(OsStr::new(HEAD)).map_err(failed)?;
@@ -252,10 +282,10 @@ impl Store {
     }
 
     /// Removes what writers left that died. Only the one that holds the whole store may.
-    fn remove_partial(&self) {
+    fn remove_left(&self) {
         for name in self.dir.names().unwrap_or_default() {
             let shown = name.to_string_lossy();
-            if shown.starts_with('.') && shown.ends_with(PARTIAL) {
+            if shown.starts_with('.') && (shown.ends_with(PARTIAL) || shown.ends_with(LOCK)) {
                 let _ = self.dir.remove(&name);
             }
         }
@@ -359,14 +389,31 @@ impl RunStore for Store {
             return Ok(None);
         }
         if state.index.is_none() {
-            state.index = Some(Index::of(&self.dir)?);
+            let index = Index::of(&self.dir)?;
+            index.check_same()?;
+            state.index = Some(index);
         }
-        state.index.as_ref().map_or(Ok(None), |index| index.read(name))
+        let State { index, .. } = &mut *state;
+        index.as_mut().map_or(Ok(None), |index| index.read(&self.dir, name))
+    }
+
+    fn look(&self) {
+        let mut state = self.state();
+        if state.part.is_empty() || state.begun.elapsed() < self.between_parts {
+            return;
+        }
+        // If it cannot be written, the next run that ends says so.
+        state.begun = Instant::now();
+        drop(state);
+        let _ = self.end_part();
     }
 
     fn settle(&self) -> io::Result<()> {
         self.end_part()?;
-        self.remove_partial();
+        self.remove_left();
+        for list in parts(&self.dir)?.without_runs {
+            list.remove(&self.dir)?;
+        }
         let mut state = self.state();
         state.index = None;
         let index = compact::compact(&self.dir)?;
@@ -414,11 +461,26 @@ fn unlabelled(run: StoredRun) -> StoredRun {
     StoredRun { label: String::new(), index: String::new(), rows, ..run }
 }
 
-/// Returns the parts of a store that have a list of names, in the order of their names.
-fn parts(dir: &Dir) -> io::Result<Vec<PartName>> {
-    let mut parts: Vec<_> = dir.names()?.iter().filter_map(|name| PartName::listed(name)).collect();
-    parts.sort_unstable();
-    Ok(parts)
+/// Files of parts.
+#[derive(Debug, Default)]
+struct Parts {
+    /// Parts with runs and a list of their names, in the order of their names.
+    listed: Vec<PartName>,
+    /// Lists whose runs are not there: somebody has removed them, and they are carried out again.
+    without_runs: Vec<PartName>,
+    /// Runs without a list: their writer died, or writes it now.
+    without_list: Vec<PartName>,
+}
+
+fn parts(dir: &Dir) -> io::Result<Parts> {
+    let names = dir.names()?;
+    let runs: BTreeSet<_> = names.iter().filter_map(|name| PartName::with_runs(name)).collect();
+    let lists: BTreeSet<_> = names.iter().filter_map(|name| PartName::listed(name)).collect();
+    Ok(Parts {
+        listed: lists.intersection(&runs).cloned().collect(),
+        without_runs: lists.difference(&runs).cloned().collect(),
+        without_list: runs.difference(&lists).cloned().collect(),
+    })
 }
 
 fn check_same(path: &Path, before: &str, now: &str) -> Result<(), Error> {
@@ -472,6 +534,9 @@ pub fn put(path: &Path, name: &str, bytes: &[u8]) -> Result<bool, Error> {
         return Err(failed(io::Error::other("it is no name of a file of a store")));
     }
     let dir = Dir::make_all(path).map_err(failed)?;
+    // Who sorts the runs holds it alone, and takes files for those of dead writers.
+    let head = if dir.is_file(OsStr::new(HEAD)) { dir.append(OsStr::new(HEAD)).ok() } else { None };
+    let _ = head.as_ref().map(|head| flock(head, FlockOperation::LockShared));
     match write_new(&dir, OsStr::new(name), bytes) {
         Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(false),
         other => other.map(|()| true).map_err(failed),
@@ -491,7 +556,10 @@ fn write_new(dir: &Dir, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     if named.is_err() {
         let _ = dir.remove(&partial);
     }
-    named
+    named?;
+    // A list of names must not outlive the runs in a loss of power. Some file systems cannot wait for a directory.
+    let _ = File::open(dir.path()).and_then(|dir| dir.sync_all());
+    Ok(())
 }
 
 /// A lock of the system on a file. It ends with the process.
@@ -514,19 +582,20 @@ impl Drop for Lock {
 
 /// Holds the whole store, or a shard beside others. On a file system without locks nothing is held.
 fn lock(dir: &Dir, share: Share) -> io::Result<Vec<Lock>> {
-    let head = dir.open_file(OsStr::new(HEAD))?;
+    // Opened for writing, without which NFS does not lock it alone.
+    let head = dir.append(OsStr::new(HEAD))?;
     let Share::Shard { number, of } = share else {
-        let busy = "other processes carry out this sweep: wait for them, or choose another place";
+        let busy = "other processes run this sweep: wait for them, or choose another place";
         return Ok(vec![Lock {
             file: held(head, FlockOperation::NonBlockingLockExclusive, busy)?,
             own: None,
         }]);
     };
-    let busy = "another process carries out the whole sweep: wait for it, or choose another place";
+    let busy = "another process runs the whole sweep: wait for it, or choose another place";
     let shared = Lock { file: held(head, FlockOperation::NonBlockingLockShared, busy)?, own: None };
-    let name = OsString::from(format!(".shard-{number}-of-{of}.lock"));
+    let name = OsString::from(format!(".shard-{number}-of-{of}{LOCK}"));
     loop {
-        let busy = format!("another process carries out shard {number}/{of} of it: wait for it");
+        let busy = format!("another process runs shard {number}/{of} of it: wait for it");
         // Who may not place links here was checked before.
         let file = dir.append(&name)?;
         let file = held(file, FlockOperation::NonBlockingLockExclusive, &busy)?;

@@ -1,4 +1,5 @@
 //! Stores: the same bytes whatever ran where, and nothing lost.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +52,7 @@ fn options() -> Options {
 }
 
 fn place(dir: &Path, of: &Experiment, share: Share) -> Results {
-    Results::of_store(dir, |path| Store::open(path, of, &Simulator, share)).unwrap()
+    Store::results(dir, |path| Store::open(path, of, &Simulator, share)).unwrap()
 }
 
 /// Carries all out and writes tables.
@@ -186,12 +187,12 @@ fn one_process_holds_a_store_or_a_shard() {
     let refused = |share| open(share).unwrap_err().to_string();
     let [first, second] = [1, 2].map(|number| Share::Shard { number, of: 2 });
     let whole = open(Share::Whole).unwrap();
-    assert!(refused(Share::Whole).contains("other processes carry out this sweep"));
-    assert!(refused(first).contains("another process carries out the whole sweep"));
+    assert!(refused(Share::Whole).contains("other processes run this sweep"));
+    assert!(refused(first).contains("another process runs the whole sweep"));
     drop(whole);
     let shards = [first, second].map(|shard| open(shard).unwrap());
-    assert!(refused(first).contains("another process carries out shard 1/2 of it"));
-    assert!(refused(Share::Whole).contains("other processes carry out this sweep"));
+    assert!(refused(first).contains("another process runs shard 1/2 of it"));
+    assert!(refused(Share::Whole).contains("other processes run this sweep"));
     drop(shards);
     open(Share::Whole).unwrap();
     let left: Vec<_> =
@@ -205,7 +206,7 @@ fn a_run_with_other_results_is_found() {
     whole(scratch.path(), &of);
     let open = || Store::open(&scratch.path().join(STORE), &of, &Simulator, Share::Whole).unwrap();
     let found = open().verify(&of, &options(), 1000, 7).unwrap();
-    assert_eq!((found.runs, found.stored, found.others.as_slice()), (RUNS, RUNS, &[][..]));
+    assert_eq!((found.runs, found.stored, &*found.wrong), (DIFFERENT, DIFFERENT, &[][..]));
     assert_eq!(open().verify(&of, &options(), 5, 7).unwrap().runs, 5);
 
     // Another experiment's runs under the names of these.

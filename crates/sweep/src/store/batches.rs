@@ -41,8 +41,9 @@ pub fn batches(
     numbers.sort_by_key(|run| experiment.run_id(*run).repeat);
     let (mut all, mut batch, mut so_far) = (Vec::new(), Batch::default(), 0.0);
     for number in numbers {
-        let run = experiment.run(experiment.run_id(number))?;
-        let name = RunName::of(&run, &experiment.modules, back_end);
+        let id = experiment.run_id(number);
+        let run = experiment.run(id)?;
+        let name = RunName::of(experiment, id, &run, back_end)?;
         if !stored.insert(name) {
             continue;
         }

@@ -16,15 +16,16 @@ use crate::stored_run::reframed;
 /// # Errors
 /// Those of reading and writing. Then all runs are there as before.
 pub(super) fn compact(dir: &Dir) -> io::Result<Index> {
-    let index = Index::of(dir)?;
+    let mut index = Index::of(dir)?;
+    index.check_same()?;
     let new = cut(&index);
     for names in &new {
         let part = PartName::of(names);
-        if !index.parts().any(|known| *known == part) {
+        if !index.parts().contains(&part) {
             let mut part = Part::default();
             for name in names {
                 let place = index.place(*name).ok_or(io::ErrorKind::NotFound)?;
-                part.add(*name, reframed(&index.message(place)?));
+                part.add(*name, reframed(&index.message(dir, place)?));
             }
             part.write(dir)?;
             continue;
@@ -32,7 +33,8 @@ pub(super) fn compact(dir: &Dir) -> io::Result<Index> {
         part.list(dir, names)?;
     }
     let new: Vec<_> = new.iter().map(|names| PartName::of(names)).collect();
-    index.parts().filter(|old| !new.contains(old)).try_for_each(|old| old.remove(dir))?;
+    let old = index.parts().iter().filter(|old| !new.contains(old));
+    old.into_iter().try_for_each(|old| old.remove(dir))?;
     Index::of(dir)
 }
 

@@ -124,7 +124,7 @@ impl PartName {
         match PartName::of(&names) == *self && bytes.len() % RunName::BYTES == 0 {
             true => Ok(names),
             false => Err(io::Error::other(format!(
-                "{} is damaged: remove it, and its runs are carried out again",
+                "{} is damaged: remove it, and the same command runs them again",
                 file.to_string_lossy()
             ))),
         }

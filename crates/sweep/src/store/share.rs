@@ -44,8 +44,8 @@ impl FromStr for Share {
 impl Share {
     /// Returns the numbers of its runs. `None`: all.
     ///
-    /// A run's shard follows from the name of its row's first run and from its repeat. So rows that compute the same have the same
-    /// shards, and a process names each row, but no runs of others.
+    /// The rows that differ are sorted by the names of their first runs, and their runs are dealt out in turn. So a process names each
+    /// row, but no runs of others; rows that compute the same have the same shards; and shards differ by one run at most.
     ///
     /// # Errors
     /// Those of resolving a row.
@@ -56,24 +56,22 @@ impl Share {
     ) -> Result<Option<Arc<[usize]>>, Error> {
         let Share::Shard { number, of } = self else { return Ok(None) };
         let repeat = experiment.repeat as usize;
+        let first = |row: usize| {
+            let id = experiment.run_id(row * repeat);
+            RunName::of(experiment, id, &experiment.run(id)?, back_end)
+        };
+        let names = (0..experiment.rows()).map(first).collect::<Result<Vec<_>, Error>>()?;
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
         let mut numbers = Vec::new();
-        for row in 0..experiment.rows() {
-            let first = experiment.run(experiment.run_id(row * repeat))?;
-            let name = RunName::of(&first, &experiment.modules, back_end);
-            let is_own = |run: &usize| shard(name, experiment.run_id(*run).repeat, of) == number;
+        for (row, name) in names.iter().enumerate() {
+            let place = sorted.partition_point(|other| other < name) * repeat;
+            let is_own = |run: &usize| (place + run % repeat) % of as usize + 1 == number as usize;
             numbers.extend((row * repeat..(row + 1) * repeat).filter(is_own));
         }
         Ok(Some(numbers.into()))
     }
-}
-
-/// The shard of a run, from 1.
-fn shard(of_row: RunName, repeat: u32, of: u32) -> u32 {
-    // A step of the golden ratio through all 64 bits, so that the repeats of a row are spread evenly.
-    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-    let place = of_row.first_bytes().wrapping_add(STEP.wrapping_mul(u64::from(repeat)));
-    // The upper half of a product is a share of `of`.
-    1 + ((u128::from(place) * u128::from(of)) >> 64) as u32
 }
 
 #[cfg(test)]
@@ -87,13 +85,5 @@ mod tests {
             let why = Share::from_str(text).unwrap_err();
             assert!(why.contains("as 3/100"), "{text}: {why}");
         }
-    }
-
-    #[test]
-    fn repeats_of_a_row_are_spread_evenly() {
-        let name = RunName::from_bytes(&[7; 16]).unwrap();
-        let mut runs = [0; 10];
-        (0..1000).for_each(|repeat| runs[shard(name, repeat, 10) as usize - 1] += 1);
-        assert!(runs.iter().all(|runs| (95..=105).contains(runs)), "{runs:?}");
     }
 }

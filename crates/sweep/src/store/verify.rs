@@ -1,11 +1,13 @@
 //! Carries runs of a store out again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use prost::Message as _;
 
+use super::index::Index;
 use super::{Store, unlabelled};
 use crate::record::stored;
 use crate::run_name::RunName;
@@ -17,14 +19,28 @@ use crate::runs::{Done, Options, runs};
 pub struct Verified {
     /// Number of runs that were carried out again.
     pub runs: usize,
-    /// Runs of the experiment that the store has.
+    /// Number of runs of the experiment that the store has.
     pub stored: usize,
-    /// Names and numbers of those that gave other bytes.
-    pub others: Vec<(RunName, usize)>,
+    /// Runs that gave other bytes, with the files that have others.
+    pub wrong: Vec<Wrong>,
+    /// Whether it was stopped before all had finished.
+    pub interrupted: bool,
+}
+
+/// A run with other results than those that are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Its name.
+    pub name: RunName,
+    /// Its number in the experiment.
+    pub number: usize,
+    /// The part that has other results.
+    pub file: String,
 }
 
 impl Store {
-    /// Carries a sample of its runs out again, and compares bytes. `salt` chooses the sample.
+    /// Carries a sample of its runs out again, and compares bytes. `salt` chooses the sample. Runs that are there with several results
+    /// are always in it.
     ///
     /// # Errors
     /// [`Error::Io`] if the store cannot be read, [`Error::Simulation`] if a run cannot be carried out.
@@ -35,38 +51,46 @@ impl Store {
         sample: usize,
         salt: u64,
     ) -> Result<Verified, Error> {
-        let mut names = Vec::new();
-        for number in 0..experiment.runs() {
-            let run = experiment.run(experiment.run_id(number))?;
-            let name = RunName::of(&run, &experiment.modules, &*options.back_end);
-            if self.has(name) {
-                names.push((name, number));
-            }
-        }
-        let stored_runs = names.len();
-        // Names are hashes: so is their order under a salt.
-        names.sort_by_key(|(name, _)| name.first_bytes().wrapping_mul(salt | 1));
-        names.truncate(sample);
-        names.sort_by_key(|(_, number)| *number);
-        let only = names.iter().map(|(_, number)| *number).collect();
-        let options = Options { only: Some(only), ..options.clone() };
-        let of = experiment.clone();
-        let back_end = options.back_end.clone();
-        let again = move |done: Done| {
-            let name = RunName::of(&done.run, &of.modules, &*back_end);
-            stored(&of, name, &done).map(|run| unlabelled(run).encode_to_vec())
-        };
-        let bytes = |made: &std::io::Result<Vec<u8>>| made.as_ref().map_or(0, Vec::len);
         let failed = |why| Error::io(self.path(), "cannot read", why);
-        let (mut runs_again, mut others) = (0, Vec::new());
-        for (made, (name, number)) in runs(experiment, &options, again, bytes)?.zip(names) {
-            let made = made?.map_err(failed)?;
-            let before = self.read(name).map_err(failed)?;
-            runs_again += 1;
-            if before.is_none_or(|before| before.encode_to_vec() != made) {
-                others.push((name, number));
+        let mut numbers = BTreeMap::new();
+        for number in 0..experiment.runs() {
+            let id = experiment.run_id(number);
+            let name = RunName::of(experiment, id, &experiment.run(id)?, &*options.back_end)?;
+            if self.has(name) {
+                numbers.entry(name).or_insert(number);
             }
         }
-        Ok(Verified { runs: runs_again, stored: stored_runs, others })
+        let mut index = Index::of(&self.dir).map_err(failed)?;
+        // Names are hashes: so is their order under a salt.
+        let mut chosen: Vec<_> = numbers.keys().copied().collect();
+        chosen.sort_by_key(|name| name.first_bytes().wrapping_mul(salt | 1));
+        chosen.truncate(sample);
+        chosen.extend(index.doubtful().filter(|name| numbers.contains_key(name)));
+        let only: Vec<_> = chosen.iter().map(|name| numbers[name]).collect();
+        let names: BTreeMap<_, _> = numbers.iter().map(|(name, number)| (*number, *name)).collect();
+        let options = Options { only: Some(only.into()), ..options.clone() };
+        let (of, of_number) = (experiment.clone(), Arc::new(names));
+        let again = move |done: Done| {
+            let name = of_number[&done.id.index];
+            let run = stored(&of, name, &done)?;
+            Ok((name, unlabelled(run).encode_to_vec()))
+        };
+        type Again = std::io::Result<(RunName, Vec<u8>)>;
+        let bytes = |made: &Again| made.as_ref().map_or(0, |(_, bytes)| bytes.len());
+        let (mut carried_out, mut wrong) = (0, Vec::new());
+        let mut again = runs(experiment, &options, again, bytes)?;
+        for made in again.by_ref() {
+            let (name, made) = made?.map_err(failed)?;
+            carried_out += 1;
+            let places: Vec<_> = index.all_places(name).collect();
+            for place in places {
+                if index.message(&self.dir, place).map_err(failed)? != made {
+                    let file = index.file_of(place);
+                    wrong.push(Wrong { name, number: numbers[&name], file });
+                }
+            }
+        }
+        let interrupted = again.is_stopped();
+        Ok(Verified { runs: carried_out, stored: numbers.len(), wrong, interrupted })
     }
 }
