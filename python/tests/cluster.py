@@ -98,6 +98,8 @@ class Cluster:
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "RAY_USAGE_STATS_ENABLED": "0",
             "PYTHONSAFEPATH": "1",
+            # What killed workers leave ends with all else.
+            "TMPDIR": str(work),
         }
         self.starts = 0
         for space in SPACES.values():
@@ -201,7 +203,7 @@ def driver(kind: str, repeat: str, batch_cpu_s: str, out: str, store: str, notes
     if kind == "ray":
         engine = OnRay("auto" if "RAY_ADDRESS" in os.environ else f"{HEAD}:{PORT}")
         engine.notes = notes
-    begun = time.monotonic()
+    begun, at = time.monotonic(), time.time()
     knee.sweep(
         exp,
         out,
@@ -211,14 +213,15 @@ def driver(kind: str, repeat: str, batch_cpu_s: str, out: str, store: str, notes
         batch_cpu_s=float(batch_cpu_s),
         progress=False,
     )
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s, most_kb = used()
     print(
         json.dumps(
             {
                 "runs": exp.runs,
+                "begun": at,
                 "wall_s": time.monotonic() - begun,
-                "cpu_s": used.ru_utime + used.ru_stime,
-                "most_kb": used.ru_maxrss,
+                "cpu_s": cpu_s,
+                "most_kb": most_kb,
             }
         )
     )
@@ -444,14 +447,32 @@ def strike(cluster: Cluster, kind: str, one: subprocess.Popen[str], chance: rand
 # Efficiency.
 
 
-def all_cpu_s() -> float:
-    """CPU time of all processes here, and of those that have ended."""
-    ticks = 0
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (folder / "stat").read_text().rpartition(")")[2].split()
-            ticks += sum(int(word) for word in words[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+class Used(threading.Thread):
+    """CPU time of all processes here. Those of Ray's workers are lost when they end, so it looks again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._ticks: dict[tuple[str, str], int] = {}
+        self._is_over = threading.Event()
+        self._before = self._look()
+
+    def _look(self) -> int:
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "stat").read_text().rpartition(")")[2].split()
+                # utime, stime; and when it began.
+                self._ticks[folder.name, words[19]] = int(words[11]) + int(words[12])
+        return sum(self._ticks.values())
+
+    def run(self) -> None:
+        while not self._is_over.wait(0.4):
+            self._look()
+
+    def close(self) -> float:
+        """Returns the seconds since it was made, but for those of this process."""
+        self._is_over.set()
+        self.join()
+        return (self._look() - self._before) / os.sysconf("SC_CLK_TCK")
 
 
 def pairs(times: str = "5", repeat: str = "30") -> None:
@@ -466,19 +487,18 @@ def pairs(times: str = "5", repeat: str = "30") -> None:
         order = ["threads", "ray"] if number % 2 == 0 else ["ray", "threads"]
         for kind in order:
             place = work / f"{kind}-{number}"
-            before, begun = all_cpu_s(), time.time()
+            mine, watch = used()[0], Used()
+            watch.start()
             code, out, err = ended(start(cluster, kind, int(repeat), 2.0, place), 900)
+            all_cpu_s = watch.close() - (used()[0] - mine)
             assert code == 0, err
             told = json.loads(out)
             row = {"call_wall_s": told["wall_s"], "driver_cpu_s": told["cpu_s"]}
-            row["all_cpu_s"] = all_cpu_s() - before
+            row["all_cpu_s"] = all_cpu_s
             if kind == "ray":
                 counted = count(place / "notes", {})
                 row["work_cpu_s"] = counted.cpu_s
-                row["first_task_s"] = min(begun for begun, _ in counted.ends) - begun
-                row["work_wall_s"] = max(e for _, e in counted.ends) - min(
-                    b for b, _ in counted.ends
-                )
+                row["first_task_s"] = min(begun for begun, _ in counted.ends) - told["begun"]
                 row["batches"] = len(counted.ends)
             rows[kind] = row
             print(
@@ -492,9 +512,14 @@ def pairs(times: str = "5", repeat: str = "30") -> None:
         for kind in order:
             shutil.rmtree(work / f"{kind}-{number}")
         threads, ray = rows["threads"], rows["ray"]
-        ratios["wall of the call"].append(threads["call_wall_s"] / ray["call_wall_s"])
-        ratios["wall of the work"].append(threads["call_wall_s"] / ray["work_wall_s"])
-        ratios["CPU of the work"].append(ray["work_cpu_s"] / threads["all_cpu_s"])
+        ratios["throughput of the call"].append(threads["call_wall_s"] / ray["call_wall_s"])
+        after_start_s = ray["call_wall_s"] - ray["first_task_s"]
+        ratios["throughput of the call from its first task"].append(
+            threads["call_wall_s"] / after_start_s
+        )
+        ratios["CPU of the runs over that of the process of threads"].append(
+            ray["work_cpu_s"] / threads["driver_cpu_s"]
+        )
         ratios["CPU of all processes"].append(ray["all_cpu_s"] / threads["all_cpu_s"])
     for word, values in ratios.items():
         print(
@@ -608,7 +633,9 @@ def engines(repeat: str = "5000") -> None:
     found = {}
     for kind in ("threads", "shards", "ray"):
         words = [sys.executable, "-P", __file__, "many", kind, repeat, str(work / kind)]
-        begun, before = time.monotonic(), all_cpu_s()
+        watch = Used()
+        watch.start()
+        begun = time.monotonic()
         done = subprocess.run(
             cluster.command(HEAD, *words),
             env=cluster.environment,
@@ -620,7 +647,7 @@ def engines(repeat: str = "5000") -> None:
         found[kind] = hashes(work / kind / "store")
         bytes_of = sum(file.stat().st_size for file in (work / kind / "store").iterdir())
         print(
-            f"{kind}: {done.stdout.strip()}, {time.monotonic() - begun:.1f} s, {all_cpu_s() - before:.1f} s of CPU of all, "
+            f"{kind}: {done.stdout.strip()}, {time.monotonic() - begun:.1f} s, {watch.close():.1f} s of CPU of all, "
             f"store {bytes_of / 1e6:.1f} MB, {found[kind]}",
             flush=True,
         )

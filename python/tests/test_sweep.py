@@ -179,8 +179,14 @@ def test_batches_are_by_content(long: knee.Experiment) -> None:
 
 @pytest.mark.parametrize("has_store", [False, True])
 def test_a_killed_sweep_goes_on(
-    has_store: bool, long: knee.Experiment, whole: Path, tmp_path: Path
+    has_store: bool,
+    long: knee.Experiment,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # What it leaves there ends with the test.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     chance = random.Random(51)
     out = tmp_path / "out"
     store = str(tmp_path / "runs") if has_store else None

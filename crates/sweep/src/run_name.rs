@@ -58,7 +58,9 @@ impl RunName {
             let others =
                 module.others_read().iter().map(|(path, sha256)| (path.file_name(), sha256));
             let others: Vec<_> = others.collect();
-            let _ = writeln!(hash, "{sha256} {others:?} {options:?}");
+            // Of folders of headers the headers count.
+            let (define, linux, api) = (&options.define, options.linux, options.api);
+            let _ = writeln!(hash, "{sha256} {others:?} {define:?} {linux:?} {api:?}");
         }
         let mut name = RunName([0; RunName::BYTES]);
         name.0.copy_from_slice(&hash.0.finalize()[..RunName::BYTES]);
