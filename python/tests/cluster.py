@@ -606,7 +606,7 @@ def million(runs: str = "1000000") -> None:
 
     core = exp._core
     place = Folder("filled")
-    missing = took("names and batches", lambda: core.missing(None, b"", 3e6), exp.runs, "run")
+    missing = took("names and batches", lambda: core.missing(None, b"", 3e6)[0], exp.runs, "run")
     names = b"".join(bytes(one) for _, one in missing)
     batches = len(missing)
     del missing
@@ -621,7 +621,7 @@ def million(runs: str = "1000000") -> None:
         part = hashlib.sha256(names[at : at + some]).hexdigest()[:32]
         Path("filled", f"{part}.names").write_bytes(names[at : at + some])
     stored = took("reading names of 1000 parts", lambda: stored_names(place), exp.runs, "run")
-    left = took("a resume that finds all", lambda: core.missing(None, stored, 3e6), exp.runs, "run")
+    left = took("a resume that finds all", lambda: core.missing(None, stored, 3e6)[0], exp.runs, "run")
     print(f"{sum(len(numbers) for numbers, _ in left)} runs left")
 
 

@@ -60,7 +60,9 @@ static __always_inline struct sock *iter_sock(const struct bpf_iter__tcp *ctx)
 /* The TCP socket that an open file is. NULL: it is none. */
 static __always_inline struct sock *file_sock(const struct bpf_iter__task_file *ctx)
 {
-	struct socket *socket = ctx->file ? bpf_sock_from_file(ctx->file) : NULL;
+	/* Each is read once: what was read again is not known to be there. */
+	void *file = ctx->file;
+	struct socket *socket = file ? bpf_sock_from_file(file) : NULL;
 	struct sock *sk = socket ? socket->sk : NULL;
 
 	return sk ? (struct sock *)bpf_skc_to_tcp_sock(sk) : NULL;

@@ -8,7 +8,7 @@ use knee_run::spec::Cc;
 use serde_json::Value as Json;
 
 use crate::metric::Metric;
-use crate::range::range;
+use crate::range::{MAX_VALUES, range};
 
 /// Largest number of configurations: cases times varied values.
 pub(crate) const MAX_CONFIGURATIONS: usize = 1_000_000;
@@ -358,17 +358,18 @@ pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
         Value::List(items) => items.as_slice(),
         _ => std::slice::from_ref(node),
     };
-    let mut values = Vec::new();
+    let (mut values, mut most) = (Vec::new(), MAX_LISTED);
     for item in items {
         match item.text().map(range).transpose()?.flatten() {
             Some(all) => {
+                most = MAX_VALUES;
                 values.extend(all.into_iter().map(|value| Node { origin: item.origin, value }));
             }
             None => values.push(item.clone()),
         }
-        if items.len().max(values.len()) > MAX_LISTED {
-            let most = format!("at most {MAX_LISTED} are allowed");
-            return Err(format!("has {} values, but {most}", items.len().max(values.len())));
+        let count = items.len().max(values.len());
+        if count > most {
+            return Err(format!("has {count} values, but at most {most} are allowed"));
         }
     }
     match values.is_empty() {
