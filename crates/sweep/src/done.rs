@@ -23,6 +23,8 @@ pub struct Done {
     pub(crate) recording: Option<String>,
     /// Whether it has captures.
     pub(crate) is_captured: bool,
+    /// Whether its thresholds mark nothing, so that runs with other ones are the same.
+    pub(crate) has_idle_thresholds: bool,
     /// Memory of the run, including what is made of it.
     pub(crate) budget: Arc<Budget>,
 }

@@ -364,7 +364,10 @@ impl Writer<'_> {
                 sent_pkts: queue.sent_pkts.into(),
                 sent_bytes: queue.sent_bytes.into(),
                 marked_pkts: queue.marked_pkts.into(),
-                threshold_hits: queue.threshold_hits.into(),
+                threshold_hits: queue
+                    .threshold_hits
+                    .filter(|_| !self.done.has_idle_thresholds)
+                    .into(),
                 dropped_full_pkts: queue.dropped_full_pkts.into(),
                 dropped_not_ect_pkts: queue.dropped_not_ect_pkts.into(),
                 dropped_early_pkts: queue.dropped_early_pkts.into(),
@@ -464,7 +467,7 @@ impl Writer<'_> {
             len_pkts: s.len_pkts.into(),
             len_bytes: s.len_bytes.into(),
             dropped_pkts: s.dropped_pkts.into(),
-            threshold_hits: s.threshold_hits.into(),
+            threshold_hits: s.threshold_hits.filter(|_| !self.done.has_idle_thresholds).into(),
             drop_probability: s.drop_probability.into(),
             qdelay_s: s.qdelay.map(span).into(),
         });

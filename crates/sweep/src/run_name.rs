@@ -90,8 +90,9 @@ impl fmt::Display for RunName {
     }
 }
 
-/// Returns whether there are thresholds that mark nothing, because no connection negotiates ECN.
-fn has_idle_thresholds(run: &Run) -> bool {
+/// Returns whether there are thresholds that mark nothing, because no connection negotiates ECN. Runs with others are the same then, so
+/// what meets a threshold is not told.
+pub(crate) fn has_idle_thresholds(run: &Run) -> bool {
     let hosts = run.network.nodes.iter().filter_map(|node| node.host.as_ref());
     let sends_ect = |cc: &Cc| cc.algorithm.needs_ecn() || cc.algorithm.module().is_some();
     run.network.links.iter().any(|link| is_threshold(&link.cable.queue))

@@ -24,6 +24,7 @@ use crate::flight::Recording;
 use crate::going::Going;
 use crate::machine;
 use crate::results::{CaptureDir, empty_captures};
+use crate::run_name::has_idle_thresholds;
 
 /// Memory for results that wait for an earlier run, bytes. Above it, threads start only that earlier run.
 const MOST_WAITING_BYTES: usize = 64 << 20;
@@ -544,6 +545,8 @@ impl<T> Work<T> {
             options.going.pass();
             return Ok(Ran::Before(known));
         }
+        let is_model = options.back_end.capabilities().is_model;
+        let has_idle = is_model && has_idle_thresholds(&run);
         let begun = options.going.begin(&run);
         let reached = Some(begun.reached());
         if let Some(recording) = self.beside.recording.as_ref().filter(|to| to.has(id)) {
@@ -556,7 +559,17 @@ impl<T> Work<T> {
             let budget = budget.clone();
             let is_captured = false;
             let attempts = 1;
-            let done = Done { id, run, ran, attempts, scenario, recording, is_captured, budget };
+            let done = Done {
+                id,
+                run,
+                ran,
+                attempts,
+                scenario,
+                recording,
+                is_captured,
+                has_idle_thresholds: has_idle,
+                budget,
+            };
             return Ok(Ran::Now(Box::new(done)));
         }
         let captures = self.beside.captures.as_ref().filter(|_| is_captured(id));
@@ -572,7 +585,17 @@ impl<T> Work<T> {
             attempt(options, &run, &ask).map_err(|source| self.failed(configuration, source))?;
         let (run, ran) = self.in_window(configuration, &scenario, (run, ran), &ask)?;
         let (is_captured, budget) = (dir.is_some(), budget.clone());
-        let done = Done { id, run, ran, attempts, scenario, recording: None, is_captured, budget };
+        let done = Done {
+            id,
+            run,
+            ran,
+            attempts,
+            scenario,
+            recording: None,
+            is_captured,
+            has_idle_thresholds: has_idle,
+            budget,
+        };
         Ok(Ran::Now(Box::new(done)))
     }
 }
