@@ -621,7 +621,9 @@ def million(runs: str = "1000000") -> None:
         part = hashlib.sha256(names[at : at + some]).hexdigest()[:32]
         Path("filled", f"{part}.names").write_bytes(names[at : at + some])
     stored = took("reading names of 1000 parts", lambda: stored_names(place), exp.runs, "run")
-    left = took("a resume that finds all", lambda: core.missing(None, stored, 3e6)[0], exp.runs, "run")
+    left = took(
+        "a resume that finds all", lambda: core.missing(None, stored, 3e6)[0], exp.runs, "run"
+    )
     print(f"{sum(len(numbers) for numbers, _ in left)} runs left")
 
 

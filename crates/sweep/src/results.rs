@@ -381,6 +381,10 @@ impl Results {
         written.map_err(|why| self.with_way_out(why))?;
         self.finished = true;
         self.remove_partial();
+        if self.store.as_ref().is_some_and(|store| store.is_lasting()) {
+            // What an earlier process left that was killed while it wrote tables: this one holds all of the store.
+            self.remove_partial_of(None);
+        }
         Ok(self.dir.clone())
     }
 
