@@ -1,4 +1,5 @@
 //! `knee sweep` and `knee cache`.
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 use std::collections::BTreeMap;
 use std::fs;
