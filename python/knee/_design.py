@@ -59,9 +59,7 @@ def _unit_cube(axes: int, count: int, kind: str, seed: int) -> list[list[float]]
         try:
             from scipy.stats import qmc
         except ImportError:
-            why = (
-                "exp.design: kind = 'sobol': needs SciPy: pip install 'knee[design]', or take latin"
-            )
+            why = "exp.design: kind = 'sobol': needs SciPy: pip install scipy, or take latin"
             raise ExperimentError(why, "kind") from None
         sobol = qmc.Sobol(axes, scramble=True, rng=seed)
         # A power of two, as the balance of the sequence wants it; the first of them.

@@ -77,7 +77,7 @@ class Url:
             try:
                 from obstore.store import from_url
             except ImportError:
-                why = f"store = {self}: needs obstore: pip install 'knee[sweep]', or a folder"
+                why = f"store = {self}: needs obstore: pip install obstore, or a folder"
                 raise ExperimentError(why, "store") from None
             plain = self._url.startswith("http://") or bool(
                 os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
@@ -219,3 +219,8 @@ def stored_names(of: Folder | Url) -> bytes:
             )
             raise ExperimentError(why)
     return b"".join(names.values())
+
+
+def single_names(names: bytes) -> set[bytes]:
+    """Names that stand one after another, each by itself."""
+    return {names[at : at + _NAME_BYTES] for at in range(0, len(names), _NAME_BYTES)}

@@ -6,9 +6,11 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +20,7 @@ from knee._errors import ExperimentError
 from knee._experiment import Experiment, _Changes, _threads
 from knee._progress import Bar
 from knee._result import Result
-from knee._store import HEAD, Folder, Url, contents, place, stored_names
+from knee._store import HEAD, Folder, Url, contents, place, single_names, stored_names
 
 _BATCH_CPU_S = 3.0
 """CPU time of a batch, seconds: what the death of a worker costs, and enough to forget what a task costs."""
@@ -122,9 +124,7 @@ class Ray:
         try:
             import ray
         except ImportError:
-            raise ExperimentError(
-                "engine = ray: needs Ray: pip install 'knee[ray]'", "engine"
-            ) from None
+            raise ExperimentError("engine = ray: needs Ray: pip install ray", "engine") from None
         _check_reachable(self._address)
         environment: dict[str, Any] = dict(self._options.get("runtime_env") or {})
         if self._ships:
@@ -243,17 +243,32 @@ class _Work:
         if self.place.has(f"{part}.names"):
             return Metrics(len(batch.numbers), was_there=True)
         core = _loaded(self)
-        with tempfile.TemporaryDirectory(prefix="knee-batch-") as folder:
+        with _folder("knee-batch-") as folder:
             told = json.loads(
-                core.sweep(folder, None, batch.numbers, False, None, self.threads, None)
+                core.sweep(str(folder), None, batch.numbers, False, None, self.threads, None)
             )
-            store = Path(folder) / "store"
-            if told["runs_done"] == len(batch.numbers) and not (store / f"{part}.names").is_file():
+            store = folder / "store"
+            # Those that failed are not there.
+            if not single_names(stored_names(Folder(store))) <= single_names(batch.names):
                 # Otherwise the sweep would carry them out once more, alone.
                 why = f"{self.path}: runs have other names on {os.uname().nodename} than where the sweep began"
                 raise ExperimentError(why)
             _move(store, self.place)
         return Metrics(told["runs_done"], told["cpu_s"], told["wall_s"], told["failed"])
+
+
+@contextmanager
+def _folder(prefix: str) -> Iterator[Path]:
+    """A folder for a while. What failed or was stopped may still write its last run, and then goes too."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield folder
+    finally:
+        for _ in range(100):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(0.05)
 
 
 def _move(store: Path, to: Folder | Url) -> None:
@@ -455,7 +470,7 @@ def _once(
             )
         if asked is not None:
             # What it cannot use is said before runs are carried out.
-            with tempfile.TemporaryDirectory(prefix="knee-until-") as folder:
+            with _folder("knee-until-") as folder:
                 core.sweep(folder, None, [], False, asked, 1, None)
         in_task = 1 if threads is None and not isinstance(engine, Threads) else _threads(threads)
         filled = _fill(one, to, engine, shard, in_task, batch_cpu_s, bar)

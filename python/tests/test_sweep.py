@@ -516,7 +516,7 @@ def test_ray_is_named_where_it_is_missing(
     short: knee.Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ExperimentError, match=r"pip install 'knee\[ray\]'"):
+    with pytest.raises(ExperimentError, match="pip install ray"):
         knee.sweep(short, tmp_path / "out", engine="ray", progress=False)
 
 
@@ -525,7 +525,7 @@ def test_obstore_is_named_where_it_is_missing(
 ) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    with pytest.raises(ExperimentError, match=r"pip install 'knee\[sweep\]'"):
+    with pytest.raises(ExperimentError, match="pip install obstore"):
         knee.sweep(short, tmp_path / "out", store="s3://bucket/sweep", progress=False)
 
 
@@ -579,7 +579,7 @@ KEY, SECRET = "AKIAKNEEKNEEKNEEKNEE", "a-secret-that-is-nowhere-else"
 
 
 def test_a_store_at_a_url(bucket: str, long: knee.Experiment, whole: Path, tmp_path: Path) -> None:
-    args = {"store": bucket, "batch_cpu_s": 0.1, "progress": False}
+    args = {"store": bucket, "batch_cpu_s": 0.01, "progress": False}
     res = knee.sweep(long, tmp_path / "out", engine=Stops(2), **args)  # type: ignore[arg-type]
     assert isinstance(res, knee.Result)
     assert res.interrupted

@@ -30,9 +30,9 @@ pub(crate) enum Command {
         #[arg(required = true, value_name = "DIR")]
         dirs: Vec<PathBuf>,
     },
-    /// Carry a random sample of the runs out again, and compare bytes.
+    /// Run a random sample of the runs again, and compare bytes.
     Verify(Box<VerifyArgs>),
-    /// Sort all runs by their names into as few parts as are sensible: the same bytes, whatever ran where.
+    /// Sort all runs by name and join their parts: the bytes are the same, wherever the runs were made.
     Compact {
         /// Stores, or directories of sweeps.
         #[arg(required = true, value_name = "DIR")]

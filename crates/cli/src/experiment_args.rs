@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use knee_run::BackEnd;
 use knee_scenario::overrides::Words;
-use knee_scenario::published::Stat;
 use knee_scenario::scale::Scale;
 use knee_scenario::{Experiment, Overrides, memory};
 
@@ -38,10 +37,6 @@ pub(crate) struct ExperimentArgs {
     /// Seed of the experiment; the same seed gives the same results.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Statistic of tables: mean, sd, min, p50, p95, p99, p999 or max, with its 95 % interval over runs. Repeat it for
-    /// more. Default: output.stats of the file.
-    #[arg(long, value_name = "STAT", value_parser = Stat::named)]
-    stat: Vec<Stat>,
     /// Memory that a run may take, as "8 GiB", if it needs more than 4 GiB. All runs together take less than is free.
     #[arg(long, value_name = "SIZE", value_parser = memory::parse)]
     memory: Option<u64>,
@@ -65,7 +60,7 @@ impl ExperimentArgs {
             seed: self.seed,
             scale,
             quick: self.quick,
-            stats: self.stat.clone(),
+            stats: Vec::new(),
             memory_bytes: self.memory,
             modules: self.module.options(),
             only_reads: false,

@@ -10,7 +10,8 @@ use knee_file::one_of;
 use knee_results::{Format, ResultFile, format};
 use knee_run::BackEnd;
 use knee_scenario::cases::MAX_RUNS;
-use knee_scenario::{Experiment, refused, remarks};
+use knee_scenario::published::Stat;
+use knee_scenario::{Experiment, Overrides, refused, remarks};
 use knee_sweep::going::{Going, Reached};
 use knee_sweep::report;
 use knee_sweep::results::Results;
@@ -38,28 +39,40 @@ pub(crate) struct Args {
     /// repeats. Without a sweep there it begins one.
     #[arg(long = "continue", requires = "output", conflicts_with_all = ["trace", "pcap"])]
     goes_on: bool,
-    /// Format of the tables: csv, or parquet for Polars, pandas and DuckDB: a tenth of the size, read faster. [default: csv;
-    /// with --continue that of the directory]
+    /// Run nothing. Print the name of each run: equal for runs that compute the same.
+    #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output", "format", "until", "check"])]
+    hash: bool,
+    /// Record every call of the algorithm of this `[[traffic]]` entry, in the first run of each row. knee replay
+    /// reads the results' ENTRY-run-N.flight.
+    #[arg(long, value_name = "ENTRY", conflicts_with = "until")]
+    trace: Option<String>,
+    /// Capture the packets of each host, in the first run of each row, for tcpdump or Wireshark: HOST-run-N.pcapng in
+    /// the results.
+    #[arg(long, conflicts_with_all = ["trace", "until"])]
+    pcap: bool,
+    /// Run nothing. Check whether the back end can run each file, and list unsupported keys and values.
+    #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output", "format", "until"])]
+    check: bool,
+    /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    attempts: u32,
+    #[command(flatten)]
+    sweep: SweepArgs,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
+}
+
+/// How runs are carried out and their tables shown.
+#[derive(clap::Args)]
+pub(crate) struct SweepArgs {
+    /// Format of the tables: csv, or parquet for Polars, pandas and DuckDB: a tenth of the size, read faster. [default: csv,
+    /// or that of results that are continued]
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<&'static dyn Format>,
     /// Add repeats until half of a figure's 95 % interval over runs is below this share of it in every row. As "p99 of short
     /// within 5 %", or "mean of goodput of bulk within 1 %". --repeat is the most then [default: 100].
-    #[arg(long, value_name = "FIGURE", conflicts_with_all = ["trace", "pcap", "hash", "check"])]
-    until: Option<String>,
-    /// Run nothing. Print the name of each run: equal for runs that compute the same.
-    #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output", "format", "check"])]
-    hash: bool,
-    /// Record every call of the algorithm of this `[[traffic]]` entry, in the first run of each row. knee replay
-    /// reads the results' ENTRY-run-N.flight.
-    #[arg(long, value_name = "ENTRY")]
-    trace: Option<String>,
-    /// Capture the packets of each host, in the first run of each row, for tcpdump or Wireshark: HOST-run-N.pcapng in
-    /// the results.
-    #[arg(long, conflicts_with = "trace")]
-    pcap: bool,
-    /// Run nothing. Check whether the back end can run each file, and list unsupported keys and values.
-    #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output", "format"])]
-    check: bool,
+    #[arg(long, value_name = "FIGURE")]
+    pub(crate) until: Option<String>,
     /// Print JSON, one line per file.
     #[arg(long)]
     json: bool,
@@ -70,15 +83,36 @@ pub(crate) struct Args {
     /// Threads for runs and within large runs [default: one per core, fewer if memory is short]. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Attempts for a run that the host limited; the last one counts. For --on lab and --on hosts=FILE.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
-    attempts: u32,
-    #[command(flatten)]
-    experiment: ExperimentArgs,
+    /// Statistic of tables: mean, sd, min, p50, p95, p99, p999 or max, with its 95 % interval over runs. Repeat it for
+    /// more. Default: output.stats of the file.
+    #[arg(long, value_name = "STAT", value_parser = Stat::named)]
+    stat: Vec<Stat>,
+}
+
+impl SweepArgs {
+    /// Changes an experiment as these ask for.
+    pub(crate) fn apply(&self, overrides: &mut Overrides) {
+        overrides.stats.clone_from(&self.stat);
+        // With --until it is the most.
+        overrides.repeat = overrides.repeat.filter(|_| self.until.is_none());
+    }
+
+    /// Returns the number of threads; 0: one per core.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.unwrap_or(0) as usize
+    }
+
+    /// Returns results in the format that is asked for.
+    pub(crate) fn in_format(&self, results: Results) -> Results {
+        match self.format {
+            Some(format) => results.in_format(format),
+            None => results,
+        }
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-pub(crate) enum Tables {
+enum Tables {
     Fitting,
     All,
 }
@@ -92,8 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         ));
     }
     let mut overrides = args.experiment.overrides(&*back_end)?;
-    // With --until it is the most.
-    overrides.repeat = overrides.repeat.filter(|_| args.until.is_none());
+    args.sweep.apply(&mut overrides);
     // Files on the command line are trusted. Those that an experiment names may not be yet.
     overrides.only_reads = args.check;
     // All files are checked before the first one runs.
@@ -108,11 +141,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
     say_limits(&experiments);
     experiments.iter().for_each(|experiment| say_too_short(experiment));
-    if let Some(text) = &args.until {
+    if let Some(text) = &args.sweep.until {
         experiments.iter().try_for_each(|experiment| read_until(text, experiment).map(drop))?;
     }
     let options = Options {
-        threads: args.threads.unwrap_or(0) as usize,
+        threads: args.sweep.threads(),
         stop: stop_on_signals()?,
         trace: args.trace.clone(),
         captures: args.pcap,
@@ -184,7 +217,7 @@ fn print_names(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Resul
         for index in 0..experiment.runs() {
             let id = experiment.run_id(index);
             let row = experiment.describe(&experiment.row(id.configuration));
-            let name = RunName::of(experiment, id, &experiment.run(id)?, back_end)?;
+            let (name, _) = RunName::of_number(experiment, index, back_end)?;
             let experiment = plain(&experiment.name);
             print(&format!("{name}  {experiment} {index}: {row}, repeat {}\n", id.repeat))?;
         }
@@ -229,26 +262,17 @@ fn run_one(
             (None, Some(dir)) if args.files.len() == 1 => Results::at(dir)?,
             (None, Some(dir)) => Results::numbered(dir, &experiment.name)?,
         };
-        Ok(in_format(args.format, results))
+        Ok(args.sweep.in_format(results))
     };
-    let shown = Shown {
-        until: args.until.as_deref(),
-        most: args.experiment.repeat(),
-        is_json: args.json,
-        tables: args.tables,
-        is_first: number == 0,
-    };
-    sweep_and_show(experiment, options, &results, &shown)
+    let asked = Asked { args: &args.sweep, most: args.experiment.repeat(), is_first: number == 0 };
+    sweep_and_show(experiment, options, &results, &asked)
 }
 
 /// How a sweep is carried out and shown.
-pub(crate) struct Shown<'a> {
-    /// What `--until` says.
-    pub(crate) until: Option<&'a str>,
-    /// Most repeats with it.
+pub(crate) struct Asked<'a> {
+    pub(crate) args: &'a SweepArgs,
+    /// Most repeats with `--until`.
     pub(crate) most: Option<u32>,
-    pub(crate) is_json: bool,
-    pub(crate) tables: Tables,
     /// Whether nothing was shown before.
     pub(crate) is_first: bool,
 }
@@ -259,15 +283,15 @@ pub(crate) fn sweep_and_show(
     experiment: &Arc<Experiment>,
     options: &Options,
     results: &dyn Fn(Option<&Path>) -> Result<Results, Failure>,
-    shown: &Shown<'_>,
+    asked: &Asked<'_>,
 ) -> Result<SweepResult, Failure> {
     let memory = &experiment.memory;
     if memory.is_large() {
         complain(&format!("knee: {}: {}", experiment.name, memory.words()));
     }
-    let until = shown.until.map(|text| read_until(text, experiment)).transpose()?;
+    let until = asked.args.until.as_deref().map(|text| read_until(text, experiment)).transpose()?;
     let mut place = results(None)?;
-    let most = shown.most.unwrap_or(MOST_REPEATS);
+    let most = asked.most.unwrap_or(MOST_REPEATS);
     let mut experiment = experiment.clone();
     if until.is_some() {
         experiment = with_repeat(&experiment, experiment.repeat.max(LEAST_REPEATS).min(most))?;
@@ -304,11 +328,11 @@ pub(crate) fn sweep_and_show(
         ));
     }
     complain_of(&swept, experiment, &dir);
-    if shown.is_json {
+    if asked.args.json {
         print(&format!("{}\n", report::json(experiment, &swept, &claims, Some(&dir))))?;
     } else {
-        let gap = if shown.is_first { "" } else { "\n\n" };
-        let tables = match shown.tables {
+        let gap = if asked.is_first { "" } else { "\n\n" };
+        let tables = match asked.args.tables {
             Tables::Fitting => overview::render(experiment, &swept),
             Tables::All => table::render(experiment, &swept),
         };
@@ -318,21 +342,14 @@ pub(crate) fn sweep_and_show(
 }
 
 /// Parses a format of tables.
-pub(crate) fn format(name: &str) -> Result<&'static dyn Format, String> {
+fn format(name: &str) -> Result<&'static dyn Format, String> {
     format::named(name).ok_or_else(|| match name {
         format::PARQUET => format::WITHOUT_PARQUET.to_owned(),
         _ => one_of(name, [format::CSV.name(), format::PARQUET].into_iter()).to_string(),
     })
 }
 
-pub(crate) fn in_format(format: Option<&'static dyn Format>, results: Results) -> Results {
-    match format {
-        Some(format) => results.in_format(format),
-        None => results,
-    }
-}
-
-pub(crate) fn read_until(text: &str, experiment: &Experiment) -> Result<Until, Failure> {
+fn read_until(text: &str, experiment: &Experiment) -> Result<Until, Failure> {
     let wrong = |why| Failure::Says(format!("{}: --until: {why}", experiment.path.display()));
     Until::read(text, experiment).map_err(wrong)
 }

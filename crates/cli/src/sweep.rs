@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use knee_results::Format;
 use knee_scenario::{Experiment, refused};
 use knee_sweep::results::Results;
 use knee_sweep::runner::fill;
@@ -16,9 +15,7 @@ use knee_sweep::sweep_result::{Filled, MOST_WARNINGS};
 use crate::back_ends;
 use crate::complete;
 use crate::experiment_args::{ExperimentArgs, load};
-use crate::run::{
-    Progress, Shown, Tables, counted, format, in_format, say_limits, say_too_short, sweep_and_show,
-};
+use crate::run::{Asked, Progress, SweepArgs, counted, say_limits, say_too_short, sweep_and_show};
 use crate::{COULD_NOT, DONE, Failure, complain, plain, print, stop_on_signals};
 
 #[derive(clap::Args)]
@@ -32,32 +29,17 @@ pub(crate) struct Args {
     output: PathBuf,
     /// Carry out one of N equal shards of the runs, as 3/100, into the same DIR/store. When all are done, the command without
     /// --shard writes the tables.
-    #[arg(long, value_name = "I/N", conflicts_with_all = ["until", "json", "format"])]
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["until", "json", "format", "tables", "stat"])]
     shard: Option<Share>,
-    /// Spread the runs over a Ray cluster: auto for that of this node, or its HOST:PORT. Needs the Python package with Ray: pip
-    /// install 'knee[ray]'.
+    /// Spread the runs over a Ray cluster: auto for that of this node, or its HOST:PORT. Needs knee's Python package, and Ray.
     #[arg(long, value_name = "ADDRESS")]
     ray: Option<String>,
     /// Keep finished runs here: a folder that all machines reach, or a URL as s3://bucket/sweep. DIR/store gets a copy at the end.
-    /// Needs the Python package.
+    /// Needs knee's Python package; a URL also obstore.
     #[arg(long, value_name = "PLACE")]
     store: Option<String>,
-    /// Add repeats until half of a figure's 95 % interval over runs is below this share of it in every row. As "p99 of short
-    /// within 5 %". --repeat is the most then [default: 100].
-    #[arg(long, value_name = "FIGURE")]
-    until: Option<String>,
-    /// Format of the tables: csv or parquet [default: csv, or that of the directory]
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
-    format: Option<&'static dyn Format>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    /// Tables to print: what fits a screen, or a table per traffic entry and queue.
-    #[arg(long, value_name = "WHICH", default_value = "fitting")]
-    tables: Tables,
-    /// Threads for runs and within large runs [default: one per core, fewer if memory is short]. Results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
+    #[command(flatten)]
+    sweep: SweepArgs,
     #[command(flatten)]
     experiment: ExperimentArgs,
 }
@@ -71,13 +53,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     let back_end = back_ends::named(&args.experiment.on)?;
     let mut overrides = args.experiment.overrides(&*back_end)?;
-    // With --until it is the most.
-    overrides.repeat = overrides.repeat.filter(|_| args.until.is_none());
+    args.sweep.apply(&mut overrides);
     let experiment = load(&args.file, &overrides)?;
     refused::check(&experiment, &*back_end)?;
     say_limits(std::slice::from_ref(&experiment));
     say_too_short(&experiment);
-    let threads = args.threads.unwrap_or(0) as usize;
+    let threads = args.sweep.threads();
     let options = Options { threads, stop: stop_on_signals()?, ..Options::new(back_end) };
     let code = match args.shard {
         Some(shard) => run_shard(args, &experiment, options.clone(), shard),
@@ -98,8 +79,8 @@ fn by_python() -> Failure {
         .is_ok_and(|status| status.success());
     if !has_package {
         return Failure::Says(format!(
-            "--ray and --store need the Python package of knee for {}, which has it not: pip install 'knee[ray]', or name another \
-             interpreter by KNEE_PYTHON",
+            "--ray and --store need knee's Python package, and {} has it not: install its wheel (docs/sweep.md), or set KNEE_PYTHON \
+             to another Python from 3.11 on",
             Path::new(&python).display()
         ));
     }
@@ -115,19 +96,13 @@ fn place(
     share: Share,
 ) -> Result<Results, Failure> {
     let open = |path: &Path| Store::open(path, experiment, &*options.back_end, share);
-    Ok(in_format(args.format, Store::results(&args.output, open)?))
+    Ok(args.sweep.in_format(Store::results(&args.output, open)?))
 }
 
 fn run_whole(args: &Args, experiment: &Arc<Experiment>, options: &Options) -> Result<u8, Failure> {
     let results = |_: Option<&Path>| place(args, experiment, options, Share::Whole);
-    let shown = Shown {
-        until: args.until.as_deref(),
-        most: args.experiment.repeat(),
-        is_json: args.json,
-        tables: args.tables,
-        is_first: true,
-    };
-    let swept = sweep_and_show(experiment, options, &results, &shown)?;
+    let asked = Asked { args: &args.sweep, most: args.experiment.repeat(), is_first: true };
+    let swept = sweep_and_show(experiment, options, &results, &asked)?;
     Ok(if swept.interrupted || !swept.failed.is_empty() { COULD_NOT } else { DONE })
 }
 
@@ -137,9 +112,10 @@ fn run_shard(
     mut options: Options,
     shard: Share,
 ) -> Result<u8, Failure> {
-    options.only = shard.numbers(experiment, &*options.back_end)?;
+    let numbers = shard.numbers(experiment, &*options.back_end)?;
+    let all = numbers.len();
+    options.only = Some(numbers.into());
     let mut results = place(args, experiment, &options, shard)?;
-    let all = options.only.as_ref().map_or(experiment.runs(), |only| only.len());
     let mut progress = Progress::new(experiment, &options.going).of(all);
     let filled = fill(experiment, &options, &mut results, &mut |done| progress.show(done));
     progress.clear();

@@ -121,7 +121,7 @@ fn what_a_sweep_cannot_do_says_the_way_out() {
     let python = std::env::temp_dir().join("no-python");
     let mut command = knee(&["sweep", "two-flows", "-o", "a", "--ray", "auto"], scratch.path());
     let (code, _, why) = said(&command.env("KNEE_PYTHON", python).output().unwrap());
-    assert!(code == Some(2) && why.contains("pip install 'knee[ray]'"), "{why}");
+    assert!(code == Some(2) && why.contains("install its wheel (docs/sweep.md)"), "{why}");
     assert!(!scratch.path().join("a").exists());
 
     assert_eq!(run(&["run", "two-flows", "--repeat", "2", "-o", "run"], scratch.path()).0, Some(0));

@@ -102,11 +102,8 @@ fn keys_that_vary_together_are_one_column_and_their_rows_are_those_of_the_produc
     assert!(heading.contains(" line ") && shown.contains(" 500 us / 1 "), "{shown}");
     // The name of a run knows values, not how the file says them.
     let names = |experiment: &Experiment| -> Vec<String> {
-        let name = |index| {
-            let id = experiment.run_id(index);
-            let run = experiment.run(id).unwrap();
-            RunName::of(experiment, id, &run, &Simulator).unwrap().to_string()
-        };
+        let name =
+            |number| RunName::of_number(experiment, number, &Simulator).unwrap().0.to_string();
         (0..experiment.runs()).map(name).collect()
     };
     let of_product = names(&product);

@@ -187,10 +187,7 @@ impl Experiment {
     fn run_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let one = self.inner.clone();
         apart(py, move || {
-            let name = |index| {
-                let id = one.run_id(index);
-                Ok(RunName::of(&one, id, &one.run(id)?, &Simulator)?.to_string())
-            };
+            let name = |number| Ok(RunName::of_number(&one, number, &Simulator)?.0.to_string());
             (0..one.runs()).map(name).collect()
         })
     }
@@ -254,11 +251,7 @@ impl Experiment {
         packets_of_batch: f64,
     ) -> PyResult<(Vec<sweep::NumbersAndNames>, usize)> {
         let one = self.whole(py)?;
-        apart(py, move || {
-            let share = share(shard.as_deref())?;
-            let runs = share.numbers(&one, &Simulator)?.map_or(one.runs(), |numbers| numbers.len());
-            Ok((sweep::missing(&one, share, &stored, packets_of_batch)?, runs))
-        })
+        apart(py, move || sweep::missing(&one, share(shard.as_deref())?, &stored, packets_of_batch))
     }
 
     /// What a store says of the experiment whose runs it has.

@@ -37,7 +37,7 @@ mod _knee {
     #[pymodule_export]
     use crate::stream::{Stream, Streamed};
     #[pymodule_export]
-    use crate::sweep::{compact_store, put_into_store, store_contents};
+    use crate::sweep::put_into_store;
     #[pymodule_export]
     use crate::table::{Table, table};
 

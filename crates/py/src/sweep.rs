@@ -13,7 +13,7 @@ use knee_sim::Simulator;
 use knee_sweep::run_name::RunName;
 use knee_sweep::runner::{fill, sweep};
 use knee_sweep::runs::Options;
-use knee_sweep::store::{Batch, Contents, Share, Store, batches, put};
+use knee_sweep::store::{Batch, Share, Store, batches, put};
 use knee_sweep::sweep_result::Filled;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -48,12 +48,13 @@ pub(crate) fn carry_out(
     let until = until.transpose()?;
     let is_shard = share != Share::Whole || only.is_some();
     let mut options = Options { threads, ..Options::new(Arc::new(Simulator)) };
-    options.only = match only {
-        Some(numbers) => Some(numbers.into()),
-        None => share.numbers(one, &Simulator)?,
+    let is_batch = only.is_some();
+    options.only = match (only, share) {
+        (Some(numbers), _) => Some(numbers.into()),
+        (None, Share::Whole) => None,
+        (None, shard) => Some(shard.numbers(one, &Simulator)?.into()),
     };
     options.stop.store(only_tables, Ordering::Relaxed);
-    let is_batch = options.only.is_some() && share == Share::Whole;
     let open = |path: &Path| {
         let store = Store::open(path, one, &Simulator, share)?;
         Ok(if is_batch { store.in_one_part() } else { store })
@@ -113,18 +114,22 @@ fn read_until(one: &Experiment, text: &str) -> Result<Until, Failure> {
 /// The numbers of a batch's runs, and their names one after another.
 pub(crate) type NumbersAndNames = (Vec<usize>, Vec<u8>);
 
-/// Batches of the runs of a share that are not stored.
+/// Batches of the runs of a share that are not stored, and the number of all runs of the share.
 pub(crate) fn missing(
     one: &Experiment,
     share: Share,
     stored: &[u8],
     packets_of_batch: f64,
-) -> Result<Vec<NumbersAndNames>, Failure> {
+) -> Result<(Vec<NumbersAndNames>, usize), Failure> {
+    let numbers = share.numbers(one, &Simulator)?;
+    let runs = numbers.len();
     let stored: HashSet<_> =
         stored.chunks(RunName::BYTES).filter_map(RunName::from_bytes).collect();
-    let all = batches(one, &Simulator, share, stored, (packets, packets_of_batch))?;
-    let bytes = |batch: &Batch| batch.names.iter().flat_map(|name| name.bytes().to_vec()).collect();
-    Ok(all.into_iter().map(|batch| (batch.numbers.clone(), bytes(&batch))).collect())
+    let all = batches(one, &Simulator, numbers, stored, (packets, packets_of_batch))?;
+    let of_batch = |Batch { numbers, names }: Batch| {
+        (numbers, names.iter().flat_map(|name| name.bytes().to_vec()).collect())
+    };
+    Ok((all.into_iter().map(of_batch).collect(), runs))
 }
 
 /// Puts a file into the folder of a store unless it is there. Returns whether it was not.
@@ -136,21 +141,6 @@ pub(crate) fn put_into_store(
     content: Vec<u8>,
 ) -> PyResult<bool> {
     apart(py, || Ok(put(&path, &name, &content)?))
-}
-
-/// Number of parts, of runs, and bytes of a store.
-#[pyfunction]
-pub(crate) fn store_contents(py: Python<'_>, path: PathBuf) -> PyResult<(usize, usize, u64)> {
-    apart(py, || {
-        let Contents { parts, runs, bytes } = Store::open_any(&path)?.contents()?;
-        Ok((parts, runs, bytes))
-    })
-}
-
-/// Sorts a store.
-#[pyfunction]
-pub(crate) fn compact_store(py: Python<'_>, path: PathBuf) -> PyResult<()> {
-    apart(py, || Ok(Store::open_any(&path)?.compact()?))
 }
 
 /// Files that the experiment reads, with the algorithm files that it compiles.

@@ -1,4 +1,4 @@
-//! What a journal says of the experiment whose runs it holds, so that only the same experiment goes on with it.
+//! What a journal or a store says of the experiment whose runs it holds, so that only the same experiment goes on with it.
 
 use knee_run::BackEnd;
 use serde_json::{Map, Value as Json, json};

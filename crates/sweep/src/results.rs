@@ -1,7 +1,7 @@
 //! The results directory of a sweep.
 //!
-//! Each finished run goes into the directory's journal at once, so that a killed process and a full disk cost the runs that go on,
-//! and nothing else. One writer at a time holds the journal. All other files are written from it when the sweep ends.
+//! Each finished run goes into the directory's journal at once, or into its store within seconds, so that a killed process and a full
+//! disk cost little. One writer at a time holds the journal. All other files are written from there when the sweep ends.
 //!
 //! Every such file is written under another name. All are renamed when they are complete and on disk, the manifest last.
 //! Thus a directory with a `manifest.json` holds complete files, and a full disk leaves none.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use knee_queue::{NotEctAbove, QueueConfig, Threshold};
 use knee_run::BackEnd;
 use knee_run::spec::{Cc, Run};
-use knee_scenario::cases::RunId;
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 use knee_scenario::inside::diagnostics;
+use knee_scenario::scenario::Scenario;
 use sha2::{Digest as _, Sha256};
 
 /// Hash of a resolved run with its seed, of what its results tell, of its back end and the version of that back end's behaviour.
@@ -23,17 +23,13 @@ impl RunName {
     /// Size of a name, bytes.
     pub const BYTES: usize = 16;
 
-    /// Returns the name of a run of this row of an experiment.
-    ///
-    /// # Errors
-    /// None for a checked row.
+    /// Returns the name of a run of an experiment, of a row with this scenario.
     pub fn of(
         experiment: &Experiment,
-        id: RunId,
+        scenario: &Scenario,
         run: &Run,
         back_end: &dyn BackEnd,
-    ) -> Result<RunName, Error> {
-        let scenario = experiment.scenario(&experiment.row(id.configuration))?;
+    ) -> RunName {
         let mut hash = Hashed(Sha256::new());
         let behaviour = back_end.capabilities().behaviour;
         // Writing into a hash does not fail.
@@ -64,7 +60,22 @@ impl RunName {
         }
         let mut name = RunName([0; RunName::BYTES]);
         name.0.copy_from_slice(&hash.0.finalize()[..RunName::BYTES]);
-        Ok(name)
+        name
+    }
+
+    /// Returns the run of an experiment with this number, and its name.
+    ///
+    /// # Errors
+    /// None for a checked row, unless files that it reads have changed.
+    pub fn of_number(
+        experiment: &Experiment,
+        number: usize,
+        back_end: &dyn BackEnd,
+    ) -> Result<(RunName, Run), Error> {
+        let id = experiment.run_id(number);
+        let scenario = experiment.scenario(&experiment.row(id.configuration))?;
+        let run = scenario.run(experiment.seed, id.repeat);
+        Ok((RunName::of(experiment, &scenario, &run, back_end), run))
     }
 
     /// Its first eight bytes as a number.

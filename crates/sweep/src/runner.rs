@@ -16,6 +16,7 @@ use knee_run::spec::Run;
 use knee_scenario::cases::RunId;
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
+use knee_scenario::scenario::Scenario;
 use serde_json::{Map, Value as Json};
 
 use crate::gathered::Gathered;
@@ -69,7 +70,8 @@ pub fn sweep(
     let began = Began::now();
     let (names, failed, interrupted) = carry_out(experiment, options, results, progress)?;
     if !interrupted && failed.0.is_empty() && options.only.is_none() {
-        names.store.settle().map_err(|why| results.store_failed(why))?;
+        let failed = |why| Error::io(&results.store_path(), "cannot write", why);
+        names.store.settle().map_err(failed)?;
     }
     tables(experiment, options, results, &names, (failed, interrupted, began))
 }
@@ -219,7 +221,9 @@ fn carry_out_runs(
     let nothing = || Ok(Kept { recording: None, is_captured: false });
     let (begun, of) = (names.clone(), names.clone());
     // A run whose files are wanted is carried out for them, whoever has its figures.
-    let known = move |id: RunId, run: &Run| (!begun.begins(id, run) && !has_files).then(nothing);
+    let known = move |id: RunId, scenario: &Scenario, run: &Run| {
+        (!begun.begins(id, scenario, run) && !has_files).then(nothing)
+    };
     let make = move |run: Done| of.keep(run);
     let store = names.store.clone();
     let progress = |done| {
@@ -273,10 +277,8 @@ impl Names {
     }
 
     /// Names a run, and returns whether it shall be carried out.
-    fn begins(&self, id: RunId, run: &Run) -> bool {
-        // Rows were checked, so there is no error; a run without a name is carried out, and not kept.
-        let name = RunName::of(&self.experiment, id, run, &*self.back_end);
-        let Ok(name) = name else { return true };
+    fn begins(&self, id: RunId, scenario: &Scenario, run: &Run) -> bool {
+        let name = RunName::of(&self.experiment, scenario, run, &*self.back_end);
         self.of.lock().unwrap_or_else(PoisonError::into_inner)[id.index] = Some(name);
         self.store.begins(id.index, name)
     }
@@ -285,10 +287,7 @@ impl Names {
         let known = self.of.lock().unwrap_or_else(PoisonError::into_inner)[index];
         match known {
             Some(name) => Ok(name),
-            None => {
-                let id = self.experiment.run_id(index);
-                RunName::of(&self.experiment, id, &self.experiment.run(id)?, &*self.back_end)
-            }
+            None => Ok(RunName::of_number(&self.experiment, index, &*self.back_end)?.0),
         }
     }
 

@@ -168,7 +168,7 @@ pub fn runs<T: Send + 'static>(
     }
     let order = options.numbers(experiment)?;
     let plan = Plan { order, beside: ExtraFiles::default() };
-    begin((experiment, options, plan), |_, _| None, make, bytes, |_| {})
+    begin((experiment, options, plan), |_, _, _| None, make, bytes, |_| {})
 }
 
 /// Which runs to carry out, in which order, with which files.
@@ -182,7 +182,7 @@ pub(crate) struct Plan {
 /// finished runs several times a second.
 pub(crate) fn begin<'a, T: Send + 'static>(
     (experiment, options, plan): (&Arc<Experiment>, &Options, Plan),
-    known: impl Fn(RunId, &Run) -> Option<T> + Send + Sync + 'static,
+    known: impl Fn(RunId, &Scenario, &Run) -> Option<T> + Send + Sync + 'static,
     make: impl Fn(Done) -> T + Send + Sync + 'static,
     bytes: fn(&T) -> usize,
     progress: impl FnMut(usize) + 'a,
@@ -355,7 +355,7 @@ impl<T> Drop for Runs<'_, T> {
 }
 
 /// Returns the result of a run if it is known without carrying it out.
-type Known<T> = Box<dyn Fn(RunId, &Run) -> Option<T> + Send + Sync>;
+type Known<T> = Box<dyn Fn(RunId, &Scenario, &Run) -> Option<T> + Send + Sync>;
 
 /// State that threads share.
 struct Work<T> {
@@ -541,7 +541,7 @@ impl<T> Work<T> {
         let configuration = &experiment.row(id.configuration);
         let scenario = experiment.scenario(configuration)?;
         let run = scenario.run(experiment.seed, id.repeat);
-        if let Some(known) = (self.known)(id, &run) {
+        if let Some(known) = (self.known)(id, &scenario, &run) {
             options.going.pass();
             return Ok(Ran::Before(known));
         }

@@ -116,7 +116,7 @@ impl Store {
     ) -> Result<Store, Error> {
         if back_end.capabilities().has_host {
             let why = format!(
-                "--on {} has a machine's own time in it: the same run gives other results another time, so knee run carries it out",
+                "--on {}: a run has other results each time, so no other process can go on with it: use knee run",
                 back_end.name()
             );
             return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));

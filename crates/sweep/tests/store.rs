@@ -65,10 +65,8 @@ fn whole(dir: &Path, of: &Arc<Experiment>) -> usize {
 
 fn some(dir: &Path, of: &Arc<Experiment>, share: Share, only: Option<Vec<usize>>) -> Filled {
     let mut options = options();
-    options.only = match only {
-        Some(numbers) => Some(numbers.into()),
-        None => share.numbers(of, &Simulator).unwrap(),
-    };
+    let numbers = only.unwrap_or_else(|| share.numbers(of, &Simulator).unwrap());
+    options.only = Some(numbers.into());
     fill(of, &options, &mut place(dir, of, share), &mut |_| {}).unwrap()
 }
 
@@ -123,7 +121,7 @@ fn batches_have_each_run_once_and_their_parts_come_together() {
     let (scratch, of) = (tempfile::tempdir().unwrap(), experiment(&[]));
     let [one, several, apart] = ["one", "several", "apart"].map(|name| scratch.path().join(name));
     whole(&one, &of);
-    let all = batches(&of, &Simulator, Share::Whole, [].into(), (|_: &_| 1.0, 5.0)).unwrap();
+    let all = batches(&of, &Simulator, (0..RUNS).collect(), [].into(), (|_: &_| 1.0, 5.0)).unwrap();
     assert_eq!(all.iter().map(|batch| batch.numbers.len()).sum::<usize>(), DIFFERENT);
     assert!(all.iter().all(|batch| batch.numbers.len() <= 5), "{all:?}");
     for (number, Batch { numbers, .. }) in all.iter().enumerate() {
@@ -137,7 +135,7 @@ fn batches_have_each_run_once_and_their_parts_come_together() {
     }
     let store = Store::open(&several.join(STORE), &of, &Simulator, Share::Whole).unwrap();
     let stored = store.names().into_iter().collect();
-    let left = batches(&of, &Simulator, Share::Whole, stored, (|_: &_| 1.0, 5.0)).unwrap();
+    let left = batches(&of, &Simulator, (0..RUNS).collect(), stored, (|_: &_| 1.0, 5.0)).unwrap();
     assert_eq!(left, []);
     drop(store);
     whole(&several, &of);

@@ -7,7 +7,6 @@ use knee_run::spec::Run;
 use knee_scenario::error::Error;
 use knee_scenario::experiment::Experiment;
 
-use super::Share;
 use crate::run_name::RunName;
 
 /// Most runs of a batch.
@@ -22,7 +21,7 @@ pub struct Batch {
     pub names: Vec<RunName>,
 }
 
-/// Returns the runs of a share that are not among the `stored` ones, in batches of about this much work each, by `work` of a run. Repeats
+/// Returns those of the runs with these numbers that are not among the `stored` ones, in batches of about this much work each, by `work` of a run. Repeats
 /// come last, so that a sweep that is stopped has seen each row. Of equal runs the first is taken. A run with more work is alone.
 ///
 /// # Errors
@@ -30,20 +29,14 @@ pub struct Batch {
 pub fn batches(
     experiment: &Experiment,
     back_end: &dyn BackEnd,
-    share: Share,
+    mut numbers: Vec<usize>,
     mut stored: HashSet<RunName>,
     (work, of_batch): (impl Fn(&Run) -> f64, f64),
 ) -> Result<Vec<Batch>, Error> {
-    let mut numbers: Vec<usize> = match share.numbers(experiment, back_end)? {
-        Some(numbers) => numbers.to_vec(),
-        None => (0..experiment.runs()).collect(),
-    };
     numbers.sort_by_key(|run| experiment.run_id(*run).repeat);
     let (mut all, mut batch, mut so_far) = (Vec::new(), Batch::default(), 0.0);
     for number in numbers {
-        let id = experiment.run_id(number);
-        let run = experiment.run(id)?;
-        let name = RunName::of(experiment, id, &run, back_end)?;
+        let (name, run) = RunName::of_number(experiment, number, back_end)?;
         if !stored.insert(name) {
             continue;
         }

@@ -1,7 +1,6 @@
 //! Which runs of an experiment a process carries out.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
 use knee_run::BackEnd;
 use knee_scenario::error::Error;
@@ -18,7 +17,7 @@ pub enum Share {
     /// All of them.
     #[default]
     Whole,
-    /// One of several shards, from 1. Each run is in one, whichever cases and values the experiment has besides.
+    /// One of several shards, from 1. Each run is in one of them.
     Shard { number: u32, of: u32 },
 }
 
@@ -42,7 +41,7 @@ impl FromStr for Share {
 }
 
 impl Share {
-    /// Returns the numbers of its runs. `None`: all.
+    /// Returns the numbers of its runs.
     ///
     /// The rows that differ are sorted by the names of their first runs, and their runs are dealt out in turn. So a process names each
     /// row, but no runs of others; rows that compute the same have the same shards; and shards differ by one run at most.
@@ -53,13 +52,12 @@ impl Share {
         self,
         experiment: &Experiment,
         back_end: &dyn BackEnd,
-    ) -> Result<Option<Arc<[usize]>>, Error> {
-        let Share::Shard { number, of } = self else { return Ok(None) };
-        let repeat = experiment.repeat as usize;
-        let first = |row: usize| {
-            let id = experiment.run_id(row * repeat);
-            RunName::of(experiment, id, &experiment.run(id)?, back_end)
+    ) -> Result<Vec<usize>, Error> {
+        let Share::Shard { number, of } = self else {
+            return Ok((0..experiment.runs()).collect());
         };
+        let repeat = experiment.repeat as usize;
+        let first = |row: usize| Ok(RunName::of_number(experiment, row * repeat, back_end)?.0);
         let names = (0..experiment.rows()).map(first).collect::<Result<Vec<_>, Error>>()?;
         let mut sorted = names.clone();
         sorted.sort_unstable();
@@ -70,7 +68,7 @@ impl Share {
             let is_own = |run: &usize| (place + run % repeat) % of as usize + 1 == number as usize;
             numbers.extend((row * repeat..(row + 1) * repeat).filter(is_own));
         }
-        Ok(Some(numbers.into()))
+        Ok(numbers)
     }
 }
 

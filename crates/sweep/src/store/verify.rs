@@ -54,8 +54,7 @@ impl Store {
         let failed = |why| Error::io(self.path(), "cannot read", why);
         let mut numbers = BTreeMap::new();
         for number in 0..experiment.runs() {
-            let id = experiment.run_id(number);
-            let name = RunName::of(experiment, id, &experiment.run(id)?, &*options.back_end)?;
+            let (name, _) = RunName::of_number(experiment, number, &*options.back_end)?;
             if self.has(name) {
                 numbers.entry(name).or_insert(number);
             }
