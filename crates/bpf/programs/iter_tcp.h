@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the programs share that the kernel runs once for each TCP socket: of a namespace (iter/tcp), or of the files of a
- * process (iter/task_file). Not those of a map of socket storage (iter/bpf_sk_storage_map): a
- * 6.18.44 was seen to refuse, with EPERM, every program that iterates over a map.
+ * process (iter/task_file). Not of a map (iter/bpf_sk_storage_map): a kernel 6.18.44 refused all programs over the elements of
+ * maps with EPERM.
  */
 #ifndef KNEE_ITER_TCP_H
 #define KNEE_ITER_TCP_H

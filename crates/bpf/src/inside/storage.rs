@@ -83,7 +83,11 @@ impl Storage {
         let is_older = |at: u32| (at.wrapping_sub(connection.jiffies) as i32).is_negative();
         // One read of the storage serves all connections of one reading.
         if self.read.get(&netns).and_then(|read| read.at).is_none_or(is_older) {
-            let read = self.look(netns)?;
+            let mut read = self.look(netns)?;
+            // It was read after the connection, also where no socket had a state.
+            read.at.get_or_insert(connection.jiffies);
+            // Those of earlier readings are of no use, and their namespaces may be gone.
+            self.read.retain(|_, read| !read.at.is_none_or(is_older));
             self.read.insert(netns, read);
         }
         let states = self.read.get(&netns).map(|read| &read.by_cookie);

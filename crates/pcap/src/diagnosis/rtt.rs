@@ -1,5 +1,8 @@
 //! Long RTTs: those of two modes, and those that never come down.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use super::{Kind, SHOWN, View, median, per_cent, share, time};
 use crate::model::{Finding, ReceiverKind, Round, Severity};
 
@@ -149,11 +152,37 @@ impl Waits<'_> {
         Some([first.begin_ns, last.begin_ns.saturating_add(last.duration_ns)])
     }
 
-    /// Whether the packets of another flow wait at the same time on the way to the same host: at its port, if nowhere else.
-    fn is_beside(&self, other: &Waits<'_>) -> bool {
-        let (Some(here), Some(there)) = (self.lasted(), other.lasted()) else { return false };
-        let is_same_host = self.view.ends().1.ip() == other.view.ends().1.ip();
-        is_same_host && here[0] < there[1] && there[0] < here[1]
+    /// The middle of that time, ns.
+    fn middle_ns(&self) -> u64 {
+        self.lasted().map_or(0, |[from, until]| from + (until - from) / 2)
+    }
+
+    /// The host that receives its packets: they may wait at its port, if nowhere else.
+    fn host(&self) -> IpAddr {
+        self.view.ends().1.ip()
+    }
+}
+
+/// Moments at which flows to a host begin to wait, or end it, each with the bytes of it and of all earlier ones.
+#[derive(Default)]
+struct Moments(Vec<(u64, f64)>);
+
+impl Moments {
+    fn sort(&mut self) {
+        self.0.sort_unstable_by(|(x, x_bytes), (y, y_bytes)| {
+            x.cmp(y).then(x_bytes.total_cmp(y_bytes))
+        });
+        let mut sum = 0.0;
+        for (_, bytes) in &mut self.0 {
+            sum += *bytes;
+            *bytes = sum;
+        }
+    }
+
+    /// Number and bytes of those up to this moment.
+    fn until(&self, at_ns: u64) -> (usize, f64) {
+        let count = self.0.partition_point(|(moment, _)| *moment <= at_ns);
+        (count, count.checked_sub(1).map_or(0.0, |last| self.0[last].1))
     }
 }
 
@@ -183,25 +212,28 @@ fn waits<'a>(view: &'a View<'a>) -> Option<Waits<'a>> {
     Some(Waits { view, last, least_ns: least, base_ns: base, bytes })
 }
 
-/// Queues that never drain, of what all flows to a host have in them.
+/// Queues that never drain, of what all flows to a host have in them at one time.
 pub(super) fn standing(views: &[View<'_>]) -> Vec<Finding> {
     let all: Vec<Waits<'_>> = views.iter().filter_map(waits).collect();
-    let mut found = Vec::new();
+    let mut hosts: HashMap<IpAddr, [Moments; 2]> = HashMap::new();
     for one in &all {
-        let beside = all.iter().filter(|other| one.is_beside(other));
-        let (mut flows, mut bytes) = (0, 0.0);
-        for other in beside {
-            flows += 1;
-            bytes += other.bytes;
-        }
-        if bytes > (LEAST_QUEUE * one.view.mss()) as f64 {
-            found.push(of_queue(one, flows, bytes));
-        }
+        let Some(ends) = one.lasted() else { continue };
+        let moments = hosts.entry(one.host()).or_default();
+        moments
+            .iter_mut()
+            .zip(ends)
+            .for_each(|(moments, at_ns)| moments.0.push((at_ns, one.bytes)));
     }
-    found
+    hosts.values_mut().flatten().for_each(Moments::sort);
+    let found = all.iter().filter_map(|one| {
+        let [begun, ended] = hosts.get(&one.host())?.each_ref().map(|of| of.until(one.middle_ns()));
+        let (flows, bytes) = (begun.0 - ended.0, begun.1 - ended.1);
+        (bytes > (LEAST_QUEUE * one.view.mss()) as f64).then(|| of_queue(one, flows, bytes))
+    });
+    found.collect()
 }
 
-fn of_queue(one: &Waits<'_>, flows: u64, bytes: f64) -> Finding {
+fn of_queue(one: &Waits<'_>, flows: usize, bytes: f64) -> Finding {
     let Waits { view, last, least_ns, base_ns, .. } = one;
     let of_all = match flows {
         1 => String::new(),
