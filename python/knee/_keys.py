@@ -109,6 +109,7 @@ HostsKeys = TypedDict(
     "HostsKeys",
     {
         "linux": "Literal['6.1', '6.12', '6.18']",
+        "offloads": "Literal['off', 'on']",
         "hz": "int",
         "jiffies_at_start": "int",
         "ipv6": "bool",
@@ -149,6 +150,7 @@ HostKeys = TypedDict(
         "name": "str",
         "hosts": "str",
         "linux": "Literal['6.1', '6.12', '6.18']",
+        "offloads": "Literal['off', 'on']",
         "hz": "int",
         "jiffies_at_start": "int",
         "ipv6": "bool",

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use knee_run::BackEnd;
+use knee_run::back_end::Linux;
 use knee_sim::Simulator;
 
 use crate::Failure;
@@ -20,7 +21,7 @@ pub(crate) struct On {
     /// or the nearest older profile. [default with --on lab: running; with --on vkernel: its kernel]
     #[arg(long, value_name = "VERSION")]
     pub(crate) profile: Option<String>,
-    /// Use TSO, GSO and GRO on hosts of the lab [default: off]
+    /// TSO and GRO: on hosts of the lab; in the simulator as hosts.offloads [default: off]
     #[arg(long, value_name = "on|off")]
     pub(crate) offloads: Option<Offloads>,
     /// With --on lab and vkernel: use knee's algorithms, or the kernel's own of the same name [default: knee]
@@ -58,6 +59,16 @@ impl On {
             Some(AlgorithmSource::Kernel) => knee_vkernel::Algorithms::Kernels,
             _ => knee_vkernel::Algorithms::Ours,
         }
+    }
+
+    /// Returns keys for `--set` that give simulated hosts the offloads asked for.
+    pub(crate) fn offloads_of_hosts(&self, back_end: &dyn BackEnd) -> Option<String> {
+        let is_simulated = matches!(back_end.capabilities().linux, Linux::FromExperiment);
+        let word = match self.offloads? {
+            Offloads::On => "on",
+            Offloads::Off => "off",
+        };
+        is_simulated.then(|| format!("hosts.offloads={word:?}"))
     }
 
     /// Returns a back end with default options.
@@ -137,9 +148,6 @@ fn says<T>(text: &str) -> Result<T, Failure> {
 }
 
 fn simulator(on: &On, _: &str) -> Result<Made, Failure> {
-    if on.offloads.is_some() {
-        return says("--offloads is for --on lab: with --on sim, set hosts.gso_max_segs");
-    }
     if on.algorithms.is_some() {
         return says("--algorithms is for --on lab and vkernel: the simulator has only knee's");
     }

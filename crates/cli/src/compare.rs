@@ -6,6 +6,7 @@ use knee_evidence::compare::{
     Options, Picked, Side, answers, answers_json, compare, json, render, render_answers,
 };
 use knee_evidence::difference::{TOLERANCE, Verdict};
+use knee_file::units;
 
 use crate::complete;
 use crate::library::results;
@@ -34,6 +35,13 @@ pub(crate) struct Args {
     /// Print JSON: a line per pair of directories, or an object for cases.
     #[arg(long)]
     json: bool,
+    /// Compare the captures of two directories (knee run --pcap) packet by packet, and show where they part: which packet of which
+    /// host differs first.
+    #[arg(long, conflicts_with_all = ["cases", "baseline", "all", "within", "force", "json"])]
+    first_difference: bool,
+    /// Packets also differ if they leave or arrive more than this earlier or later.
+    #[arg(long, value_name = "TIME", value_parser = units::microseconds, requires = "first_difference")]
+    slack: Option<u64>,
 }
 
 /// Splits `DIR:CASE`. `None` if the word is a directory itself, or has no case.
@@ -95,6 +103,9 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.first_difference {
+        return first_difference(args);
+    }
     let within = args.within.unwrap_or(TOLERANCE);
     let cases = picked(args)?;
     if !cases.is_empty() {
@@ -118,6 +129,20 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     let differs = pairs.iter().any(|comparison| comparison.count(Verdict::Differs) > 0);
     Ok(if differs { CHECK_FAILED } else { DONE })
+}
+
+#[cfg(feature = "tools")]
+fn first_difference(args: &Args) -> Result<u8, Failure> {
+    let [one, other] = args.dirs.as_slice() else {
+        return Err(Failure::Says("--first-difference takes two directories".to_owned()));
+    };
+    let slack_ns = args.slack.map(|us| us.saturating_mul(1000));
+    crate::first_difference::run(&results(one), &results(other), slack_ns)
+}
+
+#[cfg(not(feature = "tools"))]
+fn first_difference(_: &Args) -> Result<u8, Failure> {
+    Err(Failure::Says(format!("--first-difference: {}", crate::left_out::TOOLS)))
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ impl ExperimentArgs {
             .map_err(|why| Failure::Says(format!("--scale {}: {why}", self.on.scale)))?;
         // `--set` comes later, so it overrides these keys.
         let mut set = profile::of(self.on.profile.as_deref(), back_end)?;
+        set.extend(self.on.offloads_of_hosts(back_end));
         set.extend(self.set.clone());
         Ok(Overrides {
             cc: self.cc.clone(),

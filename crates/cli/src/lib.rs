@@ -12,6 +12,8 @@ mod complete;
 mod doctor;
 mod experiment_args;
 mod explain;
+#[cfg(feature = "tools")]
+mod first_difference;
 mod flight;
 #[cfg(feature = "kernel")]
 mod host;
@@ -142,8 +144,7 @@ struct Cli {
 enum Command {
     /// Run experiments and print their tables.
     Run(Box<run::Args>),
-    /// Carry out many runs: on all cores, in shards on many machines, or on a Ray cluster. The same command goes on after any
-    /// death.
+    /// Run many runs: on all cores, in shards on many machines, or on a Ray cluster. After a crash the same command goes on.
     Sweep(Box<sweep::Args>),
     /// List, check, sort or remove the stores of sweeps.
     #[command(subcommand)]

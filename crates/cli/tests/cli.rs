@@ -197,10 +197,6 @@ fn what_cannot_run_is_one_sentence_and_exit_2() {
             "knee: --attempts is for --on lab and --on hosts=FILE: no host limits a simulation\n",
         ),
         (
-            vec!["run", "small.toml", "--offloads", "on"],
-            "knee: --offloads is for --on lab: with --on sim, set hosts.gso_max_segs\n",
-        ),
-        (
             vec!["run", "none.toml"],
             "knee: none.toml: cannot read: No such file or directory (os error 2)\n",
         ),

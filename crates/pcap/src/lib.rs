@@ -26,6 +26,7 @@ mod data;
 pub mod diagnosis;
 mod echo;
 mod family;
+pub mod first_difference;
 pub mod histogram;
 mod input;
 mod keep;

@@ -382,6 +382,8 @@ keys! {
     static VERSION: VersionKeys = "version" {
         /// Linux version of the TCP.
         linux: Choice<LinuxVersion> = of(&PROFILES).or("6.1"),
+        /// `"on"`: `gso_max_segs`, `coalesce`, `receive_queues` and `gro` as stock hosts with 25 Gbps have them: docs/receiving.md.
+        offloads: Choice<bool> = of(&[("off", false), ("on", true)]).or("off"),
     }
 }
 
@@ -433,7 +435,9 @@ impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
         let reader = root.child_or_empty("hosts")?.only(&[&VERSION, &HOST])?;
         let linux = reader.choose(&VERSION.linux)?;
-        Ok(Hosts { base: read_host(&reader, HostConfig::new(linux))? })
+        let mut host = HostConfig::new(linux);
+        host.set_offloads(reader.choose(&VERSION.offloads)?);
+        Ok(Hosts { base: read_host(&reader, host)? })
     }
 
     fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
@@ -446,6 +450,9 @@ impl Hosts {
             let mut base = self.base.clone();
             if reader.has(&VERSION.linux) {
                 base.linux = reader.choose(&VERSION.linux)?;
+            }
+            if reader.has(&VERSION.offloads) {
+                base.set_offloads(reader.choose(&VERSION.offloads)?);
             }
             let config = read_host(&reader, base)?;
             if config.mtu_bytes != self.base.mtu_bytes {

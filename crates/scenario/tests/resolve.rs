@@ -338,3 +338,25 @@ fn a_shifted_entry_moves_as_one() {
         "the starts spread over 200 ms: {first:?}"
     );
 }
+
+#[test]
+fn offloads_of_a_stock_host_are_one_word_and_its_parts_may_differ() {
+    let set = |words: &[&str]| {
+        let set = words.iter().map(|word| (*word).to_owned()).collect();
+        let overrides = Overrides { set, ..Overrides::default() };
+        let experiment = load("examples/two-flows.toml", &overrides);
+        let run = run_of(&experiment, "dctcp", &[], 0);
+        run.network.nodes.iter().find_map(|node| node.host.clone()).unwrap()
+    };
+    let plain = set(&[]);
+    assert_eq!((plain.gso_max_segs, plain.gro, plain.coalesce), (1, false, None));
+    let stock = set(&["hosts.offloads=\"on\""]);
+    assert_eq!((stock.gso_max_segs, stock.gro, stock.receive_queues), (65_535, true, 8));
+    let waits = stock.coalesce.unwrap();
+    assert_eq!((waits.frames, waits.time, waits.adaptive), (Some(128), Duration::from_us(8), None));
+    let mixed =
+        set(&["hosts.offloads=\"on\"", "hosts.gso_max_segs=8", "hosts.coalesce={time=\"50 us\"}"]);
+    assert_eq!((mixed.gso_max_segs, mixed.gro), (8, true));
+    assert_eq!(mixed.coalesce.unwrap().time, Duration::from_us(50));
+    assert_eq!(set(&["hosts.offloads=\"off\""]), plain);
+}

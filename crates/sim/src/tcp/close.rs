@@ -76,14 +76,8 @@ impl Sock {
     pub(super) fn next_segment_len(&self) -> u32 {
         let unsent = self.unsent_bytes();
         let fin = self.writer.fin == Fin::Waits && unsent <= self.mss();
-        unsent.min(self.mss()).min(self.rest_of_cut()) + u32::from(fin)
-    }
-
-    /// Returns the rest of a segment from which a window probe took a part. Before 6.8 this rest is
-    /// a segment by itself. Otherwise there is no limit.
-    #[inline]
-    pub(super) fn rest_of_cut(&self) -> u32 {
-        self.cut_end.map_or(u32::MAX, |end| end.wrapping_sub(self.tp.snd_nxt))
+        let head = self.write_queue.head_bytes(self.tp.snd_nxt).unwrap_or(u32::MAX);
+        unsent.min(self.mss()).min(head) + u32::from(fin)
     }
 
     /// Reports whether the peer has acknowledged the whole stream, including the FIN.

@@ -24,6 +24,7 @@ mod rtt;
 mod rtx_queue;
 mod seq;
 mod timers;
+mod write_queue;
 
 use crate::clock::Jiffies;
 use crate::endpoint::Numbers;
@@ -50,6 +51,7 @@ use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::Arc;
 use timers::{LazyTimer, RetransmitTimer};
+use write_queue::WriteQueue;
 
 /// `gso_max_size` of a socket: 64 KiB less room for headers.
 const GSO_MAX_BYTES: u32 = 65_343;
@@ -201,8 +203,6 @@ pub(crate) struct Sock {
     base_rtt_us: u32,
     /// Offset that algorithms see added to the peer's timestamps.
     peer_ts_offset: u32,
-    /// End of the segment from which a window probe took a part.
-    cut_end: Option<u32>,
     /// End of the last short segment sent (Nagle, Minshall's variant).
     snd_sml: u32,
     cwnd_usage_seq: u32,
@@ -233,6 +233,7 @@ pub(crate) struct Sock {
     /// Tick of 1 ms at the first retransmission of this episode.
     retrans_stamp: u32,
 
+    write_queue: WriteQueue,
     // The host's own queue and pacing.
     tx_completion: LazyTimer,
     pacing: LazyTimer,
@@ -321,7 +322,7 @@ impl Sock {
                 is_limited: host.config.sndbuf_max_bytes.is_some(),
                 ..Writer::default()
             },
-            cut_end: None,
+            write_queue: WriteQueue::default(),
             backoff: 0,
             probes_out: 0,
             timestamps: host.config.sysctls.timestamps,

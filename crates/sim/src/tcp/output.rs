@@ -16,8 +16,12 @@ use knee_queue::Ecn;
 use knee_queue::time::Time;
 use knee_run::spec::LinuxVersion;
 
+/// `TCP_MSS_DEFAULT`: half of a window up to this is not a size of skbs.
+const MSS_DEFAULT_BYTES: u32 = 536;
 /// Bytes of a write that are in the socket at once if no send buffer limits it.
 const WRITE_CHUNK_BYTES: u32 = 1 << 20;
+/// The same with TSO: more than the two skbs that decide what leaves next, and little that was cut for an earlier window.
+const TSO_WRITE_CHUNK_BYTES: u32 = 1 << 18;
 /// The shortest time before a stuck sender probes.
 const PROBE_MIN_US: u64 = 200_000;
 /// Time before a retry after the host's own queue refused a segment.
@@ -75,15 +79,17 @@ impl Sock {
     /// Automatic corking: holds the short end of a write until an earlier packet has left the host,
     /// because more data may follow.
     fn corks_tail(&mut self, net: &mut Net) -> bool {
-        let unsent = self.unsent_bytes();
-        if unsent >= self.size_goal()
-            || self.rtx.is_empty()
-            || !self.host.config.sysctls.autocorking
+        let tail = if self.host.config.gso_max_segs > 1 {
+            self.write_queue.tail_bytes(self.tp.snd_nxt)
+        } else {
+            self.unsent_bytes()
+        };
+        if tail >= self.size_goal() || self.rtx.is_empty() || !self.host.config.sysctls.autocorking
         {
             return false;
         }
         self.forget_departed(net.now);
-        if self.in_host_bytes < u64::from(unsent) + u64::from(self.host.config.skb_overhead_bytes) {
+        if self.in_host_bytes < u64::from(tail) + u64::from(self.host.config.skb_overhead_bytes) {
             return false;
         }
         self.throttle(net);
@@ -91,10 +97,22 @@ impl Sock {
     }
 
     /// Returns the bytes that the kernel puts into one skb: a segment, or as much as one burst may
-    /// hold.
+    /// hold, but no more than half of the peer's largest window (`tcp_xmit_size_goal`).
     fn size_goal(&self) -> u32 {
         let (mss, most) = (self.mss(), self.host.config.gso_max_segs);
-        if most <= 1 { mss } else { mss * (GSO_MAX_BYTES / mss).min(most).max(1) }
+        if most <= 1 {
+            return mss;
+        }
+        let window = self.tp.max_window;
+        let half = if window > MSS_DEFAULT_BYTES { window >> 1 } else { window };
+        let bytes = if half == 0 { GSO_MAX_BYTES } else { GSO_MAX_BYTES.min(half) };
+        mss * (bytes / mss).min(most).max(1)
+    }
+
+    /// Returns the length of the skb that is sent next, bytes.
+    fn head_bytes(&self) -> u32 {
+        let whole = self.unsent_bytes().min(self.size_goal());
+        self.write_queue.head_bytes(self.tp.snd_nxt).unwrap_or(whole).min(self.unsent_bytes())
     }
 
     /// Moves the application's pending data into the socket, as far as there is room.
@@ -105,15 +123,19 @@ impl Sock {
         }
         let room = if self.writer.is_limited {
             self.sndbuf_room_bytes().min(self.notsent_room_bytes())
-        } else if self.unsent_bytes() > WRITE_CHUNK_BYTES / 2 {
-            0
         } else {
-            WRITE_CHUNK_BYTES
+            let tso = self.host.config.gso_max_segs > 1;
+            let chunk = if tso { TSO_WRITE_CHUNK_BYTES } else { WRITE_CHUNK_BYTES };
+            if self.unsent_bytes() > chunk / 2 { 0 } else { chunk }
         };
         let bytes = self.writer.pending_bytes.min(u64::from(room)) as u32;
         if bytes > 0 {
             self.restart_after_idle(net);
             self.writer.pending_bytes -= u64::from(bytes);
+            if self.host.config.gso_max_segs > 1 {
+                let goal = self.size_goal();
+                self.write_queue.append(self.tp.snd_nxt, self.tp.write_seq, bytes, goal);
+            }
             self.tp.write_seq = self.tp.write_seq.wrapping_add(bytes);
             self.tp.pushed_seq = self.tp.write_seq;
         }
@@ -140,15 +162,16 @@ impl Sock {
     /// Returns the memory of all unacknowledged and unsent data, bytes.
     fn sndbuf_used_bytes(&self) -> u32 {
         let queued = self.tp.write_seq.wrapping_sub(self.tp.snd_una);
-        let segments = queued.div_ceil(self.mss());
-        queued.saturating_add(segments.saturating_mul(self.host.config.skb_overhead_bytes))
+        let skbs = queued.div_ceil(self.size_goal());
+        queued.saturating_add(skbs.saturating_mul(self.host.config.skb_overhead_bytes))
     }
 
-    /// Returns the payload that still fits, bytes. Linux accepts one segment beyond the limit.
+    /// Returns the payload that still fits, bytes. Linux accepts one skb beyond the limit.
     fn sndbuf_room_bytes(&self) -> u32 {
         let free = self.writer.sndbuf_bytes.saturating_sub(self.sndbuf_used_bytes());
-        let segments = free.div_ceil(self.charged_per_segment());
-        segments.saturating_mul(self.mss()).min(u32::MAX / 4)
+        let goal = self.size_goal();
+        let skbs = free.div_ceil(goal + self.host.config.skb_overhead_bytes);
+        skbs.saturating_mul(goal).min(u32::MAX / 4)
     }
 
     /// Grows the send buffer to twice the window, or to the algorithm's factor.
@@ -248,10 +271,12 @@ impl Sock {
         let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
         let mut refused = false;
         if window > 0 && window <= i32::MAX as u32 {
-            let segment_bytes = self.unsent_bytes().min(self.size_goal()).min(self.rest_of_cut());
-            let bytes = segment_bytes.min(window).min(self.mss());
-            let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion(6, 8);
-            self.cut_end = is_cut.then_some(self.tp.snd_nxt.wrapping_add(segment_bytes));
+            let skb_bytes = self.head_bytes();
+            let bytes = skb_bytes.min(window).min(self.mss());
+            let stays_cut = self.host.config.linux < LinuxVersion(6, 8);
+            if bytes < skb_bytes && stays_cut && self.write_queue.is_empty() {
+                self.write_queue.cut_head(self.tp.snd_nxt.wrapping_add(skb_bytes));
+            }
             // This makes the segment carry PSH in any case.
             self.writer.psh_seq = self.tp.snd_nxt.wrapping_sub(self.tp.max_window / 2 + 1);
             refused = self.send_burst(bytes, window > bytes, net) == 0;
@@ -323,6 +348,7 @@ impl Sock {
         let old_fin = self.host.config.linux < LinuxVersion(6, 12);
         let size_goal = self.size_goal();
         let max_segs = self.tso_segs(net);
+        let grows = self.host.config.linux >= LinuxVersion(6, 10);
         let mut sent_pkts = 0;
         let mut cwnd_limited = false;
         loop {
@@ -343,10 +369,14 @@ impl Sock {
             if self.next_segment_len() > window || window > i32::MAX as u32 {
                 break;
             }
-            if push == Push::FullOnly && unsent < size_goal {
+            if max_segs > 1 && grows {
+                self.write_queue.grow_head(self.tp.snd_nxt, quota.min(max_segs) * mss);
+            }
+            let skb_bytes = self.head_bytes();
+            // While it still writes, an application has full skbs sent as far as they may, without delay.
+            if push == Push::FullOnly && skb_bytes < size_goal {
                 break;
             }
-            let skb_bytes = unsent.min(size_goal).min(self.rest_of_cut());
             let is_last = unsent == skb_bytes;
             let mut bytes = skb_bytes;
             if skb_bytes <= mss {
@@ -354,7 +384,7 @@ impl Sock {
                     break;
                 }
             } else {
-                if !probe
+                if !matches!(push, Push::Probe | Push::FullOnly)
                     && (!is_last || !fin)
                     && self.defers_burst(skb_bytes, is_last, max_segs, net, &mut cwnd_limited)
                 {
@@ -482,11 +512,8 @@ impl Sock {
         if ack_expected_us > (srtt_us / 2).min(1000) {
             return false;
         }
-        if cong_window < send_window {
-            *cwnd_limited |= cong_window <= skb_bytes;
-            return cong_window <= skb_bytes;
-        }
-        send_window <= skb_bytes || !is_last
+        *cwnd_limited |= cong_window < send_window && cong_window <= skb_bytes;
+        true
     }
 
     /// TCP small queues: limits the host's own queue to about 1 ms at the pacing rate.
@@ -506,7 +533,8 @@ impl Sock {
             limit = limit.min(u64::from(self.host.config.limit_output_bytes));
         }
         // Linux counts from 1, so reaching the limit already blocks.
-        if self.in_host_bytes < limit << factor || self.rtx.len() <= 1 {
+        let one_skb = self.rtx.len() <= 1 || self.write_queue.one_is_out(self.tp.snd_una);
+        if self.in_host_bytes < limit << factor || one_skb {
             return false;
         }
         self.throttle(net);
@@ -567,11 +595,14 @@ impl Sock {
         if self.in_flight() == 0 {
             self.transmission_starts(net);
         }
+        let begin = self.tp.snd_nxt;
         while left > 0 || fin {
             let len = left.min(mss);
             let seq = self.tp.snd_nxt;
             let mut end_seq = seq.wrapping_add(len);
-            let mut marks = if len > 0 && self.pushes(end_seq) { mark::PSH } else { 0 };
+            let ends_burst = sent > 0 && len == left;
+            let mut marks =
+                if len > 0 && (self.pushes(end_seq) || ends_burst) { mark::PSH } else { 0 };
             let with_fin = fin && len == left;
             if with_fin {
                 end_seq = end_seq.wrapping_add(1);
@@ -579,16 +610,15 @@ impl Sock {
             }
             let id = self.rtx.push(Segment::new(seq, end_seq, marks));
             let in_burst = if sent > 0 { flags::IN_BURST } else { 0 };
-            if !self.transmit_segment(id, false, in_burst, net) {
+            // The memory of an skb is free when its last segment has left.
+            let charged = if len == left { bytes + self.host.config.skb_overhead_bytes } else { 0 };
+            if !self.transmit_segment(id, false, in_burst, charged, net) {
                 self.rtx.drop_last();
                 self.enter_cwr(net);
                 break;
             }
             let was_empty = self.tp.packets_out == 0;
             self.tp.snd_nxt = end_seq;
-            if self.cut_end.is_some_and(|end| !before(end_seq, end)) {
-                self.cut_end = None;
-            }
             self.tp.packets_out += 1;
             if was_empty || self.retransmit.pending == Pending::LossProbe {
                 self.rearm_rto(net);
@@ -604,6 +634,7 @@ impl Sock {
                 self.tp.write_seq = end_seq;
             }
         }
+        self.write_queue.send(begin, self.tp.snd_nxt);
         self.end_departure(prior_wstamp_ns, self.paced_bytes(bytes - left, sent));
         self.counters.bursts += u64::from(sent > 0);
         sent
@@ -695,6 +726,7 @@ impl Sock {
         id: SegmentId,
         again: bool,
         in_burst: u16,
+        charged_bytes: u32,
         net: &mut Net,
     ) -> bool {
         let segment = *self.rtx.get(id);
@@ -719,8 +751,7 @@ impl Sock {
         packet.tos.set_ecn(self.ecn_of(new_data));
         self.acks_sent_with(self.tp.rcv_nxt);
 
-        let charged = len + self.host.config.skb_overhead_bytes;
-        let Some(leaves) = self.leave_host(packet, charged, net) else { return false };
+        let Some(leaves) = self.leave_host(packet, charged_bytes, net) else { return false };
         self.counters.data_segs_sent += 1;
         self.tp.data_segs_out = self.counters.data_segs_sent as u32;
         net.work.data_pkts += 1;

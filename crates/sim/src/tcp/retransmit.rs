@@ -115,7 +115,8 @@ impl Sock {
         if self.in_flight() == 0 {
             self.transmission_starts(net);
         }
-        let sent = self.transmit_segment(id, true, 0, net);
+        let charged = len + self.host.config.skb_overhead_bytes;
+        let sent = self.transmit_segment(id, true, 0, charged, net);
         self.rtx.get_mut(id).marks |= mark::EVER_RETRANS;
         let paced_bytes = if sent { self.paced_bytes(len, 1) } else { 0 };
         self.end_departure(prior_wstamp_ns, paced_bytes);
