@@ -44,7 +44,7 @@ bless: build  ## keep what the quick set says now as what it shall say: tests/go
 check: needs-test style test-everyday fidelity-quick  ## the everyday suite, about a minute once built
 
 test: needs-test  ## everything, the running kernel included where it can be
-	@code=0; MAKE="$(MAKE)" scripts/parts style-all doc-all fidelity fuzz test-all || code=$$?; scripts/setup remind test; exit $$code
+	@code=0; MAKE="$(MAKE)" scripts/parts style-all doc-all fidelity-quick fuzz test-all || code=$$?; scripts/setup remind test; exit $$code
 
 test-kernels: needs-test  ## the kernel side on other kernels, in qemu: about ten minutes
 	@scripts/test-kernels
