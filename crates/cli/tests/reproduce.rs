@@ -170,7 +170,7 @@ fn without_a_kernel_in_virtual_time_the_way_to_one_is_said() {
             &["--on", "vkernel=6.12", "incast"],
             format!("no kernel 6.12 is built yet: run knee vkernel build --version 6.12 {some}"),
         ),
-        (&["--on", "vkernel=5.15"], "Linux 5.15: knee has patches for 6.1, 6.12".to_owned()),
+        (&["--on", "vkernel=5.15"], "Linux 5.15: knee has patches for 6.1, 6.12, 7.3".to_owned()),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
         command.arg("reproduce").args(args).current_dir(scratch.path());

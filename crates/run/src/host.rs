@@ -13,6 +13,11 @@ use crate::sysctls::Sysctls;
 pub const PROFILES: [(&str, LinuxVersion); 3] =
     [("6.1", LinuxVersion(6, 1)), ("6.12", LinuxVersion(6, 12)), ("6.18", LinuxVersion(6, 18))];
 
+/// The profile of any version: the newest one at or before it. `None`: it is older than all.
+pub fn nearest_profile(linux: LinuxVersion) -> Option<(&'static str, LinuxVersion)> {
+    PROFILES.into_iter().rev().find(|(_, version)| *version <= linux)
+}
+
 /// The first version that has a sysctl, if not all versions have it.
 pub fn sysctl_since(name: &str) -> Option<LinuxVersion> {
     match name {

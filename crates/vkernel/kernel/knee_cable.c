@@ -19,6 +19,7 @@
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/random.h>
+#include <linux/version.h>
 #include <net/rtnetlink.h>
 #include "knee_capture.h"
 
@@ -234,6 +235,16 @@ static const struct net_device_ops knee_cable_ops = {
 	.ndo_validate_addr = eth_validate_addr,
 };
 
+static void set_up(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *))
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(timer, function, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	timer->function = function;
+#endif
+}
+
 static void knee_cable_setup(struct net_device *dev)
 {
 	struct knee_cable *cable = netdev_priv(dev);
@@ -251,10 +262,8 @@ static void knee_cable_setup(struct net_device *dev)
 	cable->dev = dev;
 	INIT_LIST_HEAD(&cable->list);
 	__skb_queue_head_init(&cable->flying);
-	hrtimer_init(&cable->sent, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
-	cable->sent.function = knee_cable_sent;
-	hrtimer_init(&cable->arrival, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
-	cable->arrival.function = knee_cable_arrivals;
+	set_up(&cable->sent, knee_cable_sent);
+	set_up(&cable->arrival, knee_cable_arrivals);
 }
 
 static u64 u64_or_0(struct nlattr *attribute)
@@ -262,9 +271,16 @@ static u64 u64_or_0(struct nlattr *attribute)
 	return attribute ? nla_get_u64(attribute) : 0;
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+static int knee_cable_new(struct net_device *dev, struct rtnl_newlink_params *params,
+			  struct netlink_ext_ack *extack)
+{
+	struct nlattr **data = params->data;
+#else
 static int knee_cable_new(struct net *net, struct net_device *dev, struct nlattr *tb[],
 			  struct nlattr *data[], struct netlink_ext_ack *extack)
 {
+#endif
 	struct knee_cable *cable = netdev_priv(dev), *other;
 	int err;
 

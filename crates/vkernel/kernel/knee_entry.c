@@ -24,6 +24,7 @@
 #include <linux/netdevice.h>
 #include <linux/random.h>
 #include <linux/tcp.h>
+#include <linux/version.h>
 #include <net/rtnetlink.h>
 #include <net/sch_generic.h>
 
@@ -183,9 +184,17 @@ static u64 u64_or_0(struct nlattr *attribute)
 	return attribute ? nla_get_u64(attribute) : 0;
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+static int knee_entry_new(struct net_device *dev, struct rtnl_newlink_params *params,
+			  struct netlink_ext_ack *extack)
+{
+	struct nlattr **data = params->data;
+	struct net *net = rtnl_newlink_link_net(params);
+#else
 static int knee_entry_new(struct net *net, struct net_device *dev, struct nlattr *tb[],
 			 struct nlattr *data[], struct netlink_ext_ack *extack)
 {
+#endif
 	struct knee_entry *entry = netdev_priv(dev);
 	int err;
 

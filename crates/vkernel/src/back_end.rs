@@ -60,7 +60,7 @@ impl BackEnd for Kernels {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let linux = Linux::Version(self.version.clone());
+        let linux = Linux::Version(kernel::profile(&self.version).to_owned());
         Capabilities { captures: true, linux, ..Capabilities::default() }
     }
 

@@ -18,8 +18,8 @@ use super::{
 use crate::Error;
 use crate::error::failed;
 
-/// Kernel options that older versions lack.
-const NOT_IN_ALL: [&str; 1] = ["CONFIG_NET_SCH_DUALPI2=y"];
+/// Kernel options that some versions lack. Newer ones have `CONFIG_SYSCTL` in place of `CONFIG_PROC_SYSCTL`.
+const NOT_IN_ALL: [&str; 2] = ["CONFIG_NET_SCH_DUALPI2=y", "CONFIG_PROC_SYSCTL=y"];
 /// Names of the source tree and of the algorithms' directory within a kernel's directory.
 const TREE: &str = "tree";
 const OURS: &str = "knee";
