@@ -20,6 +20,7 @@ fn flags_of(number: u32) -> u16 {
     bits.into_iter().filter(|(bit, _)| number & bit != 0).map(|(_, flag)| flag).sum()
 }
 
+/// Returns the number in the three flags of a packet. Linux: `tcp_accecn_ace`.
 fn number_in(packet: &Packet) -> u32 {
     let bits = [(4, flags::AE), (2, flags::CWR), (1, flags::ECE)];
     bits.into_iter().filter(|(_, flag)| packet.has(*flag)).map(|(bit, _)| bit).sum()
@@ -38,7 +39,7 @@ impl Sock {
     }
 
     /// Grants Accurate ECN if a SYN and this end's algorithm ask for it. The SYN-ACK reports the
-    /// ECN field of the SYN.
+    /// ECN field of the SYN. Linux: `tcp_ecn_create_request`, `tcp_accecn_reflector_flags`.
     pub(super) fn grant_accecn(&mut self, syn: &Packet) {
         if !syn.has(flags::AE) || !self.cc.algorithm().needs_accecn() {
             return;
@@ -52,7 +53,8 @@ impl Sock {
         });
     }
 
-    /// Handles the SYN-ACK's answer: Accurate ECN, classic ECN, or none.
+    /// Handles the SYN-ACK's answer: Accurate ECN, classic ECN, or none. Linux:
+    /// `tcp_ecn_rcv_synack`.
     pub(super) fn on_accecn_answer(&mut self, packet: &Packet) {
         self.tp.ecn_flags = match number_in(packet) {
             2 | 3 | 4 | 6 => ecn_flags::OK | ecn_flags::ACCECN,
@@ -61,7 +63,7 @@ impl Sock {
         };
     }
 
-    /// Returns the flags of a segment, including the count.
+    /// Returns the flags of a segment, including the count. Linux: `tcp_accecn_set_ace`.
     #[inline]
     pub(super) fn with_ce_count(&self, of_packet: u16) -> u16 {
         let number = self.tp.received_ce.wrapping_add(ACE_AT_FIRST) & ACE_MASK;
@@ -71,7 +73,8 @@ impl Sock {
     /// Counts how many of the `delivered` packets of an ACK came with CE. The count has three bits.
     /// If an ACK delivers more than seven packets, the largest number that fits the count is taken.
     /// An ACK that delivers nothing and has no newer timestamp may be older than the last; its
-    /// count is ignored (RFC 9768 sec. 3.2.2.5.1).
+    /// count is ignored (RFC 9768 sec. 3.2.2.5.1). Linux: `tcp_accecn_process`,
+    /// `__tcp_accecn_process`.
     pub(super) fn take_ce_count(
         &mut self,
         packet: &Packet,

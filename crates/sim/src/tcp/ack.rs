@@ -57,7 +57,7 @@ struct Sacked {
 
 impl Sock {
     /// Processes the acknowledgement of a segment. Returns whether to process the rest of the
-    /// segment.
+    /// segment. Linux: `tcp_ack`.
     pub(super) fn on_ack(&mut self, packet: &Packet, net: &mut Net) -> bool {
         let ack = packet.ack_seq;
         let prior_snd_una = self.tp.snd_una;
@@ -170,7 +170,7 @@ impl Sock {
 
     /// Handles an ACK below `snd_una`. Only its SACK blocks are used, and their data does not count
     /// as delivered. An ACK older than a window, or than the connection, is refused (RFC 5961 sec.
-    /// 5).
+    /// 5). Linux: `tcp_ack`.
     #[cold]
     fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) -> bool {
         let oldest = u64::from(self.tp.max_window).min(self.tp.bytes_acked) as u32;
@@ -191,7 +191,7 @@ impl Sock {
     }
 
     /// Reports whether to take over a segment's window. The segment is newer, or equally new with a
-    /// larger window or in newer versions a closed one.
+    /// larger window or in newer versions a closed one. Linux: `tcp_may_update_window`.
     pub(super) fn updates_window(&self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
         let closes = window == 0 && self.host.config.linux >= LinuxVersion(6, 6);
@@ -200,6 +200,8 @@ impl Sock {
             || (packet.seq == self.tp.snd_wl1 && (window > self.tp.snd_wnd || closes))
     }
 
+    /// Takes over the window and the acknowledgement of a segment. Returns whether the window is
+    /// newer. Linux: `tcp_ack_update_window`.
     fn update_window(&mut self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
         let newer = self.updates_window(packet, ack);
@@ -215,6 +217,7 @@ impl Sock {
         newer
     }
 
+    /// Handles the CWR flag of a segment. Linux: `tcp_ecn_accept_cwr`.
     fn accept_cwr(&mut self, carries_data: bool) {
         self.tp.ecn_flags &= !ecn_flags::DEMAND_CWR;
         if carries_data && !self.host.config.defects.no_ack_on_cwr {
@@ -223,6 +226,7 @@ impl Sock {
         }
     }
 
+    /// Tells the algorithm of an ACK's effects. Linux: `tcp_in_ack_event`.
     #[inline]
     pub(super) fn in_ack_event(&mut self, progress: &Progress, net: &mut Net) {
         if !self.cc.algorithm().has_in_ack_event() {
@@ -242,6 +246,8 @@ impl Sock {
         self.do_what_was_asked(net);
     }
 
+    /// Lets the algorithm, or PRR, set cwnd after an ACK. Linux: `tcp_cong_control`,
+    /// `tcp_may_raise_cwnd`, `tcp_cong_avoid`.
     #[inline]
     fn cong_control(
         &mut self,
@@ -287,6 +293,7 @@ impl Sock {
 
     // ---- SACK ----
 
+    /// Processes the SACK blocks of an ACK. Linux: `tcp_sacktag_write_queue`.
     fn on_sack(
         &mut self,
         packet: &Packet,
@@ -359,6 +366,7 @@ impl Sock {
         }
     }
 
+    /// Reports whether a SACK block is possible. Linux: `tcp_is_sackblock_valid`.
     fn sack_block_valid(&self, is_dsack: bool, start: u32, end: u32) -> bool {
         if after(end, self.tp.snd_nxt) || !before(start, end) || !before(start, self.tp.snd_nxt) {
             return false;
@@ -376,7 +384,7 @@ impl Sock {
     }
 
     /// Detects a DSACK: the first block repeats acknowledged data, so a needless retransmission
-    /// arrived.
+    /// arrived. Linux: `tcp_check_dsack`, `tcp_dsack_seen`.
     fn check_dsack(
         &mut self,
         packet: &Packet,
@@ -419,7 +427,8 @@ impl Sock {
         true
     }
 
-    /// Marks the segments that lie completely in `start..end`.
+    /// Marks the segments that lie completely in `start..end`. Linux: `tcp_sacktag_walk`,
+    /// `tcp_match_skb_to_sack`.
     fn walk_sack(
         &mut self,
         start: u32,
@@ -447,6 +456,7 @@ impl Sock {
         }
     }
 
+    /// Marks one segment that SACK reports. Linux: `tcp_sacktag_one`.
     fn tag_sacked(
         &mut self,
         id: SegmentId,
@@ -517,6 +527,8 @@ impl Sock {
 
     // ---- the cumulative part ----
 
+    /// Removes the segments that `snd_una` acknowledges, and takes RTT samples. Linux:
+    /// `tcp_clean_rtx_queue`.
     fn clean_rtx_queue(
         &mut self,
         (prior_highest_sack, prior_snd_una): (u32, u32),
@@ -631,11 +643,13 @@ impl Sock {
         }
     }
 
+    /// Returns the time since `sent_us`, us. Linux: `tcp_stamp_us_delta`.
     fn age_us(&self, sent_us: u64) -> u32 {
         self.tp.tcp_mstamp.saturating_sub(sent_us) as u32
     }
 
     /// Without SACK: does not deliver packets again that duplicate ACKs have already counted.
+    /// Linux: `tcp_remove_reno_sacks`.
     fn remove_reno_sacks(&mut self, acked: u32, progress: &mut Progress) {
         let newly = acked.saturating_sub(self.tp.sacked_out).max(1);
         self.count_delivered(newly, progress.ece);
@@ -647,7 +661,8 @@ impl Sock {
         }
     }
 
-    /// Takes an RTT sample by send time, by SACK, or else by timestamp (ticks of 1 ms).
+    /// Takes an RTT sample by send time, by SACK, or else by timestamp (ticks of 1 ms). Linux:
+    /// `tcp_ack_update_rtt`.
     #[inline]
     fn update_rtt(
         &mut self,
@@ -672,6 +687,8 @@ impl Sock {
         true
     }
 
+    /// Takes a sample of the minimum RTT, unless a delayed ACK may have lengthened it. Linux:
+    /// `tcp_update_rtt_min`.
     pub(super) fn update_min_rtt(&mut self, rtt_us: u32, maybe_delayed: bool, net: &Net) {
         if maybe_delayed && self.min_rtt.get().is_some_and(|min_us| rtt_us > min_us) {
             return;
@@ -683,7 +700,7 @@ impl Sock {
     // ---- delivery rate ----
 
     /// Handles a delivered segment. The rate sample comes from the delivered segment that was sent
-    /// last.
+    /// last. Linux: `tcp_rate_skb_delivered`.
     #[inline]
     fn sample_delivered(&mut self, id: SegmentId, sample: &mut RateSample) {
         let segment = self.rtx.get(id);
@@ -707,6 +724,7 @@ impl Sock {
         }
     }
 
+    /// Completes the rate sample of an ACK. Linux: `tcp_rate_gen`.
     #[inline]
     pub(super) fn finish_rate_sample(
         &mut self,

@@ -27,7 +27,7 @@ pub(super) enum LateData {
 }
 
 impl Sock {
-    /// Closes the connection for the application. Written data is still sent.
+    /// Closes the connection for the application. Written data is still sent. Linux: `__tcp_close`.
     pub(crate) fn close(&mut self, net: &mut Net) {
         self.enter(net);
         match self.state {
@@ -54,7 +54,8 @@ impl Sock {
         }
     }
 
-    /// Appends the FIN after the last written byte and closes the socket.
+    /// Appends the FIN after the last written byte and closes the socket. Linux: `tcp_close_state`,
+    /// `tcp_send_fin`.
     pub(super) fn append_fin(&mut self) {
         self.writer.closes = false;
         self.writer.fin = Fin::Waits;
@@ -86,7 +87,7 @@ impl Sock {
     }
 
     /// Changes the state if the ACK covers the FIN. Returns false if the segment needs no more
-    /// work.
+    /// work. Linux: `tcp_rcv_state_process`.
     #[cold]
     pub(super) fn on_ack_while_closing(&mut self, net: &mut Net) -> bool {
         if !self.all_acked() {
@@ -102,7 +103,7 @@ impl Sock {
     }
 
     /// Decides about a segment's data once an end has closed. New data for an application that has
-    /// closed ends the connection.
+    /// closed ends the connection. Linux: `tcp_rcv_state_process`.
     #[cold]
     pub(super) fn take_late_data(&mut self, packet: &Packet, net: &mut Net) -> LateData {
         let peer_has_ended =
@@ -119,7 +120,7 @@ impl Sock {
         LateData::Fatal
     }
 
-    /// Handles the peer's FIN once it is in order.
+    /// Handles the peer's FIN once it is in order. Linux: `tcp_fin`.
     #[cold]
     pub(super) fn on_fin(&mut self, net: &mut Net) {
         self.tp.icsk_ack_pending |= knee_algo::ack_pending::SCHED;
@@ -143,7 +144,7 @@ impl Sock {
     }
 
     /// Handles an RST in an established connection: accepts it at the expected number (RFC 5961
-    /// sec. 3.2), else sends a challenge ACK.
+    /// sec. 3.2), else sends a challenge ACK. Linux: `tcp_validate_incoming`, `tcp_reset`.
     #[cold]
     pub(super) fn on_reset(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
         let rcv_nxt = self.tp.rcv_nxt;
@@ -157,7 +158,8 @@ impl Sock {
         }
     }
 
-    /// Sends a challenge ACK, which makes a peer prove itself; at most twice a second.
+    /// Sends a challenge ACK, which makes a peer prove itself; at most twice a second. Linux:
+    /// `tcp_send_challenge_ack`.
     #[cold]
     pub(super) fn challenge(&mut self, net: &mut Net) {
         if self.may_answer_out_of_window(net) {
@@ -166,6 +168,7 @@ impl Sock {
     }
 
     /// Handles a segment in TIME-WAIT, where the socket only waits for a repeated FIN of the peer.
+    /// Linux: `tcp_timewait_state_process`.
     #[cold]
     pub(super) fn on_packet_in_time_wait(&mut self, packet: &Packet, net: &mut Net) {
         let in_place = packet.seq == self.tp.rcv_nxt;
@@ -183,7 +186,8 @@ impl Sock {
         }
     }
 
-    /// Answers a packet for which there is no socket with RST. An RST is never answered.
+    /// Answers a packet for which there is no socket with RST. An RST is never answered. Linux:
+    /// `tcp_v4_send_reset`.
     #[cold]
     pub(super) fn answer_with_reset(&mut self, packet: &Packet, net: &mut Net) {
         if packet.has(flags::RST) {

@@ -65,6 +65,7 @@ fn join(last: &mut Packet, packet: &Packet) {
     last.flags |= packet.flags & flags::PSH;
 }
 
+/// Reports whether a packet may be merged into the one before it. Linux: `tcp_gro_receive`.
 fn continues(last: &Packet, packet: &Packet, mss: u32) -> bool {
     let ends_merge = last.has(flags::PSH) || last.payload_bytes() % mss != 0;
     !ends_merge

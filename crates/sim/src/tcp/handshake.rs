@@ -31,6 +31,7 @@ impl Sock {
         self.enter_state(State::Listen);
     }
 
+    /// Starts to connect. Linux: `tcp_connect`, `tcp_connect_init`, `tcp_ecn_send_syn`.
     pub(crate) fn connect(&mut self, net: &mut Net) {
         self.enter(net);
         self.receiver = self.receiver.anew(&self.host.config, false);
@@ -42,7 +43,7 @@ impl Sock {
         self.send_syn(net);
     }
 
-    /// Handles a packet for this socket.
+    /// Handles a packet for this socket. Linux: `tcp_v4_rcv`, `tcp_rcv_state_process`.
     pub(crate) fn on_packet(&mut self, packet: &Packet, net: &mut Net) {
         self.enter(net);
         match self.state {
@@ -65,7 +66,8 @@ impl Sock {
         }
     }
 
-    /// Sends a SYN, or a listener's SYN-ACK.
+    /// Sends a SYN, or a listener's SYN-ACK. Linux: `tcp_connect`, `tcp_syn_options`,
+    /// `tcp_make_synack`, `tcp_synack_options`.
     fn send_syn(&mut self, net: &mut Net) {
         let answers = self.state == State::SynReceived;
         let mut flags = flags::SYN;
@@ -121,6 +123,7 @@ impl Sock {
     }
 
     /// Returns how often the timeout has doubled. From 6.5 on the first SYN retries are 1 s apart.
+    /// Linux: `tcp_retransmit_timer`.
     fn syn_doublings(&self) -> u32 {
         let linear = match self.state {
             State::SynSent => {
@@ -133,6 +136,7 @@ impl Sock {
         self.syn_timeouts.saturating_sub(linear).min(6)
     }
 
+    /// Sends the SYN or SYN-ACK again. Linux: `tcp_retransmit_timer`, `reqsk_timer_handler`.
     pub(super) fn on_syn_timeout(&mut self, net: &mut Net) {
         self.syn_retries += 1;
         self.syn_timeouts += 1;
@@ -143,6 +147,7 @@ impl Sock {
         self.send_syn(net);
     }
 
+    /// Handles the SYN that a listener gets. Linux: `tcp_conn_request`, `tcp_ecn_create_request`.
     fn on_syn(&mut self, packet: &Packet, net: &mut Net) {
         if packet.has(flags::FIN) {
             return;
@@ -165,6 +170,8 @@ impl Sock {
         self.send_syn(net);
     }
 
+    /// Establishes the connecting end. Linux: `tcp_rcv_synsent_state_process`,
+    /// `tcp_finish_connect`, `tcp_ecn_rcv_synack`.
     fn on_syn_ack(&mut self, packet: &Packet, net: &mut Net) {
         self.negotiate(packet);
         self.receiver.ts_ecr = if self.timestamps { packet.ts_ecr } else { 0 };
@@ -198,7 +205,8 @@ impl Sock {
 
     /// Processes the acknowledgement of the SYN. It is the first of the retransmission queue, so
     /// modules of Linux see it as they see the ACKs of data, but before `init`. None of knee's own
-    /// algorithms keeps state from before `init`, and nv would draw a random number here.
+    /// algorithms keeps state from before `init`, and nv would draw a random number here. Linux:
+    /// `tcp_ack`.
     fn on_syn_acked(&mut self, rtt_us: Option<u32>, packet: &Packet, net: &mut Net) {
         let sees_syn = self.is_module_of_linux();
         let rtt_us = rtt_us.map_or(-1, |us| us as i32);
@@ -232,7 +240,7 @@ impl Sock {
 
     /// Sets the timestamps of a segment as algorithms see them. The peer's value has its random
     /// offset, as between hosts with `tcp_timestamps = 1`. The echo excludes this end's offset,
-    /// which is 1 here (`ts_now`).
+    /// which is 1 here (`ts_now`). Linux: `tcp_parse_aligned_timestamp`.
     #[inline]
     pub(super) fn note_timestamps(&mut self, packet: &Packet) {
         if self.timestamps && !packet.has(flags::NO_TS) {
@@ -241,7 +249,8 @@ impl Sock {
         }
     }
 
-    /// Applies the options of the peer's SYN.
+    /// Applies the options of the peer's SYN. Linux: `tcp_openreq_init`,
+    /// `tcp_rcv_synsent_state_process`.
     fn negotiate(&mut self, packet: &Packet) {
         self.receiver.peer_sack &= packet.has(flags::SACK_OK);
         if packet.has(flags::NO_TS) && self.timestamps {
@@ -261,7 +270,7 @@ impl Sock {
     }
 
     /// Sets the largest payload: the limit of both ends, and at most half of the largest window
-    /// seen.
+    /// seen. Linux: `tcp_sync_mss`, `__tcp_mtu_to_mss`, `tcp_bound_to_half_wnd`.
     #[cold]
     pub(super) fn bound_mss(&mut self) {
         let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
@@ -283,7 +292,7 @@ impl Sock {
         self.peer_mss = mss.map_or(MSS_DEFAULT, u32::from);
     }
 
-    /// Handles a packet while a SYN is outstanding.
+    /// Handles a packet while a SYN is outstanding. Linux: `tcp_rcv_synsent_state_process`.
     fn on_packet_while_connecting(&mut self, packet: &Packet, net: &mut Net) {
         if packet.has(flags::ACK) {
             if packet.ack_seq != self.iss.wrapping_add(1) {
@@ -306,7 +315,7 @@ impl Sock {
         }
     }
 
-    /// Handles a packet for a listener that has answered a SYN.
+    /// Handles a packet for a listener that has answered a SYN. Linux: `tcp_check_req`.
     fn on_packet_of_request(&mut self, packet: &Packet, net: &mut Net) {
         let is_syn = packet.has(flags::SYN) && !packet.has(flags::ACK);
         if is_syn && !packet.has(flags::RST) && packet.seq.wrapping_add(1) == self.tp.rcv_nxt {
@@ -340,7 +349,8 @@ impl Sock {
     }
 
     /// Establishes the accepting end. In Linux a copy of the listener becomes the connection, and
-    /// then takes the segment as any other.
+    /// then takes the segment as any other. Linux: `tcp_create_openreq_child`,
+    /// `tcp_rcv_state_process`.
     fn on_final_ack(&mut self, packet: &Packet, net: &mut Net) {
         self.number_data();
         self.tp.snd_wnd = packet.window_bytes;
@@ -392,7 +402,8 @@ impl Sock {
         self.bound_mss();
     }
 
-    /// Takes the first RTT sample, from the SYN or SYN-ACK to its ACK.
+    /// Takes the first RTT sample, from the SYN or SYN-ACK to its ACK. Linux:
+    /// `tcp_synack_rtt_meas`, `tcp_init_metrics`.
     fn measure_first_rtt(&mut self, net: &mut Net) -> Option<u32> {
         let rtt_us = if self.syn_retries == 0 {
             Some((self.tp.tcp_mstamp - self.syn_sent_us) as u32)
@@ -413,7 +424,8 @@ impl Sock {
         rtt_us
     }
 
-    /// Prepares either side for data: the receiver, the first cwnd, the algorithm.
+    /// Prepares either side for data: the receiver, the first cwnd, the algorithm. Linux:
+    /// `tcp_init_transfer`, `tcp_init_metrics`, `tcp_try_undo_spurious_syn`.
     fn init_transfer(&mut self, net: &mut Net) {
         self.established_at = net.now;
         if self.timestamps {

@@ -275,6 +275,7 @@ pub(crate) struct Place {
 }
 
 impl Sock {
+    /// Creates a closed socket. Linux: `tcp_init_sock`.
     pub(crate) fn new(place: &Place, cc: &Cc, host: Rc<HostState>, iss: u32) -> Sock {
         let mss = host.config.mss_bytes();
         let tp = TcpSock {
@@ -412,7 +413,7 @@ impl Sock {
         self.attend(net);
     }
 
-    /// Reads the fine clock (`tcp_mstamp_refresh`).
+    /// Reads the fine clock. Linux: `tcp_mstamp_refresh`.
     #[inline]
     fn read_clock(&mut self, net: &Net) {
         self.tp.tcp_clock_cache = net.now.ns();
@@ -453,11 +454,12 @@ impl Sock {
         self.tp.mss_cache
     }
 
-    /// Returns the timestamp clock, in ticks of 1 ms, never 0.
+    /// Returns the timestamp clock, in ticks of 1 ms, never 0. Linux: `tcp_time_stamp_ts`.
     fn ts_now(&self) -> u32 {
         (self.tp.tcp_mstamp / 1000) as u32 + 1
     }
 
+    /// Returns the packets in flight. Linux: `tcp_packets_in_flight`.
     #[inline]
     fn in_flight(&self) -> u32 {
         self.tp.packets_in_flight()
@@ -468,7 +470,7 @@ impl Sock {
     }
 
     /// Returns the ECN field of a packet. All packets have ECT if the algorithm needs ECN or asks
-    /// for it; otherwise only data sent for the first time has ECT.
+    /// for it; otherwise only data sent for the first time has ECT. Linux: `tcp_ecn_send`.
     #[inline]
     fn ecn_of(&self, new_data: bool) -> Ecn {
         let flags = self.tp.ecn_flags;
@@ -486,6 +488,7 @@ impl Sock {
         self.tp.write_seq.wrapping_sub(self.tp.snd_nxt)
     }
 
+    /// Returns the end of the peer's window. Linux: `tcp_wnd_end`.
     fn wnd_end(&self) -> u32 {
         self.tp.snd_una.wrapping_add(self.tp.snd_wnd)
     }
@@ -509,7 +512,8 @@ impl Sock {
         self.leave(State::Ended, net);
     }
 
-    /// Ends the connection. `state` determines the answer to later packets.
+    /// Ends the connection. `state` determines the answer to later packets. Linux: `tcp_done`,
+    /// `tcp_v4_destroy_sock`.
     fn leave(&mut self, state: State, net: &mut Net) {
         if self.state.is_synchronised() {
             self.cc.release(&mut self.tp, &mut net.cc);
@@ -540,7 +544,8 @@ impl Sock {
         self.cc.warnings()
     }
 
-    /// Initialises the algorithm, because the connection is established.
+    /// Initialises the algorithm, because the connection is established. Linux:
+    /// `tcp_init_congestion_control`.
     fn init_algorithm(&mut self, net: &mut Net) {
         if self.host.config.ecn_low && self.ecn_ok() {
             self.tp.ecn_flags |= ecn_flags::LOW;
@@ -583,7 +588,7 @@ impl Sock {
         self.receiver.received_bytes
     }
 
-    /// Returns `TCP_INFO` and the algorithm's own values.
+    /// Returns `TCP_INFO` and the algorithm's own values. Linux: `tcp_get_info`.
     pub(crate) fn sample(&mut self, flow: u32, net: &mut Net) -> FlowSample {
         FlowSample {
             at: net.now,

@@ -14,7 +14,8 @@ const SNDBUF_MIN: u32 = 4608;
 const SK_PACING_NEEDED: u32 = 1;
 
 impl Sock {
-    /// Sets `TCP_NODELAY`: short segments do not wait for the ACKs of others.
+    /// Sets `TCP_NODELAY`: short segments do not wait for the ACKs of others. Linux:
+    /// `__tcp_sock_set_nodelay`.
     pub(crate) fn set_no_delay(&mut self, on: bool, net: &mut Net) {
         self.enter(net);
         self.writer.no_delay = on;
@@ -24,7 +25,7 @@ impl Sock {
         }
     }
 
-    /// Sets `TCP_CORK`: short segments wait for more data.
+    /// Sets `TCP_CORK`: short segments wait for more data. Linux: `__tcp_sock_set_cork`.
     pub(crate) fn set_cork(&mut self, on: bool, net: &mut Net) {
         self.enter(net);
         self.writer.cork = on;
@@ -34,6 +35,7 @@ impl Sock {
     }
 
     /// Sets `TCP_QUICKACK`: leaves or enters the interactive mode, and sends an ACK that is owed.
+    /// Linux: `__tcp_sock_set_quickack`.
     pub(crate) fn set_quick_ack(&mut self, on: bool, net: &mut Net) {
         self.enter(net);
         self.receiver.set_interactive(!on);
@@ -45,13 +47,13 @@ impl Sock {
     }
 
     /// Sets `SO_RCVBUF`. Linux doubles it, to cover the memory charged for segments beyond their
-    /// payload.
+    /// payload. Linux: `__sock_set_rcvbuf`.
     pub(crate) fn set_rcvbuf(&mut self, bytes: u32) {
         let bytes = bytes.min(rmem_max(self.host.config.linux));
         self.receiver.set_rcvbuf((2 * bytes).max(RCVBUF_MIN));
     }
 
-    /// Sets `SO_SNDBUF`, doubled likewise.
+    /// Sets `SO_SNDBUF`, doubled likewise. Linux: `sk_setsockopt`.
     pub(crate) fn set_sndbuf(&mut self, bytes: u32, net: &mut Net) {
         self.enter(net);
         let bytes = bytes.min(rmem_max(self.host.config.linux));
@@ -61,7 +63,7 @@ impl Sock {
         self.check_space(net);
     }
 
-    /// Sets `SO_MAX_PACING_RATE`, bytes per second; TCP paces from then on.
+    /// Sets `SO_MAX_PACING_RATE`, bytes per second; TCP paces from then on. Linux: `sk_setsockopt`.
     pub(crate) fn set_max_pacing_rate(&mut self, bytes_per_sec: u64) {
         self.tp.sk_max_pacing_rate = bytes_per_sec;
         self.tp.sk_pacing_rate = self.tp.sk_pacing_rate.min(bytes_per_sec);
@@ -70,7 +72,8 @@ impl Sock {
         }
     }
 
-    /// Sets `TCP_CONGESTION`: another algorithm, at once if the connection is established.
+    /// Sets `TCP_CONGESTION`: another algorithm, at once if the connection is established. Linux:
+    /// `tcp_set_congestion_control`, `tcp_reinit_congestion_control`.
     pub(crate) fn set_congestion_control(&mut self, cc: &Cc, net: &mut Net) {
         self.enter(net);
         if self.state.is_synchronised() {
@@ -86,7 +89,7 @@ impl Sock {
         }
     }
 
-    /// Returns the values of `TCP_INFO` that a sample does not have.
+    /// Returns the values of `TCP_INFO` that a sample does not have. Linux: `tcp_get_info`.
     pub(crate) fn info(&self) -> crate::endpoint::Info {
         let (ato, rcv_mss) = self.receiver.ato_and_mss();
         let (rcv_ssthresh, rcv_space) = self.receiver.window_limits();

@@ -25,7 +25,7 @@ pub(super) struct OutOfOrder {
 }
 
 impl OutOfOrder {
-    /// Remembers a range that arrived a second time.
+    /// Remembers a range that arrived a second time. Linux: `tcp_dsack_set`, `tcp_dsack_extend`.
     pub(super) fn note_duplicate(&mut self, seq: u32, end_seq: u32) {
         if self.hides_duplicates {
             return;
@@ -54,7 +54,8 @@ impl OutOfOrder {
         reported.map(|range| range.1).reduce(|a, b| if after(b, a) { b } else { a })
     }
 
-    /// Removes the ranges that follow `rcv_nxt` without a gap. Returns the new `rcv_nxt`.
+    /// Removes the ranges that follow `rcv_nxt` without a gap. Returns the new `rcv_nxt`. Linux:
+    /// `tcp_ofo_queue`.
     pub(super) fn take_in_order(&mut self, mut rcv_nxt: u32) -> u32 {
         let mut taken = 0;
         let mut duplicate = None;
@@ -83,7 +84,8 @@ impl OutOfOrder {
         self.sacks_len > 0 || self.dsack.is_some()
     }
 
-    /// Returns the ranges to report: the duplicate first, then the newest.
+    /// Returns the ranges to report: the duplicate first, then the newest. Linux:
+    /// `tcp_options_write`.
     pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32)]) -> u8 {
         let reported =
             self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
@@ -100,7 +102,8 @@ impl OutOfOrder {
         self.ranges.iter().map(|(start, end)| end.wrapping_sub(*start)).sum()
     }
 
-    /// Adds a range beyond the gap. Returns false if all of it was there already.
+    /// Adds a range beyond the gap. Returns false if all of it was there already. Linux:
+    /// `tcp_data_queue_ofo`.
     pub(super) fn insert(&mut self, seq: u32, end_seq: u32) -> bool {
         if let Some((_, end)) = self.ranges.last_mut().filter(|last| last.1 == seq) {
             *end = end_seq;
@@ -131,7 +134,7 @@ impl OutOfOrder {
         true
     }
 
-    /// Remembers a range for SACK, newest first.
+    /// Remembers a range for SACK, newest first. Linux: `tcp_sack_new_ofo_skb`.
     pub(super) fn note_sack(&mut self, seq: u32, end_seq: u32) {
         let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
         if let Some(place) = self.sacks[..self.sacks_len].iter().position(touches) {
@@ -153,7 +156,7 @@ impl OutOfOrder {
         }
     }
 
-    /// Extends the range at `place`, if it exists, without moving it.
+    /// Extends the range at `place`, if it exists, without moving it. Linux: `tcp_sack_extend`.
     pub(super) fn extend_sack(&mut self, place: usize, seq: u32, end_seq: u32) {
         let Some(range) = self.sacks[..self.sacks_len].get_mut(place) else { return };
         if before(seq, range.0) {
@@ -171,7 +174,8 @@ impl OutOfOrder {
         self.sacks[..self.sacks_len].iter().position(touches).unwrap_or(self.sacks_len)
     }
 
-    /// Merges the ranges that touch the first range, which has grown.
+    /// Merges the ranges that touch the first range, which has grown. Linux:
+    /// `tcp_sack_maybe_coalesce`.
     fn coalesce_sacks(&mut self) {
         let mut place = 1;
         while place < self.sacks_len {
@@ -198,7 +202,7 @@ impl OutOfOrder {
         self.dsack = None;
     }
 
-    /// Removes the SACK ranges that are now in order.
+    /// Removes the SACK ranges that are now in order. Linux: `tcp_sack_remove`.
     pub(super) fn remove_sacks(&mut self, rcv_nxt: u32) {
         if self.ranges.is_empty() {
             self.sacks_len = 0;

@@ -46,7 +46,7 @@ pub(super) enum Push {
 }
 
 impl Sock {
-    /// Writes `bytes` more for the application.
+    /// Writes `bytes` more for the application. Linux: `tcp_sendmsg_locked`.
     pub(crate) fn write(&mut self, bytes: u64, net: &mut Net) {
         if !self.state.is_writable() || self.writer.closes {
             return;
@@ -57,7 +57,7 @@ impl Sock {
         self.write_on(net);
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as much as there is room for. Linux: `tcp_sendmsg_locked`, `tcp_push`.
     fn write_on(&mut self, net: &mut Net) {
         self.refill(net);
         if !self.has_unsent() {
@@ -77,7 +77,7 @@ impl Sock {
     }
 
     /// Automatic corking: holds the short end of a write until an earlier packet has left the host,
-    /// because more data may follow.
+    /// because more data may follow. Linux: `tcp_push`, `tcp_should_autocork`.
     fn corks_tail(&mut self, net: &mut Net) -> bool {
         let tail = if self.host.config.gso_max_segs > 1 {
             self.write_queue.tail_bytes(self.tp.snd_nxt)
@@ -97,7 +97,7 @@ impl Sock {
     }
 
     /// Returns the bytes that the kernel puts into one skb: a segment, or as much as one burst may
-    /// hold, but no more than half of the peer's largest window (`tcp_xmit_size_goal`).
+    /// hold, but no more than half of the peer's largest window. Linux: `tcp_xmit_size_goal`.
     fn size_goal(&self) -> u32 {
         let (mss, most) = (self.mss(), self.host.config.gso_max_segs);
         if most <= 1 {
@@ -115,7 +115,8 @@ impl Sock {
         self.write_queue.head_bytes(self.tp.snd_nxt).unwrap_or(whole).min(self.unsent_bytes())
     }
 
-    /// Moves the application's pending data into the socket, as far as there is room.
+    /// Moves the application's pending data into the socket, as far as there is room. Linux:
+    /// `tcp_sendmsg_locked`.
     #[inline]
     pub(super) fn refill(&mut self, net: &mut Net) {
         if self.writer.pending_bytes == 0 || self.writer.is_waiting {
@@ -146,7 +147,7 @@ impl Sock {
     }
 
     /// Returns the payload that `tcp_notsent_lowat` permits, in whole skbs until the limit is
-    /// passed.
+    /// passed. Linux: `tcp_stream_memory_free`.
     fn notsent_room_bytes(&self) -> u32 {
         let lowat = self.host.config.sysctls.notsent_lowat;
         let goal = self.size_goal();
@@ -166,7 +167,8 @@ impl Sock {
         queued.saturating_add(skbs.saturating_mul(self.host.config.skb_overhead_bytes))
     }
 
-    /// Returns the payload that still fits, bytes. Linux accepts one skb beyond the limit.
+    /// Returns the payload that still fits, bytes. Linux accepts one skb beyond the limit. Linux:
+    /// `__sk_stream_memory_free`.
     fn sndbuf_room_bytes(&self) -> u32 {
         let free = self.writer.sndbuf_bytes.saturating_sub(self.sndbuf_used_bytes());
         let goal = self.size_goal();
@@ -174,7 +176,8 @@ impl Sock {
         skbs.saturating_mul(goal).min(u32::MAX / 4)
     }
 
-    /// Grows the send buffer to twice the window, or to the algorithm's factor.
+    /// Grows the send buffer to twice the window, or to the algorithm's factor. Linux:
+    /// `tcp_sndbuf_expand`.
     pub(super) fn expand_sndbuf(&mut self, net: &mut Net) {
         let Some(max) = self.host.config.sndbuf_max_bytes else { return };
         if self.writer.is_locked {
@@ -186,7 +189,8 @@ impl Sock {
         self.writer.sndbuf_bytes = self.writer.sndbuf_bytes.max(bytes.min(max));
     }
 
-    /// Lets a waiting application continue after an ACK, when a third of the buffer is free.
+    /// Lets a waiting application continue after an ACK, when a third of the buffer is free. Linux:
+    /// `tcp_check_space`, `tcp_new_space`, `sk_stream_write_space`.
     pub(super) fn check_space(&mut self, net: &mut Net) {
         if !self.writer.is_waiting {
             return;
@@ -205,6 +209,8 @@ impl Sock {
         }
     }
 
+    /// Restarts slow start if nothing was sent for longer than the timeout. Linux:
+    /// `tcp_slow_start_after_idle_check`.
     fn restart_after_idle(&mut self, net: &mut Net) {
         if !self.host.config.slow_start_after_idle
             || self.tp.packets_out > 0
@@ -219,6 +225,7 @@ impl Sock {
     }
 
     /// Marks later rate samples as application-limited if the application leaves the window unused.
+    /// Linux: `tcp_rate_check_app_limited`.
     fn check_app_limited(&mut self, now: Time) {
         self.forget_departed(now);
         if self.unsent_bytes() < self.mss()
@@ -230,7 +237,7 @@ impl Sock {
         }
     }
 
-    /// Sends unsent data as far as the limits allow.
+    /// Sends unsent data as far as the limits allow. Linux: `__tcp_push_pending_frames`.
     pub(super) fn push_pending(&mut self, net: &mut Net) {
         self.refill(net);
         if self.has_unsent() {
@@ -239,7 +246,8 @@ impl Sock {
         }
     }
 
-    /// Sends short segments and the FIN too, against Nagle's rule.
+    /// Sends short segments and the FIN too, against Nagle's rule. Linux:
+    /// `__tcp_push_pending_frames`.
     pub(super) fn push_past_nagle(&mut self, net: &mut Net) {
         if !self.has_unsent() {
             return;
@@ -249,7 +257,8 @@ impl Sock {
     }
 
     /// Arms a timer if data waits and no ACK is outstanding that could restart it. This happens if
-    /// the window is closed or the host's own queue refused the data.
+    /// the window is closed or the host's own queue refused the data. Linux:
+    /// `tcp_check_probe_timer`.
     #[inline]
     fn probe_if_stuck(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0
@@ -262,7 +271,7 @@ impl Sock {
     }
 
     /// Handles the timer of a stuck sender: sends as much as the window permits, or a packet that
-    /// the peer must answer.
+    /// the peer must answer. Linux: `tcp_send_probe0`, `tcp_write_wakeup`, `tcp_xmit_probe_skb`.
     pub(super) fn send_window_probe(&mut self, net: &mut Net) {
         if self.tp.packets_out > 0 || !self.has_unsent() {
             (self.backoff, self.probes_out) = (0, 0);
@@ -301,7 +310,8 @@ impl Sock {
         self.arm_after_pacing(Pending::WindowProbe, jiffies, net);
     }
 
-    /// Returns the time to the next window probe, which doubles each time.
+    /// Returns the time to the next window probe, which doubles each time. Linux:
+    /// `tcp_probe0_when`, `tcp_probe0_base`.
     fn window_probe_jiffies(&self) -> u32 {
         let least = self.host.jiffies.of_us(PROBE_MIN_US);
         let base = u64::from(self.rtt.rto_jiffies.max(least));
@@ -310,7 +320,7 @@ impl Sock {
     }
 
     /// Handles an ACK while nothing is outstanding: checks whether the window now permits the next
-    /// segment.
+    /// segment. Linux: `tcp_ack_probe`.
     pub(super) fn on_window_update(&mut self, net: &mut Net) {
         if !self.has_unsent() {
             return;
@@ -327,7 +337,7 @@ impl Sock {
         }
     }
 
-    /// Continues when the host's queue or the pacing timer permits it.
+    /// Continues when the host's queue or the pacing timer permits it. Linux: `tcp_tsq_write`.
     pub(super) fn resume_sending(&mut self, net: &mut Net) {
         if !self.state.is_synchronised() {
             return;
@@ -339,7 +349,7 @@ impl Sock {
     }
 
     /// Sends new data as far as the windows, pacing, Nagle and the host's queue permit. Returns
-    /// whether it sent anything.
+    /// whether it sent anything. Linux: `tcp_write_xmit`, `tcp_snd_wnd_test`.
     pub(super) fn write_xmit(&mut self, push: Push, net: &mut Net) -> bool {
         let mss = self.mss();
         let probe = push == Push::Probe;
@@ -423,6 +433,7 @@ impl Sock {
         true
     }
 
+    /// Returns the packets that cwnd permits now: half of it at most. Linux: `tcp_cwnd_test`.
     fn cwnd_quota(&self) -> u32 {
         let in_flight = self.in_flight();
         let cwnd = self.tp.snd_cwnd;
@@ -433,17 +444,20 @@ impl Sock {
     }
 
     /// Reports whether a short segment must wait because an earlier short one is unacknowledged.
+    /// Linux: `tcp_nagle_check`.
     fn nagle_holds(&self, nagle_off: bool) -> bool {
         !nagle_off && (self.writer.cork || (!self.writer.no_delay && self.has_short_outstanding()))
     }
 
-    /// Reports whether a short segment is outstanding (Minshall's variant).
+    /// Reports whether a short segment is outstanding (Minshall's variant). Linux:
+    /// `tcp_minshall_check`.
     fn has_short_outstanding(&self) -> bool {
         self.tp.packets_out > 0
             && after(self.snd_sml, self.tp.snd_una)
             && !after(self.snd_sml, self.tp.snd_nxt)
     }
 
+    /// Returns the bytes of an skb that may leave as one burst. Linux: `tcp_mss_split_point`.
     fn split_point(&self, skb_bytes: u32, is_last: bool, max_segs: u32, nagle_off: bool) -> u32 {
         let mss = self.mss();
         let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
@@ -459,7 +473,8 @@ impl Sock {
         if partial != 0 && self.nagle_holds(nagle_off) { needed - partial } else { needed }
     }
 
-    /// Returns the segments per burst: about 1 ms at the pacing rate, more on short paths.
+    /// Returns the segments per burst: about 1 ms at the pacing rate, more on short paths. Linux:
+    /// `tcp_tso_segs`, `tcp_tso_autosize`.
     fn tso_segs(&mut self, net: &mut Net) -> u32 {
         if self.host.config.gso_max_segs <= 1 {
             return 1;
@@ -481,7 +496,8 @@ impl Sock {
         (bytes / self.mss()).max(least).clamp(1, self.host.config.gso_max_segs)
     }
 
-    /// Reports whether a burst should wait until the window permits a larger one.
+    /// Reports whether a burst should wait until the window permits a larger one. Linux:
+    /// `tcp_tso_should_defer`.
     fn defers_burst(
         &self,
         skb_bytes: u32,
@@ -516,7 +532,8 @@ impl Sock {
         true
     }
 
-    /// TCP small queues: limits the host's own queue to about 1 ms at the pacing rate.
+    /// TCP small queues: limits the host's own queue to about 1 ms at the pacing rate. Linux:
+    /// `tcp_small_queue_check`.
     pub(super) fn throttled_by_host_queue(
         &mut self,
         bytes: u32,
@@ -551,7 +568,7 @@ impl Sock {
     }
 
     /// Handles the departure of the host queue's first segment with an unknown departure time. The
-    /// segment starts at `seq`.
+    /// segment starts at `seq`. Linux: `tcp_wfree`.
     pub(crate) fn on_left_host(&mut self, seq: u32, net: &mut Net) {
         if self.ended() {
             return;
@@ -584,7 +601,8 @@ impl Sock {
     }
 
     /// Sends `bytes` of new data as consecutive segments. Also sends the FIN if no data follows and
-    /// `fin_too` permits it. Returns the number of segments sent.
+    /// `fin_too` permits it. Returns the number of segments sent. Linux: `tcp_event_new_data_sent`,
+    /// `tcp_minshall_update`.
     #[inline]
     fn send_burst(&mut self, bytes: u32, fin_too: bool, net: &mut Net) -> u32 {
         let mss = self.mss();
@@ -641,7 +659,7 @@ impl Sock {
     }
 
     /// Reports whether a segment carries PSH: the last of a write, the last that fit the send
-    /// buffer, and one in each half of the largest window.
+    /// buffer, and one in each half of the largest window. Linux: `tcp_mark_push`, `forced_push`.
     fn pushes(&mut self, end_seq: u32) -> bool {
         let mut ends_write = end_seq == self.tp.write_seq && self.writer.pending_bytes == 0;
         while self.writer.full_at.front().is_some_and(|end| !before(end_seq, *end)) {
@@ -657,6 +675,8 @@ impl Sock {
 
     // ---- pacing ----
 
+    /// Sets the departure time of the next burst. Returns that of the last. Linux:
+    /// `__tcp_transmit_skb`.
     pub(super) fn begin_departure(&mut self, net: &Net) -> u64 {
         let prior = self.tp.tcp_wstamp_ns;
         self.tp.tcp_wstamp_ns = prior.max(net.now.ns());
@@ -672,7 +692,7 @@ impl Sock {
     }
 
     /// Sets the time of the next burst under pacing after `bytes` have left. Half of the next
-    /// interval can make up for lateness.
+    /// interval can make up for lateness. Linux: `tcp_update_skb_after_send`.
     pub(super) fn end_departure(&mut self, prior_wstamp_ns: u64, bytes: u32) {
         if self.tp.sk_pacing_status == 0 {
             return;
@@ -686,6 +706,7 @@ impl Sock {
         self.tp.tcp_wstamp_ns += len_ns - (len_ns / 2).min(credit_ns);
     }
 
+    /// Reports whether pacing delays the next burst, and arms its timer. Linux: `tcp_pacing_check`.
     pub(super) fn blocked_by_pacing(&mut self, net: &mut Net) -> bool {
         let by_fq = self.tp.sk_pacing_status == SK_PACING_FQ;
         if self.tp.sk_pacing_status == 0 || by_fq || self.tp.tcp_wstamp_ns <= net.now.ns() {
@@ -697,7 +718,8 @@ impl Sock {
         true
     }
 
-    /// Sets the rate for TCP small queues and burst sizes if the algorithm sets none.
+    /// Sets the rate for TCP small queues and burst sizes if the algorithm sets none. Linux:
+    /// `tcp_update_pacing_rate`.
     #[inline]
     pub(super) fn update_pacing_rate(&mut self) {
         let cwnd = self.tp.snd_cwnd;
@@ -719,7 +741,8 @@ impl Sock {
 
     // ---- one segment ----
 
-    /// Puts a segment on the wire. Returns false if the host's own queue refused it.
+    /// Puts a segment on the wire. Returns false if the host's own queue refused it. Linux:
+    /// `__tcp_transmit_skb`, `tcp_rate_skb_sent`.
     #[inline]
     pub(super) fn transmit_segment(
         &mut self,
@@ -785,7 +808,8 @@ impl Sock {
         true
     }
 
-    /// Creates a packet of an established connection, with acknowledgement and window.
+    /// Creates a packet of an established connection, with acknowledgement and window. Linux:
+    /// `__tcp_transmit_skb`, `tcp_established_options`.
     #[inline]
     pub(super) fn packet(&mut self) -> Packet {
         let window_bytes = self.select_window();
@@ -822,6 +846,8 @@ impl Sock {
 
     // ---- cwnd validation ----
 
+    /// Notes whether cwnd limits the flow, and reduces a cwnd that stays unused. Linux:
+    /// `tcp_cwnd_validate`, `tcp_is_cwnd_limited`, `tcp_cwnd_application_limited`.
     #[inline]
     fn validate_cwnd(&mut self, cwnd_limited: bool, net: &mut Net) {
         if !before(self.tp.snd_una, self.cwnd_usage_seq)

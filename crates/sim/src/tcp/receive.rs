@@ -123,7 +123,8 @@ impl Receiver {
         Receiver::with_buffer(config, None, listens)
     }
 
-    /// Establishes the connection; the peer's first byte is `rcv_nxt`.
+    /// Establishes the connection; the peer's first byte is `rcv_nxt`. Linux:
+    /// `tcp_init_buffer_space`.
     pub(super) fn establish(&mut self, rcv_nxt: u32, jiffies: u32, host: &HostState, now_us: u64) {
         // Answers before the connection do not count for its rate limit.
         self.out_of_window_ack_at = None;
@@ -149,7 +150,7 @@ impl Receiver {
     }
 
     /// Sets the bytes for which the application wants to be woken (`SO_RCVLOWAT`). The buffer must
-    /// hold them.
+    /// hold them. Linux: `tcp_set_rcvlowat`.
     pub(crate) fn set_read_at(&mut self, bytes: u32) {
         let most = if self.rcvbuf_locked { self.rcvbuf } else { self.rcvbuf_max.max(self.rcvbuf) };
         self.read_at_bytes = bytes.min(most / 2).max(1);
@@ -176,6 +177,7 @@ impl Receiver {
     }
 
     /// Notes that data was sent. A reply soon after received data makes the connection interactive.
+    /// Linux: `tcp_event_data_sent`.
     #[inline]
     pub(super) fn data_sent(&mut self, jiffies: u32) {
         if jiffies_since(jiffies, self.lrcvtime) < self.ato {
@@ -183,6 +185,8 @@ impl Receiver {
         }
     }
 
+    /// Adapts the delayed-ACK time after an ACK that no data took along. Linux:
+    /// `tcp_delack_timer_handler`.
     pub(super) fn delayed_ack_missed(&mut self, rto_jiffies: u32, host: &HostState) {
         if self.pingpong {
             self.pingpong = false;
@@ -202,7 +206,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the room for payload as Linux counts it: a share of the free buffer.
+    /// Returns the room for payload as Linux counts it: a share of the free buffer. Linux:
+    /// `tcp_space`.
     fn space(&self) -> u32 {
         share(self.rcvbuf.saturating_sub(self.used()), self.window_ratio)
     }
@@ -215,15 +220,18 @@ impl Receiver {
         payload.saturating_add(buffers.saturating_mul(self.skb_overhead_bytes))
     }
 
-    /// Reports whether less than an eighth of the buffer is left.
+    /// Reports whether less than an eighth of the buffer is left. Linux: `tcp_rmem_pressure`.
     fn is_pressed(&self) -> bool {
         self.used() > self.rcvbuf - (self.rcvbuf >> 3)
     }
 
+    /// Reports whether segments are acknowledged one by one. Linux: `tcp_in_quickack_mode`.
     fn in_quickack_mode(&self) -> bool {
         self.quick > 0 && !self.pingpong
     }
 
+    /// Acknowledges the next segments one by one: those of half a window, at most `most`. Linux:
+    /// `tcp_incr_quickack`.
     fn raise_quick(&mut self, most: u32) {
         let quick = match self.rcv_wnd / (2 * self.rcv_mss) {
             0 => 2,
@@ -232,6 +240,8 @@ impl Receiver {
         self.quick = self.quick.max(quick.min(most));
     }
 
+    /// Acknowledges the next segments one by one, and ends the interactive mode. Linux:
+    /// `tcp_enter_quickack_mode`.
     fn enter_quickack_mode(&mut self, most: u32) {
         self.raise_quick(most);
         self.pingpong = false;
@@ -240,7 +250,8 @@ impl Receiver {
 }
 
 impl Sock {
-    /// Handles a segment of an established connection.
+    /// Handles a segment of an established connection. Linux: `tcp_rcv_established`,
+    /// `tcp_rcv_state_process`, `tcp_replace_ts_recent`.
     pub(super) fn on_segment(&mut self, packet: &Packet, net: &mut Net) {
         let payload_bytes = packet.payload_bytes();
         let odd = packet.flags & (flags::SYN | flags::RST) != 0 || !packet.has(flags::ACK);
@@ -304,7 +315,7 @@ impl Sock {
         }
     }
 
-    /// Handles SYN, RST, and segments without the ACK flag.
+    /// Handles SYN, RST, and segments without the ACK flag. Linux: `tcp_validate_incoming`.
     #[cold]
     fn on_syn_or_rst(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
         if packet.has(flags::RST) {
@@ -317,7 +328,7 @@ impl Sock {
 
     /// Reports whether to refuse a segment because it lies wholly below the last ACK or beyond the
     /// window, or its timestamp is older than one seen by more than a tick (PAWS, RFC 7323). Old
-    /// pure ACKs that are only late are accepted.
+    /// pure ACKs that are only late are accepted. Linux: `tcp_validate_incoming`.
     #[inline]
     fn is_unacceptable(&self, packet: &Packet) -> bool {
         // Fast path: nearly all segments end within the offered window and have no older timestamp.
@@ -326,6 +337,8 @@ impl Sock {
         (from_last_ack > self.receiver.rcv_wnd || older_by > 1) && self.is_refused(packet)
     }
 
+    /// Decides what [`Sock::is_unacceptable`] asks. Linux: `tcp_sequence`, `tcp_paws_discard`,
+    /// `tcp_disordered_ack`, `tcp_disordered_ack_check`.
     #[cold]
     fn is_refused(&self, packet: &Packet) -> bool {
         let window_end = self.tp.rcv_nxt.wrapping_add(self.receive_window());
@@ -353,7 +366,7 @@ impl Sock {
     }
 
     /// Returns the ticks by which a pure ACK may be late: one RTO of a peer with a slightly faster
-    /// clock.
+    /// clock. Linux: `tcp_tsval_replay`.
     fn replay_ticks(&self) -> i32 {
         // In 6.12, not in 6.1; when it came is not known.
         let hz_of_peer = if self.host.config.linux >= LinuxVersion(6, 12) { 1200 } else { 1024 };
@@ -362,7 +375,7 @@ impl Sock {
     }
 
     /// Answers an unacceptable segment, so that a peer out of step can recover. Segments without
-    /// data are answered at most twice a second.
+    /// data are answered at most twice a second. Linux: `tcp_validate_incoming`, `tcp_send_dupack`.
     #[cold]
     fn on_unacceptable(&mut self, packet: &Packet, net: &mut Net) {
         if packet.sequence_len() > 0 {
@@ -378,7 +391,7 @@ impl Sock {
         self.send_ack(net);
     }
 
-    /// Limits answers to two per second (`tcp_invalid_ratelimit`).
+    /// Limits answers to two per second (`tcp_invalid_ratelimit`). Linux: `__tcp_oow_rate_limited`.
     pub(super) fn may_answer_out_of_window(&mut self, net: &Net) -> bool {
         let now = net.cc.jiffies;
         let half_second = self.host.jiffies.of_ms(OUT_OF_WINDOW_ACK_MS);
@@ -390,6 +403,7 @@ impl Sock {
         true
     }
 
+    /// Takes a segment's data, and its FIN. Linux: `tcp_data_queue`.
     fn on_data(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         if packet.tos.ecn() == Ecn::Ce && payload_bytes > 0 {
             self.counters.ce_segs_received += u64::from(payload_bytes.div_ceil(self.mss()));
@@ -453,7 +467,8 @@ impl Sock {
         }
     }
 
-    /// Updates delayed ACKs, ECN and the window for a segment in order.
+    /// Updates delayed ACKs, ECN and the window for a segment in order. Linux:
+    /// `tcp_event_data_recv`.
     #[inline]
     fn on_data_in_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -483,6 +498,8 @@ impl Sock {
         }
     }
 
+    /// Estimates the peer's segment size, and with it the share of payload in memory. Linux:
+    /// `tcp_measure_rcv_mss`.
     #[inline]
     fn measure_rcv_mss(&mut self, packet: &Packet, payload_bytes: u32) {
         let header = if self.timestamps { 32 } else { 20 };
@@ -521,7 +538,8 @@ impl Sock {
         self.tp.icsk_ack_pending |= ack_pending::PUSHED;
     }
 
-    /// Handles the ECN field of a data segment with new data.
+    /// Handles the ECN field of a data segment with new data. Linux: `tcp_ecn_check_ce`,
+    /// `__tcp_ecn_check_ce`, `tcp_data_ecn_check`.
     #[inline]
     fn check_ce(&mut self, ecn: Ecn, net: &mut Net) {
         if !self.ecn_ok() {
@@ -588,6 +606,7 @@ impl Sock {
         }
     }
 
+    /// Takes data beyond a gap. Linux: `tcp_data_queue_ofo`, `tcp_sack_new_ofo_skb`.
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.tos.ecn(), net);
         // 6.12.y since August 2025.
@@ -619,7 +638,8 @@ impl Sock {
         }
     }
 
-    /// Passes all data below `rcv_nxt` to the application, because it is in order.
+    /// Passes all data below `rcv_nxt` to the application, because it is in order. Linux:
+    /// `tcp_rcv_nxt_update`.
     fn received(&mut self, rcv_nxt: u32) {
         let new_bytes = rcv_nxt.wrapping_sub(self.tp.rcv_nxt);
         self.receiver.unread_bytes += new_bytes;
@@ -629,7 +649,8 @@ impl Sock {
 
     /// Grows the window limit by two segments per full segment, and asks for an immediate ACK. A
     /// segment may be charged more memory than the window's share allows. Then the limit stops at
-    /// half of the largest window or less: the smaller the segment, the lower the limit.
+    /// half of the largest window or less: the smaller the segment, the lower the limit. Linux:
+    /// `tcp_grow_window`, `__tcp_grow_window`, `truesize_adjust`.
     #[inline]
     fn grow_window(&mut self, payload_bytes: u32) {
         let receiver = &mut self.receiver;
@@ -661,7 +682,7 @@ impl Sock {
     // ---- ACKs ----
 
     /// Handles an ACK that leaves, alone or with data, and clears what was owed. A special ACK
-    /// below `rcv_nxt` clears nothing.
+    /// below `rcv_nxt` clears nothing. Linux: `tcp_event_ack_sent`.
     #[inline]
     pub(super) fn acks_sent_with(&mut self, rcv_nxt: u32) {
         let receiver = &mut self.receiver;
@@ -674,7 +695,7 @@ impl Sock {
         }
     }
 
-    /// Clears all owed ACKs.
+    /// Clears all owed ACKs. Linux: `tcp_event_ack_sent`, `tcp_dec_quickack_mode`.
     #[inline]
     fn all_is_acked(&mut self) {
         let receiver = &mut self.receiver;
@@ -691,10 +712,12 @@ impl Sock {
         receiver.delayed_ack.disarm();
     }
 
+    /// Sends an ACK now. Linux: `tcp_send_ack`.
     pub(super) fn send_ack(&mut self, net: &mut Net) {
         self.send_pure_ack(self.tp.rcv_nxt, self.tp.ecn_flags, net);
     }
 
+    /// Sends an ACK of `rcv_nxt` with ECE as `with_ecn_flags` says. Linux: `__tcp_send_ack`.
     fn send_pure_ack(&mut self, rcv_nxt: u32, with_ecn_flags: u8, net: &mut Net) {
         if !self.state.is_synchronised() && self.state != State::TimeWait {
             return;
@@ -721,7 +744,8 @@ impl Sock {
         let _ = net.transmit(packet);
     }
 
-    /// Decides whether an ACK leaves now, later, or compressed with others.
+    /// Decides whether an ACK leaves now, later, or compressed with others. Linux:
+    /// `__tcp_ack_snd_check`.
     #[inline]
     fn decide_ack(&mut self, net: &mut Net) {
         let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
@@ -773,6 +797,7 @@ impl Sock {
     }
 
     /// Delays the ACK of a SYN-ACK until an interactive application sends data, 200 ms at most.
+    /// Linux: `tcp_rcv_synsent_state_process`.
     pub(super) fn delay_first_ack(&mut self, net: &mut Net) {
         self.receiver.ato = self.receiver.ato_min;
         self.receiver.raise_quick(MAX_QUICKACKS);
@@ -784,6 +809,8 @@ impl Sock {
         self.receiver.delayed_ack.arm(fires, self.id, Timer::DelayedAck, net);
     }
 
+    /// Arms the delayed-ACK timer, or sends the ACK if it is due. Linux: `tcp_send_delayed_ack`,
+    /// `tcp_delack_max`.
     fn schedule_delayed_ack(&mut self, net: &mut Net) {
         let jiffies = &self.host.jiffies;
         let mut ato = self.receiver.ato;

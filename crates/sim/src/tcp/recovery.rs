@@ -33,6 +33,7 @@ pub(super) enum Rexmit {
 impl Sock {
     // ---- states ----
 
+    /// Sets the congestion state, and tells the algorithm. Linux: `tcp_set_ca_state`.
     fn set_ca_state(&mut self, state: u8, net: &mut Net) {
         self.cc.set_state(&mut self.tp, &mut net.cc, state);
         // The state is set before the algorithm's requests, which may change it again.
@@ -40,16 +41,20 @@ impl Sock {
         self.do_what_was_asked(net);
     }
 
+    /// Tells the algorithm of an event. Linux: `tcp_ca_event`.
     fn ca_event(&mut self, event: u32, net: &mut Net) {
         self.cc.cwnd_event(&mut self.tp, &mut net.cc, event);
         self.do_what_was_asked(net);
     }
 
+    /// Reports whether PRR reduces cwnd. Linux: `tcp_in_cwnd_reduction`.
     #[inline]
     pub(super) fn in_cwnd_reduction(&self) -> bool {
         matches!(self.tp.icsk_ca_state, ca_state::CWR | ca_state::RECOVERY)
     }
 
+    /// Returns the ssthresh to remember: at least three quarters of cwnd. Linux:
+    /// `tcp_current_ssthresh`.
     pub(super) fn current_ssthresh(&self) -> u32 {
         if self.in_cwnd_reduction() {
             self.tp.snd_ssthresh
@@ -59,13 +64,15 @@ impl Sock {
         }
     }
 
+    /// Makes the next new segment carry CWR. Linux: `tcp_ecn_queue_cwr`.
     fn queue_cwr(&mut self) {
         if self.ecn_ok() && !self.counts_ce() {
             self.tp.ecn_flags |= ecn_flags::QUEUE_CWR;
         }
     }
 
-    /// Starts proportional rate reduction towards the algorithm's ssthresh.
+    /// Starts proportional rate reduction towards the algorithm's ssthresh. Linux:
+    /// `tcp_init_cwnd_reduction`.
     fn init_cwnd_reduction(&mut self, net: &mut Net) {
         self.tp.high_seq = self.tp.snd_nxt;
         self.tp.tlp_high_seq = 0;
@@ -76,7 +83,8 @@ impl Sock {
         self.queue_cwr();
     }
 
-    /// PRR: cwnd follows the delivered packets, and reaches ssthresh after one round trip.
+    /// PRR: cwnd follows the delivered packets, and reaches ssthresh after one round trip. Linux:
+    /// `tcp_cwnd_reduction`.
     #[inline]
     pub(super) fn cwnd_reduction(&mut self, delivered: u32, newly_lost: u32, advanced: bool) {
         if delivered == 0 || self.tp.prior_cwnd == 0 {
@@ -99,6 +107,7 @@ impl Sock {
         self.tp.snd_cwnd = (i64::from(in_flight) + send).max(1) as u32;
     }
 
+    /// Ends PRR: cwnd is ssthresh. Linux: `tcp_end_cwnd_reduction`.
     fn end_cwnd_reduction(&mut self, net: &mut Net) {
         if self.cc.algorithm().has_cong_control() {
             return;
@@ -112,6 +121,7 @@ impl Sock {
         self.ca_event(ca_event::COMPLETE_CWR, net);
     }
 
+    /// Enters CWR. Linux: `tcp_enter_cwr`.
     pub(super) fn enter_cwr(&mut self, net: &mut Net) {
         self.tp.prior_ssthresh = 0;
         if self.tp.icsk_ca_state < ca_state::CWR {
@@ -122,6 +132,7 @@ impl Sock {
         }
     }
 
+    /// Remembers what an undo needs. Linux: `tcp_init_undo`.
     fn init_undo(&mut self) {
         self.tp.undo_marker = self.tp.snd_una;
         self.tp.undo_retrans =
@@ -132,6 +143,7 @@ impl Sock {
         }
     }
 
+    /// Enters Recovery. Linux: `tcp_enter_recovery`.
     pub(super) fn enter_recovery(&mut self, ece: bool, net: &mut Net) {
         if !self.any_retrans_done() {
             self.retrans_stamp = 0;
@@ -149,6 +161,7 @@ impl Sock {
         self.set_ca_state(ca_state::RECOVERY, net);
     }
 
+    /// Enters Loss after a timeout. Linux: `tcp_enter_loss`.
     pub(super) fn enter_loss(&mut self, net: &mut Net) {
         let state = self.tp.icsk_ca_state;
         self.mark_lost_by_timeout(net);
@@ -179,7 +192,7 @@ impl Sock {
     }
 
     /// Marks all segments lost except those sent less than a round trip ago; the first is always
-    /// lost. If the first was SACKed, all SACK marks are cleared.
+    /// lost. If the first was SACKed, all SACK marks are cleared. Linux: `tcp_timeout_mark_lost`.
     fn mark_lost_by_timeout(&mut self, net: &mut Net) {
         let reneged = self.rtx.front().is_some_and(|head| head.has(mark::SACKED));
         self.tp.is_sack_reneg |= u8::from(reneged);
@@ -201,6 +214,8 @@ impl Sock {
 
     // ---- what is lost ----
 
+    /// Marks a segment lost, or its retransmission. Linux: `tcp_mark_skb_lost`,
+    /// `tcp_verify_retransmit_hint`.
     fn mark_lost(&mut self, id: SegmentId, net: &mut Net) {
         let segment = self.rtx.get(id);
         if segment.has(mark::SACKED) {
@@ -262,11 +277,12 @@ impl Sock {
     }
 
     /// Reports whether the segment sent at `a_us` (ending at `a_end`) was sent after the other.
+    /// Linux: `tcp_skb_sent_after`.
     fn sent_after((a_us, a_end): (u64, u32), (b_us, b_end): (u64, u32)) -> bool {
         a_us > b_us || (a_us == b_us && after(a_end, b_end))
     }
 
-    /// Updates RACK's latest send time after a delivery.
+    /// Updates RACK's latest send time after a delivery. Linux: `tcp_rack_advance`.
     #[inline]
     pub(super) fn rack_advance(&mut self, marks: u8, end_seq: u32, sent_us: u64) {
         let rtt_us = self.tp.tcp_mstamp.saturating_sub(sent_us) as u32;
@@ -284,6 +300,7 @@ impl Sock {
         }
     }
 
+    /// Returns RACK's reordering window, us. Linux: `tcp_rack_reo_wnd`.
     fn reo_wnd_us(&self) -> u32 {
         if !self.reord_seen
             && (self.tp.icsk_ca_state >= ca_state::RECOVERY
@@ -296,14 +313,16 @@ impl Sock {
         quarter.saturating_mul(u32::from(self.rack.reo_wnd_steps)).min(self.tp.srtt_us >> 3)
     }
 
-    /// Returns how long the segment may still be only late, us; 0 or less means lost.
+    /// Returns how long the segment may still be only late, us; 0 or less means lost. Linux:
+    /// `tcp_rack_skb_timeout`.
     fn rack_wait_us(&self, id: SegmentId, reo_wnd_us: u32) -> i64 {
         let elapsed_us = self.tp.tcp_mstamp as i64 - self.rtx.get(id).sent_us as i64;
         i64::from(self.rack.rtt_us) + i64::from(reo_wnd_us) - elapsed_us
     }
 
     /// Marks segments lost that were sent long enough before a delivered one. Arms the reordering
-    /// timer if others may still be only late. Returns whether it armed the timer.
+    /// timer if others may still be only late. Returns whether it armed the timer. Linux:
+    /// `tcp_rack_mark_lost`, `tcp_rack_detect_loss`.
     pub(super) fn rack_detect_loss(&mut self, net: &mut Net) -> bool {
         let reo_wnd_us = self.reo_wnd_us();
         let mut longest_wait_us = 0;
@@ -334,6 +353,7 @@ impl Sock {
         longest_wait_us > 0
     }
 
+    /// Looks for lost segments after an ACK. Linux: `tcp_identify_packet_loss`.
     fn identify_packet_loss(&mut self, progress: &mut Progress, net: &mut Net) {
         if self.rtx.is_empty() {
             return;
@@ -355,7 +375,7 @@ impl Sock {
     }
 
     /// Without SACK: the first segment is lost after three duplicate ACKs, and after each partial
-    /// ACK in Recovery.
+    /// ACK in Recovery. Linux: `tcp_newreno_mark_lost`.
     fn newreno_mark_lost(&mut self, advanced: bool, net: &mut Net) {
         let state = self.tp.icsk_ca_state;
         let lost = (state < ca_state::RECOVERY && self.tp.sacked_out >= self.tp.reordering)
@@ -368,6 +388,7 @@ impl Sock {
     }
 
     /// Widens RACK's window once per round trip after DSACKs that reordering may have caused.
+    /// Linux: `tcp_rack_update_reo_wnd`.
     pub(super) fn rack_update_reo_wnd(&mut self, prior_delivered: u32) {
         if prior_delivered == 0 || self.host.config.sysctls.recovery & RACK_STATIC_REO_WND != 0 {
             return;
@@ -385,7 +406,8 @@ impl Sock {
         }
     }
 
-    /// Handles a segment below the highest SACK that arrived without a retransmission.
+    /// Handles a segment below the highest SACK that arrived without a retransmission. Linux:
+    /// `tcp_check_sack_reordering`.
     pub(super) fn check_sack_reordering(&mut self, low_seq: u32) {
         let highest = self.highest_sack_seq();
         if !before(low_seq, highest) {
@@ -401,6 +423,7 @@ impl Sock {
         self.counters.reorderings += 1;
     }
 
+    /// Returns the start of what lies above all SACKed data. Linux: `tcp_highest_sack_seq`.
     pub(super) fn highest_sack_seq(&self) -> u32 {
         // Without SACK no segment is marked; Linux then takes the first unacknowledged segment.
         if self.tp.sacked_out == 0 || !self.receiver.peer_sack {
@@ -412,19 +435,21 @@ impl Sock {
 
     // ---- undo ----
 
+    /// Reports whether a retransmission is outstanding. Linux: `tcp_any_retrans_done`.
     pub(super) fn any_retrans_done(&self) -> bool {
         self.tp.retrans_out > 0
             || self.rtx.front().is_some_and(|segment| segment.has(mark::EVER_RETRANS))
     }
 
-    /// Reports whether the echoed timestamp is older than `when` (ticks of 1 ms), strictly.
+    /// Reports whether the echoed timestamp is older than `when` (ticks of 1 ms), strictly. Linux:
+    /// `tcp_tsopt_ecr_before`.
     pub(super) fn echo_before(&self, when: u32) -> bool {
         let echo = self.receiver.ts_ecr;
         echo != 0 && before(echo, when)
     }
 
     /// Reports whether the original arrived instead of its retransmission, or nothing was
-    /// retransmitted.
+    /// retransmitted. Linux: `tcp_packet_delayed`.
     fn packet_delayed(&self) -> bool {
         if self.retrans_stamp != 0 {
             return self.echo_before(self.retrans_stamp);
@@ -432,10 +457,12 @@ impl Sock {
         self.receiver.peer_sack || before(self.tp.snd_una, self.tp.high_seq)
     }
 
+    /// Reports whether every retransmission was needless. Linux: `tcp_may_undo`.
     fn may_undo(&self) -> bool {
         self.tp.undo_marker != 0 && (self.tp.undo_retrans == 0 || self.packet_delayed())
     }
 
+    /// Takes back a reduction of cwnd. Linux: `tcp_undo_cwnd_reduction`.
     fn undo_cwnd_reduction(&mut self, unmark_lost: bool, net: &mut Net) {
         if unmark_lost {
             let first = self.rtx.first_id();
@@ -459,7 +486,8 @@ impl Sock {
         self.rack.advanced = true;
     }
 
-    /// Without SACK, reports whether the state must stay until an ACK above `high_seq`.
+    /// Without SACK, reports whether the state must stay until an ACK above `high_seq`. Linux:
+    /// `tcp_is_non_sack_preventing_reopen`.
     fn must_not_reopen(&mut self) -> bool {
         if self.tp.snd_una == self.tp.high_seq && !self.receiver.peer_sack {
             if !self.any_retrans_done() {
@@ -470,6 +498,8 @@ impl Sock {
         false
     }
 
+    /// Ends Recovery or Loss, with an undo if it was needless. Returns true if the state stays.
+    /// Linux: `tcp_try_undo_recovery`.
     fn try_undo_recovery(&mut self, net: &mut Net) -> bool {
         if self.may_undo() {
             self.undo_cwnd_reduction(false, net);
@@ -484,6 +514,7 @@ impl Sock {
         false
     }
 
+    /// Undoes a reduction if DSACKs report every retransmission. Linux: `tcp_try_undo_dsack`.
     fn try_undo_dsack(&mut self, net: &mut Net) -> bool {
         if self.tp.undo_marker == 0 || self.tp.undo_retrans != 0 {
             return false;
@@ -493,6 +524,8 @@ impl Sock {
         true
     }
 
+    /// Undoes a timeout that was needless, as F-RTO says or else timestamps or DSACKs. Linux:
+    /// `tcp_try_undo_loss`.
     fn try_undo_loss(&mut self, frto: bool, net: &mut Net) -> bool {
         if !frto && !self.may_undo() {
             return false;
@@ -510,6 +543,7 @@ impl Sock {
     }
 
     /// Handles an ACK below `high_seq` in Recovery. Returns true if the ACK needs no more work.
+    /// Linux: `tcp_try_undo_partial`.
     fn try_undo_partial(&mut self, prior_snd_una: u32, net: &mut Net) -> bool {
         if self.tp.undo_marker == 0 || !self.packet_delayed() {
             return false;
@@ -528,6 +562,7 @@ impl Sock {
 
     // ---- the state machine of an ACK ----
 
+    /// Enters Open, or Disorder if something is missing. Linux: `tcp_try_keep_open`.
     fn try_keep_open(&mut self, net: &mut Net) {
         let left_out = self.tp.sacked_out + self.tp.lost_out;
         let state = if left_out > 0 || self.any_retrans_done() {
@@ -541,6 +576,7 @@ impl Sock {
         }
     }
 
+    /// Handles an ACK without losses outside Recovery and Loss. Linux: `tcp_try_to_open`.
     fn try_to_open(&mut self, progress: &Progress, net: &mut Net) {
         if !self.any_retrans_done() {
             self.retrans_stamp = 0;
@@ -554,6 +590,7 @@ impl Sock {
     }
 
     /// Handles an ACK that is not a plain one in Open: ends and begins states, and finds losses.
+    /// Linux: `tcp_fastretrans_alert`, `tcp_check_sack_reneging`.
     pub(super) fn fast_retransmit_alert(
         &mut self,
         prior_snd_una: u32,
@@ -651,6 +688,7 @@ impl Sock {
         Rexmit::Lost
     }
 
+    /// Handles an ACK in Loss. Linux: `tcp_process_loss`.
     fn process_loss(&mut self, progress: &Progress, dup_acks: u32, net: &mut Net) -> Rexmit {
         let recovered = !before(self.tp.snd_una, self.tp.high_seq);
         if progress.advanced && self.try_undo_loss(false, net) {
@@ -687,7 +725,8 @@ impl Sock {
         Rexmit::Lost
     }
 
-    /// Without SACK, counts each duplicate ACK as one delivered segment.
+    /// Without SACK, counts each duplicate ACK as one delivered segment. Linux:
+    /// `tcp_add_reno_sack`.
     fn add_reno_sack(&mut self, dup_acks: u32, ece: bool) {
         if dup_acks == 0 {
             return;
@@ -700,7 +739,7 @@ impl Sock {
 
     /// Limits the count of duplicate ACKs to the outstanding packets less the missing ones. More
     /// duplicate ACKs prove reordering, by as many packets as were outstanding before this ACK took
-    /// `acked` of them.
+    /// `acked` of them. Linux: `tcp_check_reno_reordering`, `tcp_limit_reno_sacked`.
     pub(super) fn check_reno_reordering(&mut self, acked: u32) {
         let holes = self.tp.lost_out.max(1).min(self.tp.packets_out);
         let most = self.tp.packets_out - holes;
@@ -714,6 +753,7 @@ impl Sock {
         self.counters.reorderings += 1;
     }
 
+    /// Counts delivered packets. Linux: `tcp_count_delivered`.
     #[inline]
     pub(super) fn count_delivered(&mut self, packets: u32, ece: bool) {
         self.tp.delivered = self.tp.delivered.wrapping_add(packets);
@@ -723,7 +763,7 @@ impl Sock {
     }
 
     /// Checks whether this ACK ends the episode of a tail loss probe, and whether the probe
-    /// repaired a loss.
+    /// repaired a loss. Linux: `tcp_process_tlp_ack`.
     pub(super) fn process_tlp_ack(
         &mut self,
         ack: u32,
@@ -752,6 +792,7 @@ impl Sock {
     }
 
     /// Halves the window for each timeout that passed while idle, down to the initial window.
+    /// Linux: `tcp_cwnd_restart`.
     pub(super) fn cwnd_restart(&mut self, idle_jiffies: u32, net: &mut Net) {
         self.ca_event(ca_event::CWND_RESTART, net);
         self.tp.snd_ssthresh = self.current_ssthresh();

@@ -5,7 +5,7 @@ use super::Sock;
 use crate::net::Net;
 
 impl Sock {
-    /// Only IPv6 has a flow label that shows the change to switches.
+    /// Only IPv6 has a flow label that shows the change to switches. Linux: `sk_rethink_txhash`.
     fn rehash(&mut self, net: &mut Net) {
         if self.host.config.ipv6 {
             self.path = net.another_path(self.path, self.id);
@@ -13,13 +13,14 @@ impl Sock {
     }
 
     /// Changes the hash when the retransmission timer expires, because the path may be broken.
+    /// Linux: `tcp_write_timeout`.
     pub(super) fn rehash_at_timeout(&mut self, net: &mut Net) {
         self.counters.timeout_rehashes += 1;
         self.rehash(net);
     }
 
     /// Handles a segment without new data. If the same data comes a second time, the sender has not
-    /// received our ACK, so the return path may be broken.
+    /// received our ACK, so the return path may be broken. Linux: `tcp_rcv_spurious_retrans`.
     pub(super) fn on_duplicate(&mut self, seq: u32, end_seq: u32, net: &mut Net) {
         let again = self.receiver.out_of_order.last_duplicate() == Some(seq);
         self.receiver.out_of_order.note_duplicate(seq, end_seq);

@@ -9,7 +9,7 @@ use super::timers::Pending;
 use crate::net::Net;
 
 impl Sock {
-    /// Does what the state machine asked for.
+    /// Does what the state machine asked for. Linux: `tcp_xmit_recovery`.
     pub(super) fn retransmit_after(&mut self, rexmit: Rexmit, net: &mut Net) {
         match rexmit {
             Rexmit::Nothing => return,
@@ -28,7 +28,8 @@ impl Sock {
         self.retransmit_queue(net);
     }
 
-    /// Retransmits lost segments in order, as far as cwnd and the host's queue permit.
+    /// Retransmits lost segments in order, as far as cwnd and the host's queue permit. Linux:
+    /// `tcp_xmit_retransmit_queue`.
     pub(super) fn retransmit_queue(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0 {
             return;
@@ -76,7 +77,7 @@ impl Sock {
     }
 
     /// Retransmits a segment. Returns false if its last transmission is still in the host, or the
-    /// host's queue refuses it.
+    /// host's queue refuses it. Linux: `tcp_retransmit_skb`.
     pub(super) fn retransmit_segment(&mut self, id: SegmentId, net: &mut Net) -> bool {
         let ts_now = self.ts_now();
         if self.retrans_stamp == 0 {
@@ -93,6 +94,8 @@ impl Sock {
         true
     }
 
+    /// Sends a segment again. Returns false if that is not possible now. Linux:
+    /// `__tcp_retransmit_skb`.
     fn send_again(&mut self, id: SegmentId, net: &mut Net) -> bool {
         if self.rtx.get(id).leaves_host > net.now {
             return false;
@@ -124,7 +127,8 @@ impl Sock {
         sent
     }
 
-    /// Probes for a tail loss: sends new data if there is any, else the last segment again.
+    /// Probes for a tail loss: sends new data if there is any, else the last segment again. Linux:
+    /// `tcp_send_loss_probe`.
     pub(super) fn send_loss_probe(&mut self, net: &mut Net) {
         if self.tp.tlp_high_seq == 0 {
             self.tlp_retrans = false;

@@ -12,7 +12,7 @@ pub(super) const RTO_INITIAL_MS: u64 = 1_000;
 const RTO_FALLBACK_MS: u64 = 3_000;
 
 /// Converts an RTT by timestamps: ticks of 1 ms, at least one. An echo from the future, or older
-/// than any packet can be, is no sample.
+/// than any packet can be, is no sample. Linux: `tcp_rtt_tsopt_us`.
 pub(super) fn from_ticks(ticks: u32) -> Option<u32> {
     const TICKS_MAX: u32 = 500_000;
     (ticks <= TICKS_MAX).then(|| ticks.max(1) * 1000)
@@ -55,7 +55,7 @@ impl RttEstimator {
         self.rto_min_us
     }
 
-    /// Takes one sample. `srtt_us` is us << 3; returns its new value.
+    /// Takes one sample. `srtt_us` is us << 3; returns its new value. Linux: `tcp_rtt_estimator`.
     pub(super) fn sample(
         &mut self,
         srtt_us: u32,
@@ -91,14 +91,16 @@ impl RttEstimator {
         ((i64::from(srtt_us) + error) as u32).max(1)
     }
 
-    /// Sets the timeout from the estimate, without earlier doublings.
+    /// Sets the timeout from the estimate, without earlier doublings. Linux: `tcp_set_rto`,
+    /// `__tcp_set_rto`, `tcp_bound_rto`.
     #[inline]
     pub(super) fn set_rto(&mut self, srtt_us: u32, host: &HostState) {
         let rto = host.jiffies.of_us(u64::from(srtt_us >> 3) + u64::from(self.rttvar_us));
         self.rto_jiffies = rto.min(host.jiffies.of_ms(RTO_MAX_MS));
     }
 
-    /// Sets the timeout of an established connection without an RTT sample.
+    /// Sets the timeout of an established connection without an RTT sample. Linux:
+    /// `tcp_init_metrics`.
     pub(super) fn fall_back(&mut self, host: &HostState) {
         self.rto_jiffies = host.jiffies.of_ms(RTO_FALLBACK_MS);
         self.rttvar_us = RTO_FALLBACK_MS as u32 * 1000;
@@ -130,6 +132,7 @@ impl MinRtt {
         Some(self.best[0].1).filter(|us| *us < u32::MAX)
     }
 
+    /// Takes a sample. Linux: `minmax_running_min`, `minmax_subwin_update`.
     #[inline]
     pub(super) fn update(&mut self, now: Time, rtt_us: u32, window: Duration) {
         let sample = (now, rtt_us);

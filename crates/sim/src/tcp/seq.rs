@@ -1,10 +1,12 @@
 //! Sequence numbers compare modulo 2^32.
 
+/// Reports whether `a` precedes `b`. Linux: `before`.
 #[inline]
 pub(crate) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
+/// Reports whether `a` follows `b`. Linux: `after`.
 #[inline]
 pub(crate) fn after(a: u32, b: u32) -> bool {
     before(b, a)

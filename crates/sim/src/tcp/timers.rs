@@ -145,12 +145,14 @@ impl Sock {
     }
 
     /// Arms the retransmission timer for `what`, `jiffies` after pacing permits the next segment.
+    /// Linux: `tcp_reset_xmit_timer`.
     #[inline]
     pub(super) fn arm_after_pacing(&mut self, what: Pending, jiffies: u32, net: &mut Net) {
         self.arm_retransmit(what, jiffies.saturating_add(self.pacing_delay_jiffies(net)), net);
     }
 
-    /// Arms the retransmission timer for `what` in `jiffies`, without regard to pacing.
+    /// Arms the retransmission timer for `what` in `jiffies`, without regard to pacing. Linux:
+    /// `inet_csk_reset_xmit_timer`.
     #[inline]
     pub(super) fn arm_retransmit(&mut self, what: Pending, jiffies: u32, net: &mut Net) {
         let jiffies = jiffies.min(self.host.jiffies.of_ms(RTO_MAX_MS));
@@ -159,6 +161,7 @@ impl Sock {
         self.retransmit.timer.arm(due, self.id, Timer::Retransmit, net);
     }
 
+    /// Returns the time until pacing permits the next segment, jiffies. Linux: `tcp_pacing_delay`.
     fn pacing_delay_jiffies(&self, net: &Net) -> u32 {
         let now_ns = net.now.ns();
         if self.tp.tcp_wstamp_ns <= now_ns {
@@ -169,14 +172,16 @@ impl Sock {
         u32::try_from(delay_ns * u128::from(hz) / 1_000_000_000).unwrap_or(u32::MAX)
     }
 
-    /// Returns the time to the first segment's timeout, us; negative if it has passed.
+    /// Returns the time to the first segment's timeout, us; negative if it has passed. Linux:
+    /// `tcp_rto_delta_us`.
     fn rto_delta_us(&self) -> i64 {
         let sent_us = self.rtx.front().map_or(self.tp.tcp_mstamp, |segment| segment.sent_us);
         let rto_us = self.host.jiffies.in_us(self.rtt.rto_jiffies);
         sent_us as i64 + rto_us as i64 - self.tp.tcp_mstamp as i64
     }
 
-    /// Restarts the retransmission timeout, or stops it if nothing is outstanding.
+    /// Restarts the retransmission timeout, or stops it if nothing is outstanding. Linux:
+    /// `tcp_rearm_rto`.
     pub(super) fn rearm_rto(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0 {
             self.retransmit.disarm();
@@ -192,7 +197,7 @@ impl Sock {
     }
 
     /// Arms a tail loss probe if one is permitted, else the timeout. `from_now`: an ACK came, so
-    /// the timeout that bounds the probe would start now.
+    /// the timeout that bounds the probe would start now. Linux: `tcp_set_xmit_timer`.
     #[inline]
     pub(super) fn arm_probe_or_rto(&mut self, from_now: bool, net: &mut Net) {
         if !self.arm_loss_probe(from_now, net) {
@@ -200,6 +205,8 @@ impl Sock {
         }
     }
 
+    /// Arms a tail loss probe. Returns false if none is permitted. Linux:
+    /// `tcp_schedule_loss_probe`.
     #[inline]
     pub(super) fn arm_loss_probe(&mut self, from_now: bool, net: &mut Net) -> bool {
         let state = self.tp.icsk_ca_state;
@@ -232,6 +239,7 @@ impl Sock {
         true
     }
 
+    /// Handles the retransmission timer in its present use. Linux: `tcp_write_timer_handler`.
     fn on_retransmit_timer(&mut self, net: &mut Net) {
         match (self.state, self.retransmit.pending) {
             (State::SynSent | State::SynReceived, _) => self.on_syn_timeout(net),
@@ -249,6 +257,7 @@ impl Sock {
         }
     }
 
+    /// Handles the retransmission timeout. Linux: `tcp_retransmit_timer`.
     fn on_retransmit_timeout(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0 {
             return;
@@ -282,7 +291,7 @@ impl Sock {
     }
 
     /// Reports whether too little is in flight for other signs of loss
-    /// (`tcp_thin_linear_timeouts`).
+    /// (`tcp_thin_linear_timeouts`). Linux: `tcp_stream_is_thin`.
     fn is_thin(&self) -> bool {
         self.host.config.sysctls.thin_linear_timeouts
             && self.state == State::Established
@@ -290,7 +299,8 @@ impl Sock {
             && self.tp.snd_ssthresh < knee_algo::INFINITE_SSTHRESH
     }
 
-    /// Handles the reordering timeout: some segments had enough time for plain reordering.
+    /// Handles the reordering timeout: some segments had enough time for plain reordering. Linux:
+    /// `tcp_rack_reo_timeout`.
     fn on_reordering_timeout(&mut self, net: &mut Net) {
         let prior_in_flight = self.in_flight();
         let prior_lost = self.tp.lost;
@@ -310,6 +320,7 @@ impl Sock {
         }
     }
 
+    /// Sends the ACK that was delayed. Linux: `tcp_delack_timer_handler`.
     fn on_delayed_ack_timer(&mut self, net: &mut Net) {
         if self.receiver.compressed_acks > 0 {
             self.send_ack(net);

@@ -17,8 +17,8 @@ struct Skbs {
 }
 
 impl WriteQueue {
-    /// Adds `bytes` written at `write_seq`: what the last skb lacks to `goal`, then new skbs of `goal`
-    /// bytes (`tcp_sendmsg_locked`). The first skb begins at `head_seq`.
+    /// Adds `bytes` written at `write_seq`: what the last skb lacks to `goal`, then new skbs of
+    /// `goal` bytes. The first skb begins at `head_seq`. Linux: `tcp_sendmsg_locked`.
     pub(super) fn append(&mut self, head_seq: u32, write_seq: u32, bytes: u32, goal: u32) {
         let end = write_seq.wrapping_add(bytes);
         let mut filled = write_seq;
@@ -55,7 +55,8 @@ impl WriteQueue {
         self.ends()?.front().map(|end| end.wrapping_sub(head_seq))
     }
 
-    /// Moves data of the second skb to the first until that has `bytes` (`tcp_grow_skb`, 6.10).
+    /// Moves data of the second skb to the first until that has `bytes`. Linux: `tcp_grow_skb`
+    /// (6.10).
     pub(super) fn grow_head(&mut self, head_seq: u32, bytes: u32) {
         let Some(Skbs { ends, .. }) = self.0.as_deref_mut() else { return };
         let (Some(&head), Some(&next)) = (ends.front(), ends.get(1)) else { return };
@@ -86,6 +87,7 @@ impl WriteQueue {
     }
 
     /// Reports whether all that is unacknowledged, from `snd_una` on, is in the skb that was sent last.
+    /// Linux: `tcp_rtx_queue_empty_or_single_skb`.
     pub(super) fn one_is_out(&self, snd_una: u32) -> bool {
         let newest = self.0.as_ref().and_then(|skbs| skbs.newest_seq);
         newest.is_some_and(|seq| !before(snd_una, seq))

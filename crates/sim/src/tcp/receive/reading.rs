@@ -12,6 +12,7 @@ use knee_run::spec::LinuxVersion;
 
 impl Sock {
     /// Reports whether to wake the application: the bytes it waits for are there, or would not fit.
+    /// Linux: `tcp_epollin_ready`.
     pub(crate) fn is_readable(&self) -> bool {
         let receiver = &self.receiver;
         receiver.unread_bytes >= receiver.read_at_bytes
@@ -19,7 +20,8 @@ impl Sock {
                 && (receiver.is_pressed() || self.receive_window() <= receiver.rcv_mss))
     }
 
-    /// Reads at most `most` bytes. This may send an ACK or open the window.
+    /// Reads at most `most` bytes. This may send an ACK or open the window. Linux:
+    /// `tcp_recvmsg_locked`.
     pub(crate) fn read(&mut self, most: u64, net: &mut Net) -> u32 {
         self.enter(net);
         let bytes = u64::from(self.receiver.unread_bytes).min(most) as u32;
@@ -39,7 +41,8 @@ impl Sock {
         bytes
     }
 
-    /// Sends an ACK after a read, if one is owed or the window has grown enough.
+    /// Sends an ACK after a read, if one is owed or the window has grown enough. Linux:
+    /// `__tcp_cleanup_rbuf`.
     pub(in crate::tcp) fn ack_after_reading(&mut self, net: &mut Net) {
         if !self.state.is_synchronised() {
             return;
@@ -67,7 +70,8 @@ impl Sock {
         }
     }
 
-    /// Measures the receiver's RTT by echoed timestamps.
+    /// Measures the receiver's RTT by echoed timestamps. Linux: `tcp_rcv_rtt_measure_ts`,
+    /// `tcp_rcv_rtt_update`.
     #[inline]
     pub(in crate::tcp) fn measure_rcv_rtt(&mut self, packet: &Packet, payload_bytes: u32) {
         let receiver = &mut self.receiver;
@@ -99,7 +103,7 @@ impl Sock {
     }
 
     /// Measures the receiver's RTT by windows. A window of data takes at least a round trip, so
-    /// only a shorter time counts.
+    /// only a shorter time counts. Linux: `tcp_rcv_rtt_measure`, `tcp_rcv_rtt_update`.
     #[inline]
     pub(in crate::tcp) fn measure_rcv_rtt_by_window(&mut self) {
         let (now_us, rcv_nxt) = (self.tp.tcp_mstamp, self.tp.rcv_nxt);
@@ -117,7 +121,8 @@ impl Sock {
         receiver.rcv_rtt_since_us = now_us;
     }
 
-    /// Tunes the receive buffer once per round trip, by the bytes read in it.
+    /// Tunes the receive buffer once per round trip, by the bytes read in it. Linux:
+    /// `tcp_rcv_space_adjust`.
     fn tune_rcvbuf(&mut self) {
         let now_us = self.tp.tcp_mstamp;
         let linux = self.host.config.linux;
@@ -145,7 +150,7 @@ const SKB_STRUCTURES_BYTES: u32 = 576;
 
 impl Receiver {
     /// Grows the buffer after `copied` bytes were read in a round trip: room for twice as many, and
-    /// for continued growth.
+    /// for continued growth. Linux: `tcp_rcvbuf_grow` (6.16), `tcp_rcv_space_adjust`.
     pub(super) fn grow_rcvbuf(&mut self, copied: u32, rcv_nxt: u32, linux: LinuxVersion) {
         let before = std::mem::replace(&mut self.space_bytes, copied);
         let mut window = 2 * u64::from(copied);
@@ -166,7 +171,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the buffer size of which Linux offers `window` bytes.
+    /// Returns the buffer size of which Linux offers `window` bytes. Linux: `tcp_space_from_win`.
     fn memory_for(&self, window: u64, linux: LinuxVersion) -> u64 {
         if linux >= LinuxVersion(6, 6) {
             return (window << 8) / u64::from(self.window_ratio.max(1));
@@ -174,7 +179,7 @@ impl Receiver {
         window / u64::from(self.advmss) * u64::from(self.segment_memory())
     }
 
-    /// Returns the memory to plan for a full segment, bytes.
+    /// Returns the memory to plan for a full segment, bytes. Linux: `tcp_rcv_space_adjust`.
     fn segment_memory(&self) -> u32 {
         // Adds 128 until the payload share is an MSS.
         let mut memory = self.advmss + self.max_tcp_header_bytes + SKB_STRUCTURES_BYTES;

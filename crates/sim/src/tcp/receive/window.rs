@@ -31,6 +31,7 @@ pub(in crate::tcp) fn rmem_max(linux: LinuxVersion) -> u32 {
     if linux >= LinuxVersion(6, 18) { RMEM_MAX_6_18 } else { RMEM_MAX_6_1 }
 }
 
+/// Returns the window in `bytes` of buffer. Linux: `tcp_win_from_space`, `__tcp_win_from_space`.
 pub(in crate::tcp) fn share(bytes: u32, ratio: u32) -> u32 {
     ((u64::from(bytes) * u64::from(ratio)) >> 8) as u32
 }
@@ -46,6 +47,8 @@ impl Receiver {
         }
     }
 
+    /// Creates the receiver of a connection whose buffer is `set`, or as configured. Linux:
+    /// `tcp_select_initial_window`, `tcp_init_buffer_space`, `tcp_initialize_rcv_mss`.
     pub(in crate::tcp) fn with_buffer(
         config: &HostConfig,
         set: Option<u32>,
@@ -146,7 +149,8 @@ impl Receiver {
     }
 
     /// Sets the largest window, which follows the share of payload. In 6.18, not in
-    /// 6.12.117, the present limit follows at once; when that came is not known.
+    /// 6.12.117, the present limit follows at once; when that came is not known. Linux:
+    /// `tcp_set_window_clamp`.
     pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32, linux: LinuxVersion) {
         if linux < LinuxVersion(6, 18) {
             // The limit grows with later segments.
@@ -178,12 +182,13 @@ impl Receiver {
 }
 
 impl Sock {
+    /// Returns what is left of the window that was offered. Linux: `tcp_receive_window`.
     pub(in crate::tcp) fn receive_window(&self) -> u32 {
         let used = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
         self.receiver.rcv_wnd.saturating_sub(used)
     }
 
-    /// Returns the window that TCP would advertise now.
+    /// Returns the window that TCP would advertise now. Linux: `__tcp_select_window`.
     #[inline]
     pub(in crate::tcp) fn new_window(&mut self) -> u32 {
         let receiver = &mut self.receiver;
@@ -213,7 +218,8 @@ impl Sock {
         }
     }
 
-    /// Chooses the window of a packet that is about to leave. The window never shrinks.
+    /// Chooses the window of a packet that is about to leave. The window never shrinks. Linux:
+    /// `tcp_select_window`.
     #[inline]
     pub(in crate::tcp) fn select_window(&mut self) -> u32 {
         let current = self.receive_window();
