@@ -161,8 +161,7 @@ fn kernels(on: &On, version: &str) -> Result<Made, Failure> {
     }
     // Without `vkernel=VERSION`, `--profile VERSION` also selects the kernel.
     let profile = on.profile.as_deref().filter(|profile| *profile != RUNNING);
-    let of_profile = profile.map(knee_vkernel::kernel::of_profile);
-    let version = Some(version).filter(|version| !version.is_empty()).or(of_profile);
+    let version = Some(version).filter(|version| !version.is_empty()).or(profile);
     let options = knee_vkernel::Options { algorithms: on.algorithms(), ..Default::default() };
     let kernels = knee_vkernel::Kernels::new(version, options);
     Ok(Arc::new(kernels.map_err(|why| Failure::Says(format!("--on vkernel: {why}")))?))

@@ -2,7 +2,7 @@
 
 use knee_run::BackEnd;
 use knee_run::back_end::Linux;
-use knee_run::spec::{LinuxVersion, PROFILES, nearest_profile};
+use knee_run::spec::{LinuxVersion, PROFILES};
 use knee_sweep::machine;
 
 use crate::Failure;
@@ -49,9 +49,10 @@ fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
                 as 6.12"
         )
     })?;
-    let (nearest, _) = nearest_profile(running).ok_or_else(|| {
-        format!("--profile running: {release} is older than every profile: give one, as 6.1")
-    })?;
+    let (nearest, _) =
+        PROFILES.iter().rev().find(|(_, version)| *version <= running).ok_or_else(|| {
+            format!("--profile running: {release} is older than every profile: give one, as 6.1")
+        })?;
     let hz = hz.ok_or(
         "--profile running: cannot read HZ of this kernel: give --profile 6.12 and --set \
          hosts.hz=250",

@@ -190,7 +190,7 @@ fn what_cannot_run_is_one_sentence_and_exit_2() {
         ),
         (
             vec!["run", "small.toml", "--profile", "5.4"],
-            "knee: --profile 5.4: must be running or one of 6.1, 6.12, 6.18\n",
+            "knee: --profile 5.4: must be running or one of 6.1, 6.12, 6.18, 7.3\n",
         ),
         (
             vec!["run", "small.toml", "--attempts", "3"],

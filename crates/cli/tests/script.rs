@@ -95,7 +95,7 @@ fn what_cannot_be_asked_for_is_said() {
         err
     };
     assert_eq!(refused(&["empty"]), "knee: empty: it has no *.script\n");
-    let known = "knee: --linux 5.4: the simulator knows 6.1, 6.12, 6.18, or all\n";
+    let known = "knee: --linux 5.4: the simulator knows 6.1, 6.12, 6.18, 7.3, or all\n";
     assert_eq!(refused(&["a.script", "--linux", "6.1,5.4"]), known);
     assert_eq!(refused(&["a.script", "--hz", "99"]), "knee: --hz 99: must be 100, 250 or 1000\n");
     assert!(refused(&["a.script", "--on", "kernel", "--linux", "6.1"]).contains("simulator"));
@@ -113,7 +113,7 @@ fn several_versions_are_told_apart() {
     assert_eq!(out, expected);
     let (code, out, _) = says(&folder, &["script", "b.script", "--linux", "all"]);
     assert_eq!(code, 1);
-    for version in ["6.1", "6.12", "6.18"] {
+    for version in ["6.1", "6.12", "6.18", "7.3"] {
         assert!(out.contains(&format!("DIFFERS (Linux {version})  b.script:4: ")), "{out}");
     }
 }

@@ -9,14 +9,13 @@ use crate::receiving::{Coalesce, CpuCosts};
 use crate::sysctls::Sysctls;
 
 /// Versions of Linux that hosts can behave like, with their names in experiments, oldest first. Of a long-term version it is a
-/// late release, with what that has taken over from later versions: 6.1.192, the kernel of the reference data, and 6.12.117.
-pub const PROFILES: [(&str, LinuxVersion); 3] =
-    [("6.1", LinuxVersion(6, 1)), ("6.12", LinuxVersion(6, 12)), ("6.18", LinuxVersion(6, 18))];
-
-/// The profile of any version: the newest one at or before it. `None`: it is older than all.
-pub fn nearest_profile(linux: LinuxVersion) -> Option<(&'static str, LinuxVersion)> {
-    PROFILES.into_iter().rev().find(|(_, version)| *version <= linux)
-}
+/// late release, with what that has taken over from later versions: 6.1.192, the kernel of the reference data, and 6.12.117. 7.3 is 7.3.4.
+pub const PROFILES: [(&str, LinuxVersion); 4] = [
+    ("6.1", LinuxVersion(6, 1)),
+    ("6.12", LinuxVersion(6, 12)),
+    ("6.18", LinuxVersion(6, 18)),
+    ("7.3", LinuxVersion(7, 3)),
+];
 
 /// The first version that has a sysctl, if not all versions have it.
 pub fn sysctl_since(name: &str) -> Option<LinuxVersion> {
@@ -96,7 +95,7 @@ knee_units::settings! {
         /// fq counts headers, as before Linux 4.20.
         pub fq_counts_headers: bool = false => "fq_counts_headers": Flag;
         /// Sysctls that experiments leave alone, but for some.
-        pub sysctls: Sysctls = Sysctls::default() => { host.sysctls.fields(v) };
+        pub sysctls: Sysctls = Sysctls::of(linux) => { host.sysctls.fields(v) };
         // `tcp_rmem[1]`.
         /// Initial receive buffer. All four sizes: 4 MTU to 1 GiB.
         pub rcvbuf_initial_bytes: u32 = 131_072 => "rcvbuf_initial": Bytes.like("6 MiB");

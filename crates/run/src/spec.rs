@@ -1,7 +1,7 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
 pub use crate::cable::{Cable, Serialisation};
-pub use crate::host::{Defects, HEADER_BYTES, HostConfig, PROFILES, nearest_profile, sysctl_since};
+pub use crate::host::{Defects, HEADER_BYTES, HostConfig, PROFILES, sysctl_since};
 pub use crate::receiving::{Adaptive, Coalesce, CpuCosts};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};

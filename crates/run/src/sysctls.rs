@@ -1,6 +1,7 @@
 //! Sysctls of `net.ipv4` that experiments leave at their defaults.
 
 use knee_queue::time::Duration;
+use knee_units::LinuxVersion;
 
 knee_units::settings! {
     /// The kernel's names without `tcp_`, and its defaults.
@@ -49,5 +50,16 @@ knee_units::settings! {
         pub thin_linear_timeouts: bool = false;
         /// Segments carry timestamps if the peer's do.
         pub timestamps: bool = true;
+    }
+}
+
+impl Sysctls {
+    /// The defaults of a version of Linux.
+    pub fn of(linux: LinuxVersion) -> Sysctls {
+        let mut sysctls = Sysctls::default();
+        if linux >= LinuxVersion(7, 3) {
+            sysctls.comp_sack_slack = Duration::from_us(10);
+        }
+        sysctls
     }
 }

@@ -228,7 +228,7 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         (
             "linux = \"6.1\"",
             "linux = \"5.4\"",
-            "bad.toml:15: hosts.linux = \"5.4\": must be one of \"6.1\", \"6.12\", \"6.18\"",
+            "bad.toml:15: hosts.linux = \"5.4\": must be one of \"6.1\", \"6.12\", \"6.18\", \"7.3\"",
         ),
         (
             "mtu = \"1500 B\"",

@@ -60,7 +60,7 @@ impl BackEnd for Kernels {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let linux = Linux::Version(kernel::profile(&self.version).to_owned());
+        let linux = Linux::Version(self.version.clone());
         Capabilities { captures: true, linux, ..Capabilities::default() }
     }
 

@@ -13,12 +13,10 @@ use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::RunOptions;
 use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Schedule, Traffic};
 use knee_run::topology::{Cable, Star};
-use knee_vkernel::kernel::{DEFAULT_HZ, find};
+use knee_vkernel::kernel::{DEFAULT_HZ, VERSIONS, find};
 use knee_vkernel::{Options, console};
 
 const FILES: [&str; 2] = ["window", "rate"];
-/// Of the kernels that knee has patches for, those that are profiles of the simulator.
-const VERSIONS: [&str; 2] = ["6.1", "6.12"];
 
 /// What both ends see: by end and number of the call, the operation, and the values of the fields.
 type Seen = BTreeMap<(String, u32), Call>;

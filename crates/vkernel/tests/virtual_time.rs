@@ -22,7 +22,7 @@ use knee_run::spec::{
     Series, SharedBuffer, Traffic,
 };
 use knee_run::topology::{Cable, Star};
-use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find, profile};
+use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
 use knee_vkernel::{Algorithms, Options, run};
 
 /// Every kernel of these ticks that is built of what this knee has.
@@ -56,7 +56,7 @@ fn kernels() -> Vec<Built> {
 }
 
 fn linux(kernel: &Built) -> LinuxVersion {
-    profile(&kernel.version).parse().expect("it was asked for by name")
+    kernel.version.parse().expect("it was asked for by name")
 }
 
 fn cable(rate_mbps: u64, queue: QueueConfig) -> Cable {

@@ -546,7 +546,7 @@ impl Sock {
         self.forget_departed(net.now);
         let charged = u64::from(bytes + self.host.config.skb_overhead_bytes);
         let mut limit = (2 * charged).max(self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift);
-        if self.tp.sk_pacing_status == 0 {
+        if self.tp.sk_pacing_status == 0 || self.host.config.linux >= LinuxVersion(7, 3) {
             limit = limit.min(u64::from(self.host.config.limit_output_bytes));
         }
         // Linux counts from 1, so reaching the limit already blocks.

@@ -378,6 +378,9 @@ impl Sock {
     /// data are answered at most twice a second. Linux: `tcp_validate_incoming`, `tcp_send_dupack`.
     #[cold]
     fn on_unacceptable(&mut self, packet: &Packet, net: &mut Net) {
+        if self.host.config.linux >= LinuxVersion(7, 3) && self.is_old_ack(packet) {
+            return;
+        }
         if packet.sequence_len() > 0 {
             if before(packet.seq, self.tp.rcv_nxt) {
                 self.receiver.enter_quickack_mode(MAX_QUICKACKS);
@@ -389,6 +392,16 @@ impl Sock {
             return;
         }
         self.send_ack(net);
+    }
+
+    /// Reports whether a packet is an ACK that others have overtaken: without data, older than what has been received, by
+    /// its timestamp too. Linux: `tcp_disordered_ack_check` (7.3).
+    fn is_old_ack(&self, packet: &Packet) -> bool {
+        let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
+        packet.sequence_len() == 0
+            && before(packet.seq, self.tp.rcv_nxt)
+            && !packet.has(flags::NO_TS)
+            && older_by > 1
     }
 
     /// Limits answers to two per second (`tcp_invalid_ratelimit`). Linux: `__tcp_oow_rate_limited`.
@@ -791,7 +804,9 @@ impl Sock {
         }
         // 5 % of the RTT (us << 3), up to a limit. A high-resolution timer with slack fires at the
         // slack's end when nothing else wakes the processor.
-        let delay_ns = (u64::from(rtt_us) * (1000 >> 3) / 20).min(most_delay.ns());
+        // `tcp_comp_sack_rtt_percent`.
+        let percent = if self.host.config.linux >= LinuxVersion(7, 3) { 33 } else { 5 };
+        let delay_ns = (u64::from(rtt_us) * (1000 >> 3) * percent / 100).min(most_delay.ns());
         let due = net.now + Duration::from_ns(delay_ns) + slack;
         self.receiver.compressed_ack.arm(due, self.id, Timer::CompressedAck, net);
     }

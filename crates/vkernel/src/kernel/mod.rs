@@ -10,7 +10,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use knee_run::spec::{LinuxVersion, nearest_profile};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
@@ -195,17 +194,6 @@ fn choose(mut there: Vec<Built>, version: Option<&str>, hz: Option<u32>) -> Resu
     }
 }
 
-/// Returns what hosts of a guest with this kernel are, as `hosts.linux` names it: the profile at or before its version.
-pub fn profile(version: &str) -> &str {
-    let linux: Option<LinuxVersion> = version.parse().ok();
-    linux.and_then(nearest_profile).map_or(version, |(name, _)| name)
-}
-
-/// Returns the kernel version for a profile, the newest one of several. Of no kernel here it is the profile's own name.
-pub fn of_profile(name: &str) -> &str {
-    VERSIONS.into_iter().rev().find(|version| profile(version) == name).unwrap_or(name)
-}
-
 /// Refuses a version for which knee has no patches.
 fn check_version(version: &str) -> Result<(), Error> {
     if VERSIONS.contains(&version) {
@@ -320,14 +308,6 @@ mod tests {
             why(all(), Some("5.15"), None),
             "Linux 5.15: knee has patches for 6.1, 6.12, 7.3"
         );
-    }
-
-    #[test]
-    fn hosts_of_a_guest_have_the_profile_at_or_before_its_kernel() {
-        let profiles = ["6.1", "6.12", "6.18"];
-        assert_eq!(VERSIONS.map(profile), profiles);
-        assert_eq!(profiles.map(of_profile), VERSIONS);
-        assert_eq!(of_profile("5.4"), "5.4");
     }
 
     #[test]

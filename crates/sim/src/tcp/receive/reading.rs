@@ -148,6 +148,9 @@ impl Sock {
 /// Linux's estimate for the two structures of a packet, bytes, whatever a device charges.
 const SKB_STRUCTURES_BYTES: u32 = 576;
 
+/// `tcp_rcvbuf_low_rtt`: below this RTT, buffers grow in proportion to it.
+const RCVBUF_LOW_RTT_US: u64 = 1000;
+
 impl Receiver {
     /// Grows the buffer after `copied` bytes were read in a round trip: room for twice as many, and
     /// for continued growth. Linux: `tcp_rcvbuf_grow` (6.16), `tcp_rcv_space_adjust`.
@@ -158,8 +161,12 @@ impl Receiver {
             // Reserve for losses; later the data beyond a gap takes this role.
             window += 16 * u64::from(self.advmss);
         }
-        window +=
-            2 * (window * u64::from(copied.saturating_sub(before)) / u64::from(before.max(1)));
+        let rtt_us = u64::from(self.rcv_rtt_us >> 3);
+        window += if linux >= LinuxVersion(7, 3) && rtt_us < RCVBUF_LOW_RTT_US {
+            window * rtt_us / RCVBUF_LOW_RTT_US
+        } else {
+            2 * (window * u64::from(copied.saturating_sub(before)) / u64::from(before.max(1)))
+        };
         if linux >= LinuxVersion(6, 16) {
             let beyond = self.out_of_order.end().map_or(0, |end| end.wrapping_sub(rcv_nxt));
             window += u64::from(beyond);

@@ -152,7 +152,7 @@ impl Receiver {
     /// 6.12.117, the present limit follows at once; when that came is not known. Linux:
     /// `tcp_set_window_clamp`.
     pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32, linux: LinuxVersion) {
-        if linux < LinuxVersion(6, 18) {
+        if linux < LinuxVersion(6, 18) || linux >= LinuxVersion(7, 3) {
             // The limit grows with later segments.
         } else if clamp < self.window_clamp {
             self.rcv_ssthresh = self.rcv_ssthresh.min(clamp);
