@@ -294,6 +294,9 @@ fn features(network: &Network) -> Vec<Row> {
 
 fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
     let stock = HostConfig::new(host.linux);
+    let mut with_offloads = host.clone();
+    with_offloads.set_offloads(true);
+    let all_offloads = *host == with_offloads;
     #[rustfmt::skip]
     let HostConfig {
         linux: _, hz, jiffies_at_start, tcp_ecn: _, syn_ect, ecn_low, tcp_ecn_fallback: _, ipv6, mtu_bytes,
@@ -326,6 +329,7 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
         row("hosts.mtu", *mtu_bytes > 9000)
             .when("above 9000 B")
             .on(&[Lab], Refused("the lab's switch takes no longer packets")),
+        of_device("hosts.offloads", all_offloads).when("\"on\""),
         offloads(row("hosts.gso_max_segs", *gso_max_segs > 1))
             .on(
                 &[Vkernel],
