@@ -108,7 +108,7 @@ NetworkKeys = TypedDict(
 HostsKeys = TypedDict(
     "HostsKeys",
     {
-        "linux": "Literal['6.1', '6.12', '6.18']",
+        "linux": "Literal['6.1', '6.12', '6.18', '7.3']",
         "offloads": "Literal['off', 'on']",
         "hz": "int",
         "jiffies_at_start": "int",
@@ -149,7 +149,7 @@ HostKeys = TypedDict(
     {
         "name": "str",
         "hosts": "str",
-        "linux": "Literal['6.1', '6.12', '6.18']",
+        "linux": "Literal['6.1', '6.12', '6.18', '7.3']",
         "offloads": "Literal['off', 'on']",
         "hz": "int",
         "jiffies_at_start": "int",
