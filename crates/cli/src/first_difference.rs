@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use knee_files::open_file;
-use knee_pcap::first_difference::{Difference, HostCapture, first_difference};
+use knee_pcap::first_difference::{Difference, HostCapture, MOST_PACKETS, first_difference};
 
 use crate::{CHECK_FAILED, DONE, Failure, print};
 
@@ -19,18 +19,22 @@ pub(crate) fn run(one: &Path, other: &Path, slack_ns: Option<u64>) -> Result<u8,
             other.display()
         )));
     }
+    let mut is_cut = false;
     let mut first: Option<(String, Difference)> = None;
     for name in &names {
         let [ours, theirs] = [one, other].map(|dir| read(&dir.join(name)));
-        let Some(difference) = first_difference(&ours?, &theirs?, slack_ns) else { continue };
+        let (ours, theirs) = (ours?, theirs?);
+        is_cut |= ours.is_cut || theirs.is_cut;
+        let Some(difference) = first_difference(&ours, &theirs, slack_ns) else { continue };
         // What a host sends otherwise comes before what others receive of it.
-        let order = |found: &Difference| (found.at_ns, !found.sent);
+        let order = |found: &Difference| (found.by_clock_ns, !found.sent);
         if first.as_ref().is_none_or(|(_, first)| order(&difference) < order(first)) {
             first = Some((name.clone(), difference));
         }
     }
     let Some((name, difference)) = first else {
-        print(&format!("{}: no packet differs\n", names.join(", ")))?;
+        let of = if is_cut { format!(" of the first {MOST_PACKETS}") } else { String::new() };
+        print(&format!("{}: no packet{of} differs\n", names.join(", ")))?;
         return Ok(DONE);
     };
     let way = if difference.sent { "sent" } else { "received" };

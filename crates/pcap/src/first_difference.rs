@@ -1,7 +1,7 @@
 //! Where two runs of one experiment part: the captures of a host from both, connection by connection and packet by packet.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const SHOWN_BEFORE: usize = 6;
 /// Packets from the difference on that are shown, at most.
 const SHOWN_AFTER: usize = 12;
 /// The most packets of a capture that are compared; more are not read.
-const MOST_PACKETS: usize = 4_000_000;
+pub const MOST_PACKETS: usize = 1_000_000;
 
 /// A packet of a connection at the host.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct Step {
 #[derive(Debug, Default)]
 pub struct HostCapture {
     connections: Vec<Connection>,
+    /// When the first packet passed, ns.
+    start_ns: u64,
     /// There were more packets than are compared.
     pub is_cut: bool,
 }
@@ -55,31 +57,28 @@ impl HostCapture {
         let mut numbers: HashMap<(SocketAddr, SocketAddr), usize> = HashMap::new();
         let mut first_ns = None;
         let mut left = MOST_PACKETS;
-        let mut ours = None;
+        let mut host = None;
         read(input, |captured| {
-            if captured.interface != AT_HOST {
-                return ControlFlow::Continue(());
-            }
             let Some(packet) = captured.ip().and_then(|(ip, len)| decode(ip, len)) else {
                 return ControlFlow::Continue(());
             };
+            // A packet is first where it comes from: at the host, or at the port that leads there.
+            let at_host = captured.interface == AT_HOST;
+            let first = if at_host { packet.source } else { packet.destination };
+            host.get_or_insert(first.ip());
+            if !at_host {
+                return ControlFlow::Continue(());
+            }
             if left == 0 {
                 capture.is_cut = true;
                 return ControlFlow::Break(());
             }
             left -= 1;
-            // Whoever is an end of every packet is the host.
-            let ours = ours.get_or_insert([packet.source.ip(), packet.destination.ip()]);
-            let ends = [packet.source.ip(), packet.destination.ip()];
-            if let Some(other) = ours.iter().find(|one| !ends.contains(one)).copied() {
-                let host = if ours[0] == other { ours[1] } else { ours[0] };
-                *ours = [host, host];
-            }
             let start_ns = *first_ns.get_or_insert(captured.at_ns);
             capture.add(&mut numbers, captured.at_ns.saturating_sub(start_ns), &packet);
             ControlFlow::Continue(())
         })?;
-        let host = ours.map(|[host, _]| host);
+        capture.start_ns = first_ns.unwrap_or(0);
         for connection in &mut capture.connections {
             if Some(connection.local.ip()) != host {
                 std::mem::swap(&mut connection.local, &mut connection.peer);
@@ -133,6 +132,8 @@ pub struct Difference {
     pub number: usize,
     /// When the earlier of both came, ns since the capture's first packet.
     pub at_ns: u64,
+    /// The same by the clock of the first capture, whose hosts are to have one: of differences of several hosts the earliest is the cause.
+    pub by_clock_ns: u64,
     sides: [Vec<Step>; 2],
 }
 
@@ -152,10 +153,8 @@ pub fn first_difference(
     slack_ns: Option<u64>,
 ) -> Option<Difference> {
     let mut first: Option<Difference> = None;
-    for (number, connection) in one.connections.iter().enumerate() {
+    for (connection, same) in pairs(one, other) {
         let ends = (connection.local, connection.peer);
-        let same = other.connections.iter().find(|of| (of.local, of.peer) == ends);
-        let Some(same) = same.or_else(|| other.connections.get(number)) else { continue };
         for sent in [true, false] {
             let ours = connection.steps.iter().filter(|step| step.sent == sent);
             let theirs = same.steps.iter().filter(|step| step.sent == sent);
@@ -169,11 +168,28 @@ pub fn first_difference(
             if first.as_ref().is_none_or(|first| at_ns < first.at_ns) {
                 let (local, peer) = ends;
                 let sides = [around(&connection.steps, at_ns), around(&same.steps, at_ns)];
-                first = Some(Difference { local, peer, sent, number: at + 1, at_ns, sides });
+                let by_clock_ns = one.start_ns + at_ns;
+                let number = at + 1;
+                first = Some(Difference { local, peer, sent, number, at_ns, by_clock_ns, sides });
             }
         }
     }
     first
+}
+
+/// Connections of both captures: those with the same ends, then the others in their order, as of networks with other addresses.
+fn pairs<'a>(
+    one: &'a HostCapture,
+    other: &'a HostCapture,
+) -> Vec<(&'a Connection, &'a Connection)> {
+    let ends = |of: &Connection| (of.local, of.peer);
+    let known: HashMap<_, _> = other.connections.iter().map(|of| (ends(of), of)).collect();
+    let (same, alone): (Vec<_>, Vec<_>) =
+        one.connections.iter().partition(|of| known.contains_key(&ends(of)));
+    let matched: HashSet<_> = same.iter().map(|of| ends(of)).collect();
+    let left = other.connections.iter().filter(|of| !matched.contains(&ends(of)));
+    let same = same.into_iter().map(|of| (of, known[&ends(of)]));
+    same.chain(alone.into_iter().zip(left)).collect()
 }
 
 /// The packets of a connection around a time.

@@ -449,7 +449,7 @@ impl Hosts {
             let names = [reader.need_text(&SOME.hosts)?];
             let mut base = self.base.clone();
             if reader.has(&VERSION.linux) {
-                base.linux = reader.choose(&VERSION.linux)?;
+                base.set_linux(reader.choose(&VERSION.linux)?);
             }
             if reader.has(&VERSION.offloads) {
                 base.set_offloads(reader.choose(&VERSION.offloads)?);

@@ -103,7 +103,8 @@ impl Sock {
             if leaves <= net.now {
                 self.in_host_bytes -= u64::from(charged_bytes);
             }
-            if self.throttled && !self.tx_completion.armed() && leaves < Time::MAX {
+            let frees = charged_bytes > 0;
+            if self.throttled && frees && !self.tx_completion.armed() && leaves < Time::MAX {
                 self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
             }
         }

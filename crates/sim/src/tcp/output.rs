@@ -126,7 +126,10 @@ impl Sock {
             self.sndbuf_room_bytes().min(self.notsent_room_bytes())
         } else {
             let tso = self.host.config.gso_max_segs > 1;
-            let chunk = if tso { TSO_WRITE_CHUNK_BYTES } else { WRITE_CHUNK_BYTES };
+            let goal = self.size_goal();
+            // Whole skbs, so that none is short because the write goes on later.
+            let whole = || TSO_WRITE_CHUNK_BYTES.div_ceil(goal) * goal;
+            let chunk = if tso { whole() } else { WRITE_CHUNK_BYTES };
             if self.unsent_bytes() > chunk / 2 { 0 } else { chunk }
         };
         let bytes = self.writer.pending_bytes.min(u64::from(room)) as u32;
@@ -375,12 +378,12 @@ impl Sock {
                 }
                 quota = 1;
             }
+            if grows {
+                self.write_queue.grow_head(self.tp.snd_nxt, quota.min(max_segs) * mss);
+            }
             let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
             if self.next_segment_len() > window || window > i32::MAX as u32 {
                 break;
-            }
-            if max_segs > 1 && grows {
-                self.write_queue.grow_head(self.tp.snd_nxt, quota.min(max_segs) * mss);
             }
             let skb_bytes = self.head_bytes();
             // While it still writes, an application has full skbs sent as far as they may, without delay.
@@ -394,9 +397,9 @@ impl Sock {
                     break;
                 }
             } else {
+                let ends = (is_last, is_last && fin);
                 if !matches!(push, Push::Probe | Push::FullOnly)
-                    && (!is_last || !fin)
-                    && self.defers_burst(skb_bytes, is_last, max_segs, net, &mut cwnd_limited)
+                    && self.defers_burst(skb_bytes, ends, max_segs, net, &mut cwnd_limited)
                 {
                     break;
                 }
@@ -404,6 +407,10 @@ impl Sock {
             }
             if probe {
                 bytes = bytes.min(mss);
+            }
+            if bytes < skb_bytes && self.host.config.gso_max_segs > 1 {
+                // It stays cut, whatever stops it now.
+                self.write_queue.cut_head(self.tp.snd_nxt.wrapping_add(bytes));
             }
             if self.throttled_by_host_queue(bytes, 0, net) {
                 break;
@@ -501,7 +508,7 @@ impl Sock {
     fn defers_burst(
         &self,
         skb_bytes: u32,
-        is_last: bool,
+        (is_last, carries_fin): (bool, bool),
         max_segs: u32,
         net: &Net,
         cwnd_limited: &mut bool,
@@ -529,7 +536,7 @@ impl Sock {
             return false;
         }
         *cwnd_limited |= cong_window < send_window && cong_window <= skb_bytes;
-        true
+        limit <= skb_bytes || !carries_fin
     }
 
     /// TCP small queues: limits the host's own queue to about 1 ms at the pacing rate. Linux:
@@ -562,7 +569,9 @@ impl Sock {
     fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
         // fq reports its packets' departures itself, and so does a link that flow control may stop.
-        if let Some(&(leaves, _)) = self.in_host.front().filter(|(leaves, _)| *leaves < Time::MAX) {
+        // The memory of a burst is free when its last segment leaves.
+        let frees = self.in_host.iter().find(|(_, charged)| *charged > 0);
+        if let Some(&(leaves, _)) = frees.filter(|(leaves, _)| *leaves < Time::MAX) {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
         }
     }
@@ -573,14 +582,16 @@ impl Sock {
         if self.ended() {
             return;
         }
+        let mut frees = true;
         if let Some(first) = self.in_host.iter_mut().find(|(leaves, _)| *leaves == Time::MAX) {
             first.0 = net.now;
+            frees = first.1 > 0;
         }
         let id = self.rtx.find(seq);
         if self.rtx.contains(id) && self.rtx.get(id).leaves_host == Time::MAX {
             self.rtx.get_mut(id).leaves_host = net.now;
         }
-        if self.throttled {
+        if self.throttled && frees {
             self.enter(net);
             self.throttled = false;
             self.resume_sending(net);
@@ -652,7 +663,15 @@ impl Sock {
                 self.tp.write_seq = end_seq;
             }
         }
-        self.write_queue.send(begin, self.tp.snd_nxt);
+        if sent > 0 {
+            self.write_queue.send(begin, self.tp.snd_nxt);
+        }
+        if let Some(last) = self.in_host.back_mut().filter(|_| sent > 0 && left > 0) {
+            // The host's queue has refused the rest, and with it the segment that is charged.
+            let charged = bytes - left + self.host.config.skb_overhead_bytes;
+            last.1 += charged;
+            self.in_host_bytes += u64::from(charged);
+        }
         self.end_departure(prior_wstamp_ns, self.paced_bytes(bytes - left, sent));
         self.counters.bursts += u64::from(sent > 0);
         sent

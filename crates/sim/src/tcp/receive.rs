@@ -378,7 +378,8 @@ impl Sock {
     /// data are answered at most twice a second. Linux: `tcp_validate_incoming`, `tcp_send_dupack`.
     #[cold]
     fn on_unacceptable(&mut self, packet: &Packet, net: &mut Net) {
-        if self.host.config.linux >= LinuxVersion(7, 3) && self.is_old_ack(packet) {
+        // By the date of the change.
+        if self.host.config.linux >= LinuxVersion(6, 14) && self.is_old_ack(packet) {
             return;
         }
         if packet.sequence_len() > 0 {
@@ -395,7 +396,7 @@ impl Sock {
     }
 
     /// Reports whether a packet is an ACK that others have overtaken: without data, older than what has been received, by
-    /// its timestamp too. Linux: `tcp_disordered_ack_check` (7.3).
+    /// its timestamp too. Linux: `tcp_disordered_ack_check` (6.14).
     fn is_old_ack(&self, packet: &Packet) -> bool {
         let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
         packet.sequence_len() == 0
