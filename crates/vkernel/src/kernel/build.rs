@@ -446,7 +446,10 @@ pub(crate) fn make_module(
         .map_err(failed(format!("{what}: make does not start")))?;
     // Refused includes are reported before any message that would show the file's text.
     let refused = |why: String| Error::Failed(format!("{}: {why}", file.display()));
-    Includes::new(&tree, [folder]).check(&ran.stderr, &tree).map_err(refused)?;
+    // From 6.13 on, make changes to the module's folder before it compiles.
+    let is_newer = LinuxVersion::of_release(&kernel.release) >= Some(LinuxVersion(6, 13));
+    let ran_in = if is_newer { folder } else { &*tree };
+    Includes::new(&tree, [folder]).check(&ran.stderr, ran_in).map_err(refused)?;
     match (ran.is_done, ran.limit) {
         (true, _) => Ok(()),
         (false, Some(limit)) => Err(refused(limit)),
