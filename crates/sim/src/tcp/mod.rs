@@ -16,6 +16,7 @@ mod hostile;
 mod options;
 mod out_of_order;
 mod output;
+mod pacing;
 mod receive;
 mod recovery;
 mod rehash;
