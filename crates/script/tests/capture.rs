@@ -332,7 +332,9 @@ fn merged_segments_are_taken_apart() {
     }
     let text = script_of(&file(&merged, PLAIN), false);
     assert!(text.contains("# Offloads merged segments") && text.contains("gso "), "{text}");
-    assert_plays(&text);
+    // It need not play: what was merged does not say where skbs ended, and bursts are cut from these.
+    Script::parse("captured.script", &text).unwrap();
+    assert!(text.contains("repeat 10\n  out [.] len mss\nend"), "{text}");
 }
 
 /// Adds the close: the sender after the transfer, the receiver later.
