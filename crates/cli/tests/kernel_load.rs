@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use knee_netns::Namespace;
 use knee_testbed::cgroup::Cgroup;
-use knee_testbed::net::{choose, chosen, ecn_of, ip};
+use knee_testbed::net::{choose, chosen, ecn_of, ip, set_default};
 use knee_testbed::sandbox::{Running, Sandbox, available};
 use knee_testbed::{outside, wait_until};
 
@@ -31,11 +31,6 @@ fn sandbox_with_links() -> Option<Sandbox> {
 fn default_of(namespace: &Namespace) -> String {
     let file = "/proc/sys/net/ipv4/tcp_congestion_control";
     namespace.run(move || fs::read_to_string(file).unwrap().trim().to_owned())
-}
-
-fn set_default(namespace: &Namespace, name: &str) {
-    let name = name.to_owned();
-    namespace.run(move || fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name).unwrap());
 }
 
 /// A connection over loopback: listener, connecting and accepting side.

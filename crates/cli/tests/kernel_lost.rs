@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use knee_bpf::{Embedded, Loaded};
 use knee_netns::Namespace;
-use knee_testbed::net::{choose, chosen};
+use knee_testbed::net::{choose, chosen, set_default};
 use knee_testbed::sandbox::{Sandbox, available};
 use knee_testbed::{own_name, wait_until, wait_until_free};
 
@@ -29,11 +29,6 @@ fn sandbox() -> Option<Sandbox> {
 
 fn default_of(namespace: &Namespace) -> String {
     namespace.run(|| fs::read_to_string(DEFAULT).unwrap().trim().to_owned())
-}
-
-fn set_default(namespace: &Namespace, name: &str) {
-    let name = name.to_owned();
-    namespace.run(move || fs::write(DEFAULT, name).unwrap());
 }
 
 /// The algorithm of a new connection.

@@ -24,11 +24,33 @@ pub fn ip(namespace: &Namespace, arguments: String) {
 }
 
 pub fn sysctl(namespace: &Namespace, key: &'static str, value: &str) {
+    if key == DEFAULT {
+        allow(value);
+    }
     let value = value.to_owned();
     namespace.run(move || {
         let file = format!("/proc/sys/net/ipv4/{key}");
         fs::write(&file, &value).unwrap_or_else(|error| panic!("{file} = {value}: {error}"));
     });
+}
+
+/// Sets the default algorithm of a namespace.
+pub fn set_default(namespace: &Namespace, name: &str) {
+    sysctl(namespace, DEFAULT, name);
+}
+
+const DEFAULT: &str = "tcp_congestion_control";
+
+/// Puts a name on the host's list of algorithms that every namespace may have, if it is missing there. The kernel keeps a reference, until
+/// the next boot, to each algorithm that it refuses, so nothing is tried that it would refuse. Tests have run directories of their
+/// own, and with them locks: one that changes the list just when another registers a name takes that name away.
+fn allow(name: &str) {
+    let file = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    let list = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    if !list.split_whitespace().any(|allowed| allowed == name) {
+        let list = format!("{} {name}", list.trim());
+        fs::write(file, &list).unwrap_or_else(|error| panic!("{file} = {list}: {error}"));
+    }
 }
 
 /// The treatment of packets in one direction: see `path.bpf.c`.
