@@ -17,6 +17,8 @@ const SHOWN_BEFORE: usize = 6;
 const SHOWN_AFTER: usize = 12;
 /// The most packets of a capture that are compared; more are not read.
 pub const MOST_PACKETS: usize = 1_000_000;
+/// So close to the end of a capture a packet may be missing only because its run ended.
+const END_NS: u64 = 1_000_000;
 
 /// A packet of a connection at the host.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub struct HostCapture {
     connections: Vec<Connection>,
     /// When the first packet passed, ns.
     start_ns: u64,
+    /// When the last one did, since the first, ns.
+    end_ns: u64,
     /// There were more packets than are compared.
     pub is_cut: bool,
 }
@@ -45,6 +49,12 @@ struct Connection {
     peer: SocketAddr,
     origins: [Option<u32>; 2],
     steps: Vec<Step>,
+}
+
+impl Connection {
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (self.local, self.peer)
+    }
 }
 
 impl HostCapture {
@@ -75,7 +85,9 @@ impl HostCapture {
             }
             left -= 1;
             let start_ns = *first_ns.get_or_insert(captured.at_ns);
-            capture.add(&mut numbers, captured.at_ns.saturating_sub(start_ns), &packet);
+            let at_ns = captured.at_ns.saturating_sub(start_ns);
+            capture.end_ns = capture.end_ns.max(at_ns);
+            capture.add(&mut numbers, at_ns, &packet);
             ControlFlow::Continue(())
         })?;
         capture.start_ns = first_ns.unwrap_or(0);
@@ -144,52 +156,65 @@ fn says_the_same(one: &Segment, other: &Segment) -> bool {
     said(one) == said(other) && one.sacks == other.sacks
 }
 
-/// Finds the first packet that one capture has otherwise than the other, or, with `slack_ns`, more than this earlier or later. Of each
-/// connection what the host sends and what it receives are compared on their own: which of two packets at the same time comes first is
-/// chance.
+/// Finds the first packet that one capture has otherwise than the other, or not at all, or, with `slack_ns`, more than this earlier or
+/// later. Of each connection what the host sends and what it receives are compared on their own: which of two packets at the same time
+/// comes first is chance.
 pub fn first_difference(
     one: &HostCapture,
     other: &HostCapture,
     slack_ns: Option<u64>,
 ) -> Option<Difference> {
     let mut first: Option<Difference> = None;
-    for (connection, same) in pairs(one, other) {
-        let ends = (connection.local, connection.peer);
+    for pair in pairs(one, other) {
+        let Some(ends) = pair.into_iter().flatten().next().map(Connection::ends) else { continue };
+        let sides = pair.map(|of| of.map_or(&[][..], |of| &of.steps));
         for sent in [true, false] {
-            let ours = connection.steps.iter().filter(|step| step.sent == sent);
-            let theirs = same.steps.iter().filter(|step| step.sent == sent);
-            // Where one run has ended, the other may just have had more time.
-            let differing = ours.zip(theirs).enumerate().find(|(_, (one, other))| {
-                !says_the_same(&one.segment, &other.segment)
-                    || slack_ns.is_some_and(|slack| one.at_ns.abs_diff(other.at_ns) > slack)
-            });
-            let Some((at, (ours, theirs))) = differing else { continue };
-            let at_ns = ours.at_ns.min(theirs.at_ns);
-            if first.as_ref().is_none_or(|first| at_ns < first.at_ns) {
-                let (local, peer) = ends;
-                let sides = [around(&connection.steps, at_ns), around(&same.steps, at_ns)];
-                let by_clock_ns = one.start_ns + at_ns;
-                let number = at + 1;
-                first = Some(Difference { local, peer, sent, number, at_ns, by_clock_ns, sides });
+            let [mut ours, mut theirs] =
+                sides.map(|steps| steps.iter().filter(move |step| step.sent == sent));
+            for number in 1.. {
+                let at_ns = match (ours.next(), theirs.next()) {
+                    (Some(one), Some(other)) => {
+                        let apart = one.at_ns.abs_diff(other.at_ns);
+                        let is_same = says_the_same(&one.segment, &other.segment);
+                        if is_same && slack_ns.is_none_or(|slack| apart <= slack) {
+                            continue;
+                        }
+                        one.at_ns.min(other.at_ns)
+                    }
+                    (Some(step), None) if is_missed(step, other) => step.at_ns,
+                    (None, Some(step)) if is_missed(step, one) => step.at_ns,
+                    _ => break,
+                };
+                if first.as_ref().is_none_or(|first| at_ns < first.at_ns) {
+                    let (local, peer) = ends;
+                    let sides = sides.map(|steps| around(steps, at_ns));
+                    let by_clock_ns = one.start_ns + at_ns;
+                    first =
+                        Some(Difference { local, peer, sent, number, at_ns, by_clock_ns, sides });
+                }
+                break;
             }
         }
     }
     first
 }
 
+/// Where one run has ended, the other may just have had more time: whether a capture that lacks a packet goes on behind it.
+fn is_missed(step: &Step, lacks: &HostCapture) -> bool {
+    step.at_ns + END_NS < lacks.end_ns
+}
+
 /// Connections of both captures: those with the same ends, then the others in their order, as of networks with other addresses.
-fn pairs<'a>(
-    one: &'a HostCapture,
-    other: &'a HostCapture,
-) -> Vec<(&'a Connection, &'a Connection)> {
-    let ends = |of: &Connection| (of.local, of.peer);
-    let known: HashMap<_, _> = other.connections.iter().map(|of| (ends(of), of)).collect();
+fn pairs<'a>(one: &'a HostCapture, other: &'a HostCapture) -> Vec<[Option<&'a Connection>; 2]> {
+    let known: HashMap<_, _> = other.connections.iter().map(|of| (of.ends(), of)).collect();
     let (same, alone): (Vec<_>, Vec<_>) =
-        one.connections.iter().partition(|of| known.contains_key(&ends(of)));
-    let matched: HashSet<_> = same.iter().map(|of| ends(of)).collect();
-    let left = other.connections.iter().filter(|of| !matched.contains(&ends(of)));
-    let same = same.into_iter().map(|of| (of, known[&ends(of)]));
-    same.chain(alone.into_iter().zip(left)).collect()
+        one.connections.iter().partition(|of| known.contains_key(&of.ends()));
+    let matched: HashSet<_> = same.iter().map(|of| of.ends()).collect();
+    let mut left = other.connections.iter().filter(|of| !matched.contains(&of.ends()));
+    let mut pairs: Vec<_> = same.iter().map(|of| [Some(*of), Some(known[&of.ends()])]).collect();
+    pairs.extend(alone.into_iter().map(|of| [Some(of), left.next()]));
+    pairs.extend(left.map(|of| [None, Some(of)]));
+    pairs
 }
 
 /// The packets of a connection around a time.
@@ -335,6 +360,47 @@ mod tests {
         assert!(first_difference(&one, &other, Some(20_000)).is_none());
         let found = first_difference(&one, &other, Some(19_999)).unwrap();
         assert_eq!((found.sent, found.at_ns), (false, 200_000));
+    }
+
+    #[test]
+    fn a_packet_that_one_has_not_differs_unless_its_run_had_ended() {
+        let last = (9000, false, 1, 0, 2897);
+        let (one, other) = (with(&[(300, true, 2897, 1448, 1), last]), with(&[last]));
+        for found in [first_difference(&one, &other, None), first_difference(&other, &one, None)] {
+            let found = found.unwrap();
+            assert_eq!((found.sent, found.number, found.at_ns), (true, 5, 200_000));
+        }
+        assert!(first_difference(&one, &with(&[(1200, false, 1, 0, 2897)]), None).is_none());
+    }
+
+    #[test]
+    fn the_host_is_the_end_that_packets_leave_first_at() {
+        // Seen from the other end, the first packet comes in at its port.
+        let ports = |number| {
+            let data = Packet::absolute(
+                &Segment { flags: Segment::SYN, ..Segment::default() },
+                HOST.parse().unwrap(),
+                PEER.parse().unwrap(),
+                Origin::default(),
+            );
+            let data = data.unwrap().encode().unwrap();
+            let interfaces = ["h", "port of h"].map(|name| Interface {
+                name: name.to_owned(),
+                link: link::RAW,
+                snaplen: 0,
+            });
+            let mut bytes = Vec::new();
+            let mut writer = Writer::new(&mut bytes, "h", &interfaces).unwrap();
+            let original_len = data.len() as u32;
+            for interface in [number, 1 - number] {
+                let record = Record { interface, original_len, data: &data, ..Record::default() };
+                writer.write(&record).unwrap();
+            }
+            writer.finish().unwrap();
+            HostCapture::read(&bytes[..]).unwrap().connections[0].local
+        };
+        assert_eq!(ports(AT_HOST), HOST.parse().unwrap());
+        assert_eq!(ports(1), PEER.parse().unwrap());
     }
 
     #[test]

@@ -235,6 +235,7 @@ pub(crate) struct Sock {
     retrans_stamp: u32,
 
     write_queue: WriteQueue,
+
     // The host's own queue and pacing.
     tx_completion: LazyTimer,
     pacing: LazyTimer,
@@ -527,6 +528,7 @@ impl Sock {
         self.tp.lost_out = 0;
         self.tp.retrans_out = 0;
         self.in_host = VecDeque::new();
+        self.write_queue = WriteQueue::default();
         self.fq.forget();
         self.receiver.forget_data();
         self.merging = Vec::new();
