@@ -34,12 +34,14 @@ pub(crate) fn run(one: &Path, other: &Path, slack_ns: Option<u64>) -> Result<u8,
     }
     let Some((name, difference)) = first else {
         let of = if is_cut { format!(" of the first {MOST_PACKETS}") } else { String::new() };
-        print(&format!("{}: no packet{of} differs\n", names.join(", ")))?;
+        let captures = if names.len() == 1 { "capture" } else { "captures" };
+        print(&format!("{} {captures}: no packet{of} differs\n", names.len()))?;
         return Ok(DONE);
     };
     let way = if difference.sent { "sent" } else { "received" };
     print(&format!(
-        "{name}: packet {} that {} {way} of its connection with {}, at {:.3} us, is the first that differs\n  {} | {}\n{}",
+        "{}: packet {} that {} {way} of its connection with {}, at {:.3} us, is the first that differs\n  {} | {}\n{}",
+        name.escape_debug(),
         difference.number,
         difference.local,
         difference.peer,

@@ -128,16 +128,6 @@ knee_units::settings! {
 }
 
 impl HostConfig {
-    /// Makes it a host of another version: what was as that of the old one by default is as that of the new one.
-    pub fn set_linux(&mut self, linux: LinuxVersion) {
-        let (old, new) = (HostConfig::new(self.linux), HostConfig::new(linux));
-        self.linux = linux;
-        let other = |now: &mut u32, old, new| *now = if *now == old { new } else { *now };
-        other(&mut self.limit_output_bytes, old.limit_output_bytes, new.limit_output_bytes);
-        other(&mut self.rcvbuf_max_bytes, old.rcvbuf_max_bytes, new.rcvbuf_max_bytes);
-        self.sysctls.comp_sack_slack = new.sysctls.comp_sack_slack;
-    }
-
     /// Sets what a host with a NIC of 25 Gbps has if nobody changes it: TSO up to 64 KiB, GRO, and an interrupt at 128 frames or 8 us after
     /// the first of each of 8 queues (what mlx5 begins with; it adapts, which is not modelled). `false`: what a host here has without.
     pub fn set_offloads(&mut self, on: bool) {

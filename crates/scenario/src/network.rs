@@ -449,7 +449,8 @@ impl Hosts {
             let names = [reader.need_text(&SOME.hosts)?];
             let mut base = self.base.clone();
             if reader.has(&VERSION.linux) {
-                base.set_linux(reader.choose(&VERSION.linux)?);
+                let in_hosts = root.child_or_empty("hosts")?;
+                set_linux(&mut base, reader.choose(&VERSION.linux)?, &in_hosts);
             }
             if reader.has(&VERSION.offloads) {
                 base.set_offloads(reader.choose(&VERSION.offloads)?);
@@ -475,6 +476,19 @@ impl Hosts {
 
     fn numbered(&self, prefix: &str, count: u64) -> Vec<(String, HostConfig)> {
         (1..=count).map(|i| (format!("{prefix}{i}"), self.base.clone())).collect()
+    }
+}
+
+/// Makes a host one of another version: what depends on the version is as by default, unless `[hosts]` says it.
+fn set_linux(host: &mut HostConfig, linux: LinuxVersion, in_hosts: &Reader<'_>) {
+    let stock = HostConfig::new(linux);
+    host.linux = linux;
+    host.sysctls.comp_sack_slack = stock.sysctls.comp_sack_slack;
+    if !in_hosts.has("limit_output") {
+        host.limit_output_bytes = stock.limit_output_bytes;
+    }
+    if !in_hosts.has("rcvbuf_max") {
+        host.rcvbuf_max_bytes = stock.rcvbuf_max_bytes;
     }
 }
 

@@ -360,3 +360,30 @@ fn offloads_of_a_stock_host_are_one_word_and_its_parts_may_differ() {
     assert_eq!(mixed.coalesce.unwrap().time, Duration::from_us(50));
     assert_eq!(set(&["hosts.offloads=\"off\""]), plain);
 }
+
+#[test]
+fn hosts_of_another_version_have_its_defaults_but_for_what_the_file_says() {
+    let hosts = |more: &str| {
+        let text = format!(
+            "cc = [\"cubic\"]\n\
+             network = {{ topology = \"star\", hosts = 2, up = {{ rate = \"1 Gbps\" }}, \
+             down = {{ rate = \"1 Gbps\", queue = {{ kind = \"droptail\", limit = \"50 pkts\" }} }} }}\n\
+             hosts = {{ linux = \"6.1\"{more} }}\n\
+             host = [{{ hosts = \"h2\", linux = \"7.3\" }}]\n\
+             traffic = [{{ name = \"a\", kind = \"bulk\", from = \"h1\", to = \"h2\" }}]\n\
+             run = {{ duration = \"10 ms\" }}\n"
+        );
+        let experiment =
+            Experiment::parse(Path::new("x.toml"), &text, &Overrides::default()).unwrap();
+        let run = run_of(&experiment, "cubic", &[], 0);
+        let hosts = run.network.nodes.iter().filter_map(|node| node.host.clone());
+        hosts
+            .map(|host| {
+                let slack_us = host.sysctls.comp_sack_slack.us();
+                (host.rcvbuf_max_bytes >> 20, host.limit_output_bytes >> 20, slack_us)
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(hosts(""), [(6, 1, 100), (32, 4, 10)]);
+    assert_eq!(hosts(", rcvbuf_max = \"6 MiB\""), [(6, 1, 100), (6, 4, 10)]);
+}
