@@ -21,7 +21,7 @@ pub(crate) struct On {
     /// or the nearest older profile. [default with --on lab: running; with --on vkernel: its kernel]
     #[arg(long, value_name = "VERSION")]
     pub(crate) profile: Option<String>,
-    /// TSO and GRO: on hosts of the lab; in the simulator as hosts.offloads [default: off]
+    /// TSO and GRO: on hosts of the lab; in the simulator and with vkernel as hosts.offloads [default: off]
     #[arg(long, value_name = "on|off")]
     pub(crate) offloads: Option<Offloads>,
     /// With --on lab and vkernel: use knee's algorithms, or the kernel's own of the same name [default: knee]
@@ -61,14 +61,14 @@ impl On {
         }
     }
 
-    /// Returns keys for `--set` that give simulated hosts the offloads asked for.
+    /// Returns keys for `--set` that give hosts the offloads asked for, where the experiment decides of them.
     pub(crate) fn offloads_of_hosts(&self, back_end: &dyn BackEnd) -> Option<String> {
-        let is_simulated = matches!(back_end.capabilities().linux, Linux::FromExperiment);
+        let is_of_experiment = !matches!(back_end.capabilities().linux, Linux::Running);
         let word = match self.offloads? {
             Offloads::On => "on",
             Offloads::Off => "off",
         };
-        is_simulated.then(|| format!("hosts.offloads={word:?}"))
+        is_of_experiment.then(|| format!("hosts.offloads={word:?}"))
     }
 
     /// Returns a back end with default options.
@@ -156,9 +156,6 @@ fn simulator(on: &On, _: &str) -> Result<Made, Failure> {
 
 #[cfg(feature = "tools")]
 fn kernels(on: &On, version: &str) -> Result<Made, Failure> {
-    if on.offloads.is_some() {
-        return says("--offloads is for --on lab: with --on vkernel, set hosts.gso_max_segs");
-    }
     // Without `vkernel=VERSION`, `--profile VERSION` also selects the kernel.
     let profile = on.profile.as_deref().filter(|profile| *profile != RUNNING);
     let version = Some(version).filter(|version| !version.is_empty()).or(profile);

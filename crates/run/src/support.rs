@@ -305,15 +305,14 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
         fq_counts_headers, rcvbuf_initial_bytes: _, rcvbuf_max_bytes: _, sndbuf_initial_bytes: _, sndbuf_max_bytes: _,
         defects, sysctls: Sysctls { min_rtt_wlen, .. },
     } = host;
-    let device = "a guest has no device and no CPU that take time";
     let real = "it models a device and a CPU, but these hosts have real ones";
     let offloads = |row: Row| match facts.offloads {
         true => row,
         false => row.on(&[Lab], Inert("it needs --offloads on")),
     };
     let own = "offloads are as the machines' devices have them";
-    let of_device =
-        |key, is_asked| row(key, is_asked).on(&[Vkernel], Refused(device)).on(REAL, Refused(real));
+    let of_device = |key, is_asked| row(key, is_asked).on(REAL, Refused(real));
+    let is_adaptive = coalesce.is_some_and(|coalesce| coalesce.adaptive.is_some());
     vec![
         row("hosts.linux", true)
             .on(REAL, Otherwise("it chooses defaults only, and the TCP is the running kernel's")),
@@ -350,9 +349,14 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
         row("hosts.defects", *defects != Default::default())
             .on(KERNELS, Refused("the kernel has none of these defects of older versions")),
         of_device("hosts.coalesce", coalesce.is_some()),
-        of_device("hosts.receive_queues", *receive_queues > 1),
+        of_device("hosts.coalesce", is_adaptive)
+            .when("with adaptive")
+            .on(&[Vkernel], Refused("a guest's device does not adapt its interrupts")),
+        of_device("hosts.receive_queues", *receive_queues > 1)
+            .on(&[Vkernel], Otherwise("a hash of addresses and ports picks the queue")),
         of_device("hosts.gro", *gro),
-        of_device("hosts.cpu", cpu.is_some()),
+        of_device("hosts.cpu", cpu.is_some())
+            .on(&[Vkernel], Refused("a guest has no CPU that takes time")),
         row("min_rtt_wlen", min_rtt_wlen.ps() % Duration::from_ms(1000).ps() != 0)
             .when("not in whole seconds")
             .on(&[Vkernel, Lab], Refused("Linux has it in whole seconds")),

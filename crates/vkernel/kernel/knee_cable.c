@@ -22,6 +22,7 @@
 #include <linux/version.h>
 #include <net/rtnetlink.h>
 #include "knee_capture.h"
+#include "knee_nic.h"
 
 #define PS_PER_NS 1000ULL
 #define PS_PER_S 1000000000000ULL
@@ -40,6 +41,10 @@ enum {
 	KNEE_CABLE_JITTER,	/* u64: at most this much more, uniform, ps */
 	KNEE_CABLE_LINK,	/* u32: captures have what leaves here as that of this link, from 1 */
 	KNEE_CABLE_OVERHEAD,	/* u32: bytes beside each frame that take time as the frame's own do */
+	KNEE_CABLE_QUEUES,	/* u32: receive queues; 0: what arrives is handed over at once */
+	KNEE_CABLE_FRAMES,	/* u32: so many that wait raise a queue's interrupt; 0: they never do */
+	KNEE_CABLE_TIME,	/* u64: so long after the first of them it comes, ns */
+	KNEE_CABLE_MERGES,	/* u32: whether GRO gets the frames of an interrupt */
 	KNEE_CABLE_ATTRIBUTES
 };
 
@@ -58,6 +63,7 @@ struct knee_cable {
 	struct hrtimer sent;
 	struct sk_buff_head flying;	/* in the order of their arrival */
 	struct hrtimer arrival;
+	struct knee_nic *nic;		/* NULL: what arrives is handed over at once */
 };
 
 static LIST_HEAD(knee_cables);
@@ -97,14 +103,15 @@ static void note(const struct knee_cable *cable, struct sk_buff *skb, u64 came_n
 /* Hands a packet to the other end, as from its wire. */
 static void knee_cable_arrive(struct knee_cable *cable, struct sk_buff *skb, u64 at_ps)
 {
+	struct knee_cable *other = cable->peer;
 	struct net_device *peer;
 
 	note(cable, skb, at_ps / PS_PER_NS);
-	if (!cable->peer) {
+	if (!other) {
 		kfree_skb(skb);
 		return;
 	}
-	peer = cable->peer->dev;
+	peer = other->dev;
 	/* No wire carries these. */
 	skb_clear_hash(skb);
 	skb->queue_mapping = 0;
@@ -112,7 +119,10 @@ static void knee_cable_arrive(struct knee_cable *cable, struct sk_buff *skb, u64
 		return;
 	peer->stats.rx_packets++;
 	peer->stats.rx_bytes += skb->len + ETH_HLEN;
-	netif_receive_skb(skb);
+	if (other->nic)
+		knee_nic_receive(other->nic, skb, at_ps / PS_PER_NS);
+	else
+		netif_receive_skb(skb);
 }
 
 /* Sends a packet on its way that has left at this time. */
@@ -210,6 +220,9 @@ void knee_cables_note_flying(void)
 
 static int knee_cable_open(struct net_device *dev)
 {
+	struct knee_cable *cable = netdev_priv(dev);
+
+	knee_nic_open(cable->nic);
 	netif_start_queue(dev);
 	return 0;
 }
@@ -221,13 +234,23 @@ static int knee_cable_stop(struct net_device *dev)
 	netif_stop_queue(dev);
 	hrtimer_cancel(&cable->sent);
 	hrtimer_cancel(&cable->arrival);
+	knee_nic_stop(cable->nic);
 	kfree_skb(cable->sending);
 	cable->sending = NULL;
 	__skb_queue_purge(&cable->flying);
 	return 0;
 }
 
+static void knee_cable_free(struct net_device *dev)
+{
+	struct knee_cable *cable = netdev_priv(dev);
+
+	knee_nic_free(cable->nic);
+	cable->nic = NULL;
+}
+
 static const struct net_device_ops knee_cable_ops = {
+	.ndo_uninit = knee_cable_free,
 	.ndo_open = knee_cable_open,
 	.ndo_stop = knee_cable_stop,
 	.ndo_start_xmit = knee_cable_xmit,
@@ -271,6 +294,11 @@ static u64 u64_or_0(struct nlattr *attribute)
 	return attribute ? nla_get_u64(attribute) : 0;
 }
 
+static u32 u32_or_0(struct nlattr *attribute)
+{
+	return attribute ? nla_get_u32(attribute) : 0;
+}
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
 static int knee_cable_new(struct net_device *dev, struct rtnl_newlink_params *params,
 			  struct netlink_ext_ack *extack)
@@ -282,6 +310,7 @@ static int knee_cable_new(struct net *net, struct net_device *dev, struct nlattr
 {
 #endif
 	struct knee_cable *cable = netdev_priv(dev), *other;
+	struct knee_nic_settings nic;
 	int err;
 
 	if (!data || !data[KNEE_CABLE_NUMBER]) {
@@ -292,10 +321,14 @@ static int knee_cable_new(struct net *net, struct net_device *dev, struct nlattr
 	cable->rate_bps = u64_or_0(data[KNEE_CABLE_RATE]);
 	cable->delay_ps = u64_or_0(data[KNEE_CABLE_DELAY]);
 	cable->jitter_ps = u64_or_0(data[KNEE_CABLE_JITTER]);
-	if (data[KNEE_CABLE_OVERHEAD])
-		cable->overhead = nla_get_u32(data[KNEE_CABLE_OVERHEAD]);
-	if (data[KNEE_CABLE_LINK])
-		cable->link = nla_get_u32(data[KNEE_CABLE_LINK]);
+	cable->overhead = u32_or_0(data[KNEE_CABLE_OVERHEAD]);
+	cable->link = u32_or_0(data[KNEE_CABLE_LINK]);
+	nic = (struct knee_nic_settings){
+		.queues = u32_or_0(data[KNEE_CABLE_QUEUES]),
+		.frames = u32_or_0(data[KNEE_CABLE_FRAMES]),
+		.time_ns = u64_or_0(data[KNEE_CABLE_TIME]),
+		.merges = u32_or_0(data[KNEE_CABLE_MERGES]),
+	};
 	list_for_each_entry(other, &knee_cables, list) {
 		if (other->number != cable->number)
 			continue;
@@ -307,9 +340,16 @@ static int knee_cable_new(struct net *net, struct net_device *dev, struct nlattr
 	}
 	if (!cable->rate_bps)
 		dev->priv_flags |= IFF_NO_QUEUE;
+	if (nic.queues) {
+		cable->nic = knee_nic_new(dev, &nic);
+		if (!cable->nic)
+			return -ENOMEM;
+	}
 	err = register_netdevice(dev);
-	if (err)
+	if (err) {
+		knee_cable_free(dev);
 		return err;
+	}
 	if (cable->peer)
 		cable->peer->peer = cable;
 	list_add(&cable->list, &knee_cables);
@@ -333,6 +373,10 @@ static const struct nla_policy knee_cable_policy[KNEE_CABLE_ATTRIBUTES] = {
 	[KNEE_CABLE_JITTER] = { .type = NLA_U64 },
 	[KNEE_CABLE_LINK] = { .type = NLA_U32 },
 	[KNEE_CABLE_OVERHEAD] = { .type = NLA_U32 },
+	[KNEE_CABLE_QUEUES] = { .type = NLA_U32 },
+	[KNEE_CABLE_FRAMES] = { .type = NLA_U32 },
+	[KNEE_CABLE_TIME] = { .type = NLA_U64 },
+	[KNEE_CABLE_MERGES] = { .type = NLA_U32 },
 };
 
 static struct rtnl_link_ops knee_cable_link_ops = {

@@ -18,8 +18,8 @@ use knee_queue::{
 use knee_run::RunOptions;
 use knee_run::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
 use knee_run::spec::{
-    Cc, Flow, HostConfig, LinuxVersion, MeasuredWindow, Ping, Run, Sampling, Schedule, Sequence,
-    Series, SharedBuffer, Traffic,
+    Cc, Coalesce, Flow, HostConfig, LinuxVersion, MeasuredWindow, Ping, Run, Sampling, Schedule,
+    Sequence, Series, SharedBuffer, Traffic,
 };
 use knee_run::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
@@ -625,6 +625,56 @@ fn share_memory(kernel: &Built) {
         assert_eq!(memory.dropped_full_pkts, port.dropped_full_pkts);
     }
     assert_eq!(real.queue_samples.len(), model.queue_samples.len());
+}
+
+#[test]
+fn interrupts_wait_and_their_frames_merge_as_in_the_simulator() {
+    kernels().iter().for_each(merge);
+}
+
+fn merge(kernel: &Built) {
+    let run_of = |gso_max_segs, gro, frames| {
+        let mut wanted = two_flows(kernel, "dctcp", Time::from_ms(300), ENDLESS);
+        for node in &mut wanted.network.nodes {
+            let Some(host) = &mut node.host else { continue };
+            let host = Arc::make_mut(host);
+            let time = Duration::from_us(100);
+            host.coalesce = Some(Coalesce { frames, time, adaptive: None });
+            (host.gro, host.gso_max_segs) = (gro, gso_max_segs);
+        }
+        wanted
+    };
+    let coalesced = |gso_max_segs, gro, frames| {
+        let wanted = run_of(gso_max_segs, gro, frames);
+        let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+        let real = carried_out(&wanted, kernel, Algorithms::Ours);
+        let packets = |outcome: &Outcome| {
+            let counts = outcome.host_counts.iter().find(|host| host.node == wanted.flows[0].to);
+            let received = counts.expect("it is told of every host").received;
+            [received.wire_pkts, received.merged_pkts].map(|pkts| pkts.expect("it is told") as f64)
+        };
+        let ([model_wire, model_merged], [wire, merged]) = (packets(&model), packets(&real));
+        assert!((wire / model_wire - 1.0).abs() < 0.02, "{wire} and {model_wire}");
+        assert!((merged / model_merged - 1.0).abs() < 0.1, "{merged} and {model_merged}");
+        let acks =
+            real.queues.iter().map(|queue| queue.sent_pkts).min().expect("links have queues");
+        (wire / merged, acks)
+    };
+    let (alone, acks) = coalesced(1, false, Some(64));
+    assert!((0.99..1.01).contains(&alone), "{alone} frames a packet without merging");
+    let (of_bursts, fewer_acks) = coalesced(44, true, Some(64));
+    assert!(of_bursts > 1.5 && fewer_acks < acks, "{of_bursts}; {fewer_acks} and {acks} ACKs");
+    // Eight frames at a time: no longer run of one connection can merge.
+    let (of_few, _) = coalesced(44, true, Some(8));
+    assert!((1.2..of_bursts).contains(&of_few), "{of_few} and {of_bursts}");
+    // An interrupt for each frame is as none that waits, to the packet.
+    let plain = two_flows(kernel, "dctcp", Time::from_ms(300), ENDLESS);
+    let [each, plain] = [run_of(1, false, Some(1)), plain].map(|wanted| {
+        let outcome = carried_out(&wanted, kernel, Algorithms::Ours);
+        let samples = outcome.queue_samples.iter();
+        samples.map(|sample| (sample.at, sample.link, sample.len_bytes)).collect::<Vec<_>>()
+    });
+    assert!(!each.is_empty() && each == plain);
 }
 
 #[test]

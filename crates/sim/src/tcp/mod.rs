@@ -165,6 +165,8 @@ struct Writer {
     /// `TCP_NODELAY`.
     no_delay: bool,
     cork: bool,
+    /// A write goes on, so nothing else fills the socket.
+    is_writing: bool,
 }
 
 /// What each packet touches comes first, and what belongs together shares cache lines.

@@ -38,6 +38,9 @@ pub(super) enum Push {
     NagleOff,
     /// Only full skbs leave, because the application is still writing.
     FullOnly,
+    /// One burst leaves without delay, because the application is still writing and filled the first
+    /// skb.
+    First,
     /// One segment leaves as a tail loss probe, whatever cwnd says.
     Probe,
 }
@@ -56,13 +59,20 @@ impl Sock {
 
     /// Writes as much as there is room for. Linux: `tcp_sendmsg_locked`, `tcp_push`.
     fn write_on(&mut self, net: &mut Net) {
-        self.refill(net);
+        let has_skbs = self.host.config.gso_max_segs > 1;
+        if has_skbs {
+            self.write_skbs(net);
+        } else {
+            self.refill(net);
+        }
         if !self.has_unsent() {
             return;
         }
-        // The restart after an idle time, above, sees the clock of the event before.
-        self.read_clock(net);
-        self.write_xmit(Push::FullOnly, net);
+        if !has_skbs {
+            // The restart after an idle time, above, sees the clock of the event before.
+            self.read_clock(net);
+            self.write_xmit(Push::FullOnly, net);
+        }
         // A full buffer blocks the write; the segment that ends here carries PSH.
         if self.writer.is_waiting && self.has_unsent() {
             self.writer.full_at.push_back(self.tp.write_seq);
@@ -71,6 +81,39 @@ impl Sock {
             self.write_xmit(Push::All, net);
         }
         self.probe_if_stuck(net);
+    }
+
+    /// Writes as much as there is room for, skb by skb: each that is full may leave at once, as far as the windows
+    /// permit. The next bytes then fill up what is left of it. Linux: `tcp_sendmsg_locked`, `tcp_push_one`.
+    fn write_skbs(&mut self, net: &mut Net) {
+        if self.writer.pending_bytes == 0 || self.writer.is_waiting {
+            return;
+        }
+        let mut room = self.writer.pending_bytes.min(u64::from(self.room_bytes())) as u32;
+        let goal = self.size_goal();
+        let mut pushed_seq = self.tp.pushed_seq;
+        if room > 0 {
+            self.restart_after_idle(net);
+            self.read_clock(net);
+        }
+        while room > 0 {
+            let tail = self.write_queue.tail_bytes(self.tp.snd_nxt);
+            let bytes = if tail < goal { goal - tail } else { goal }.min(room);
+            room -= bytes;
+            self.append(bytes, goal);
+            if self.write_queue.tail_bytes(self.tp.snd_nxt) < goal {
+                continue;
+            }
+            self.writer.is_writing = true;
+            if after(self.tp.write_seq, pushed_seq.wrapping_add(self.tp.max_window >> 1)) {
+                pushed_seq = self.tp.write_seq;
+                self.write_xmit(Push::NagleOff, net);
+            } else if self.write_queue.has_one() {
+                self.write_xmit(Push::First, net);
+            }
+            self.writer.is_writing = false;
+        }
+        self.end_refill();
     }
 
     /// Automatic corking: holds the short end of a write until an earlier packet has left the host,
@@ -116,10 +159,20 @@ impl Sock {
     /// `tcp_sendmsg_locked`.
     #[inline]
     pub(super) fn refill(&mut self, net: &mut Net) {
-        if self.writer.pending_bytes == 0 || self.writer.is_waiting {
+        if self.writer.pending_bytes == 0 || self.writer.is_waiting || self.writer.is_writing {
             return;
         }
-        let room = if self.writer.is_limited {
+        let bytes = self.writer.pending_bytes.min(u64::from(self.room_bytes())) as u32;
+        if bytes > 0 {
+            self.restart_after_idle(net);
+            self.append(bytes, self.size_goal());
+        }
+        self.end_refill();
+    }
+
+    /// Returns the bytes that a write may put into the socket now.
+    fn room_bytes(&self) -> u32 {
+        if self.writer.is_limited {
             self.sndbuf_room_bytes().min(self.notsent_room_bytes())
         } else {
             let tso = self.host.config.gso_max_segs > 1;
@@ -128,18 +181,21 @@ impl Sock {
             let whole = || TSO_WRITE_CHUNK_BYTES.div_ceil(goal) * goal;
             let chunk = if tso { whole() } else { WRITE_CHUNK_BYTES };
             if self.unsent_bytes() > chunk / 2 { 0 } else { chunk }
-        };
-        let bytes = self.writer.pending_bytes.min(u64::from(room)) as u32;
-        if bytes > 0 {
-            self.restart_after_idle(net);
-            self.writer.pending_bytes -= u64::from(bytes);
-            if self.host.config.gso_max_segs > 1 {
-                let goal = self.size_goal();
-                self.write_queue.append(self.tp.snd_nxt, self.tp.write_seq, bytes, goal);
-            }
-            self.tp.write_seq = self.tp.write_seq.wrapping_add(bytes);
-            self.tp.pushed_seq = self.tp.write_seq;
         }
+    }
+
+    /// Moves pending bytes into the socket, into skbs of `goal` bytes.
+    fn append(&mut self, bytes: u32, goal: u32) {
+        self.writer.pending_bytes -= u64::from(bytes);
+        if self.host.config.gso_max_segs > 1 {
+            self.write_queue.append(self.tp.snd_nxt, self.tp.write_seq, bytes, goal);
+        }
+        self.tp.write_seq = self.tp.write_seq.wrapping_add(bytes);
+        self.tp.pushed_seq = self.tp.write_seq;
+    }
+
+    /// Notes whether the write goes on later, or ends the connection's data.
+    fn end_refill(&mut self) {
         self.writer.is_waiting = self.writer.is_limited && self.writer.pending_bytes > 0;
         if self.writer.closes && self.writer.pending_bytes == 0 {
             self.append_fin();
@@ -353,7 +409,7 @@ impl Sock {
     pub(super) fn write_xmit(&mut self, push: Push, net: &mut Net) -> bool {
         let mss = self.mss();
         let probe = push == Push::Probe;
-        let nagle_off = matches!(push, Push::Probe | Push::NagleOff);
+        let nagle_off = matches!(push, Push::Probe | Push::NagleOff | Push::First);
         // In 6.12, not in 6.1; when it came is not known.
         let old_fin = self.host.config.linux < LinuxVersion(6, 12);
         let size_goal = self.size_goal();
@@ -395,7 +451,7 @@ impl Sock {
                 }
             } else {
                 let ends = (is_last, is_last && fin);
-                if !matches!(push, Push::Probe | Push::FullOnly)
+                if !matches!(push, Push::Probe | Push::FullOnly | Push::First)
                     && self.defers_burst(skb_bytes, ends, max_segs, net, &mut cwnd_limited)
                 {
                     break;
@@ -417,7 +473,7 @@ impl Sock {
                 pkts => sent_pkts += pkts,
             }
             self.refill(net);
-            if probe {
+            if probe || push == Push::First {
                 break;
             }
         }

@@ -42,6 +42,11 @@ impl WriteQueue {
         self.ends().is_none_or(VecDeque::is_empty)
     }
 
+    /// Reports whether exactly one skb waits.
+    pub(super) fn has_one(&self) -> bool {
+        self.ends().is_some_and(|ends| ends.len() == 1)
+    }
+
     /// Returns the length of the last skb, bytes; 0 if nothing waits.
     pub(super) fn tail_bytes(&self, head_seq: u32) -> u32 {
         let mut from_last = self.ends().into_iter().flat_map(|ends| ends.iter().rev());

@@ -253,13 +253,22 @@ impl Builder<'_> {
         // If there is a token bucket, it counts the overhead.
         let overhead_bytes = if rate.is_some() { link.overhead_bytes } else { 0 };
         // Number, rate, delay, jitter, link and overhead.
-        let cable = Attributes::default()
+        let mut cable = Attributes::default()
             .with_u32(1, end.cable)
             .with_u64(2, rate.map_or(0, |rate| rate.bps()))
             .with_u64(3, link.delay.ps())
             .with_u64(4, link.jitter.ps())
             .with_u32(5, if is_seen { id + 1 } else { 0 })
             .with_u32(6, overhead_bytes);
+        let host = self.host(link.from);
+        if let Some((host, coalesce)) = host.and_then(|host| Some((host, host.coalesce?))) {
+            // Receive queues, frames, time, and whether GRO merges.
+            cable = cable
+                .with_u32(7, host.receive_queues)
+                .with_u32(8, coalesce.frames.unwrap_or(0))
+                .with_u64(9, coalesce.time.ns())
+                .with_u32(10, host.gro.into());
+        }
         self.new_link(id, ('e', end.index), "knee_cable", cable)
     }
 

@@ -6,9 +6,9 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
-    Balance, Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinkChange, LinuxVersion,
-    Network, NewState, Order, Ping, Sampling, Schedule, Serialisation, Stops, SwitchBalance,
-    Thresholds, Traffic,
+    Adaptive, Balance, Cc, Coalesce, CoalescingPort, CpuCosts, Flow, FlowControl, HostConfig,
+    LinkChange, LinuxVersion, Network, NewState, Order, Ping, Sampling, Schedule, Serialisation,
+    Stops, SwitchBalance, Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
@@ -263,7 +263,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
-    let cases: [(&str, Change); 18] = [
+    let cases: [(&str, Change); 20] = [
         ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion(6, 12)),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
@@ -274,6 +274,12 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         }),
         ("sample.links", |run| run.sampling.links = Some(Duration::from_ms(1))),
         ("gro_window", |run| host(run).gro_window = Duration::from_us(10)),
+        ("does not adapt", |run| {
+            let adaptive = Some(Adaptive::default());
+            let time = Duration::from_us(8);
+            host(run).coalesce = Some(Coalesce { frames: None, time, adaptive });
+        }),
+        ("no CPU", |run| host(run).cpu = Some(CpuCosts::default())),
         ("rto_min of 5500 us", |run| host(run).rto_min = Duration::from_us(5500)),
         ("tcp_syn_linear_timeouts", |run| host(run).sysctls.syn_linear_timeouts = Some(2)),
         ("base_rtt: the kernel's own nv", |run| {
