@@ -33,6 +33,8 @@ pub struct Settings {
     pub sysctls: Vec<(String, String)>,
     /// RTT without queues, for algorithms that ask for it.
     pub base_rtt: Option<Duration>,
+    /// The host's queue is fq, which paces.
+    pub fq: bool,
 }
 
 impl Default for Settings {
@@ -46,11 +48,17 @@ impl Default for Settings {
             gso_max_segs: 1,
             sysctls: Vec::new(),
             base_rtt: None,
+            fq: false,
         }
     }
 }
 
 impl Settings {
+    /// Sets the payload of full segments by the MTU of the device.
+    pub(crate) fn set_mtu_bytes(&mut self, mtu_bytes: u32) {
+        self.mss_bytes = mtu_bytes.saturating_sub(headers_bytes(self.ipv6));
+    }
+
     /// The MTU of a device that carries full segments.
     pub(crate) fn mtu_bytes(&self) -> u32 {
         self.mss_bytes.saturating_add(headers_bytes(self.ipv6))

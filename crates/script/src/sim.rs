@@ -51,6 +51,7 @@ impl SimStack {
             mtu_bytes: settings.mtu_bytes(),
             gso_max_segs: settings.gso_max_segs,
             base_rtt: settings.base_rtt,
+            fq: settings.fq,
             sndbuf_max_bytes: Some(4 << 20),
             ..HostConfig::new(profile.linux)
         };
@@ -168,18 +169,18 @@ impl Stack for SimStack {
         self.endpoint.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<(), Refusal> {
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
         match call {
             Call::Connect => self.endpoint.connect(),
             Call::Listen => self.endpoint.listen(),
             Call::Write(bytes) => self.endpoint.write(*bytes),
             Call::Read(most) => {
-                self.endpoint.read_at_most(most.unwrap_or(u64::MAX));
+                return Ok(self.endpoint.read_at_most(most.unwrap_or(u64::MAX)).into());
             }
             Call::Close => self.endpoint.close(),
             Call::Set(option) => self.set_option(option)?,
         }
-        Ok(())
+        Ok(0)
     }
 
     fn receive(&mut self, segment: &Segment) -> Result<(), Refusal> {

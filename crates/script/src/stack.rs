@@ -109,11 +109,11 @@ pub trait Stack {
     /// Time on the stack's clock.
     fn now(&self) -> Time;
 
-    /// Executes a call of the application.
+    /// Executes a call of the application. Returns what it gave: of a read, its bytes.
     ///
     /// # Errors
     /// If the stack lacks it, or the kernel refuses it.
-    fn call(&mut self, call: &Call) -> Result<(), Refusal>;
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal>;
 
     /// A segment arrives from the peer.
     ///

@@ -269,20 +269,22 @@ impl KernelStack {
         Ok(())
     }
 
-    fn read(&mut self, most: Option<u64>) -> Result<(), Refusal> {
+    /// Returns the bytes that it gave.
+    fn read(&mut self, most: Option<u64>) -> Result<u64, Refusal> {
         self.connection(ACCEPT_NS)?;
-        let mut bytes = most.unwrap_or(u64::MAX);
-        while bytes > 0 {
-            let len = usize::try_from(bytes).unwrap_or(READ_BYTES).min(READ_BYTES);
-            let Socket::Own(socket) = &self.socket else { return Ok(()) };
+        let most = most.unwrap_or(u64::MAX);
+        let mut given = 0;
+        while given < most {
+            let len = usize::try_from(most - given).unwrap_or(READ_BYTES).min(READ_BYTES);
+            let Socket::Own(socket) = &self.socket else { break };
             match rustix::net::recv(socket, &mut self.buffer[..len], RecvFlags::empty()) {
-                Ok((0, _)) => return Ok(()),
-                Ok((read, _)) => bytes -= read as u64,
-                Err(why) if waits(why) => return Ok(()),
+                Ok((0, _)) => break,
+                Ok((read, _)) => given += read as u64,
+                Err(why) if waits(why) => break,
                 Err(why) => return Err(refused("read")(why)),
             }
         }
-        Ok(())
+        Ok(given)
     }
 
     fn close(&mut self) -> Result<(), Refusal> {
@@ -389,8 +391,9 @@ impl Stack for KernelStack {
         self.clock.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<(), Refusal> {
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
         self.look()?;
+        let mut read = 0;
         match call {
             Call::Connect => self.connect(),
             Call::Listen => self.listen(),
@@ -400,11 +403,12 @@ impl Stack for KernelStack {
                 self.writes.push_back(*bytes);
                 if is_free { self.write() } else { Ok(()) }
             }
-            Call::Read(most) => self.read(*most),
+            Call::Read(most) => self.read(*most).map(|bytes| read = bytes),
             Call::Close => self.close(),
             Call::Set(option) => self.set(option),
         }?;
-        self.look()
+        self.look()?;
+        Ok(read)
     }
 
     fn receive(&mut self, segment: &Segment) -> Result<(), Refusal> {
