@@ -133,6 +133,11 @@ impl Parser {
             return Err(Mistake::LineTooLong);
         }
         let stripped = text.trim();
+        if stripped == "fq" {
+            self.before_events("fq")?;
+            self.script.settings.fq = true;
+            return Ok(());
+        }
         if stripped.chars().any(|c| c.is_control() && c != '\t') {
             return Err(Mistake::Control);
         }
@@ -382,7 +387,14 @@ impl Parser {
             "connect" => Event::Call(CallEvent::Connect),
             "listen" => Event::Call(CallEvent::Listen),
             "close" => Event::Call(CallEvent::Close),
-            "write" => Event::Call(CallEvent::Write(self.expr(tokens)?)),
+            "shutdown" => Event::Call(CallEvent::ShutDown),
+            "write" => {
+                let bytes = self.expr(tokens)?;
+                Event::Call(match tokens.take_word("more") {
+                    true => CallEvent::WriteBeforeMore(bytes),
+                    false => CallEvent::Write(bytes),
+                })
+            }
             "read" => {
                 let mut read = ReadEvent::default();
                 if tokens.peek().is_some() && !tokens.is_word("gives") {

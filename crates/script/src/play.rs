@@ -13,11 +13,11 @@ use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
 use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
+use expected::OutRange;
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::LinuxVersion;
 use knee_sim::tap::Tapped;
 use knee_wire::Segment;
-use expected::OutRange;
 use peer::Peer;
 use reads::WaitingRead;
 use std::collections::{BTreeMap, VecDeque};
@@ -484,6 +484,10 @@ impl Player<'_> {
             CallEvent::Listen => Call::Listen,
             CallEvent::Close => Call::Close,
             CallEvent::Write(count) => Call::Write(self.number(count, "the write", bytes)?),
+            CallEvent::WriteBeforeMore(count) => {
+                Call::WriteBeforeMore(self.number(count, "the write", bytes)?)
+            }
+            CallEvent::ShutDown => Call::ShutDown,
             CallEvent::Read(read) => Call::Read(match &read.most {
                 Some(count) => Some(self.number(count, "the read", bytes)?),
                 None => None,

@@ -52,8 +52,6 @@ pub(crate) struct Rules {
     pub(crate) is_packetdrill: bool,
     /// The unit of timestamp values, if they are compared.
     pub(crate) ts_tick: Option<Duration>,
-    /// Longer packets of the peer come as the device has merged them, of segments of this payload.
-    pub(crate) merged_mss: Option<u32>,
 }
 
 /// A sentence about a line of a file.
@@ -122,9 +120,15 @@ pub(crate) enum CallEvent {
     Connect,
     Listen,
     Write(Expr),
+    /// With `MSG_MORE`.
+    WriteBeforeMore(Expr),
+    ShutDown,
     Read(ReadEvent),
     Close,
-    Set { option: &'static str, value: Expr },
+    Set {
+        option: &'static str,
+        value: Expr,
+    },
     SetCongestion(String),
 }
 

@@ -1,7 +1,7 @@
 //! Assertions in Python: `%{ assert tcpi_snd_cwnd == 10, tcpi_snd_cwnd }%`.
 
 use super::Reader;
-use super::scan::Trouble;
+use super::scan::{JOINT, Trouble, joined};
 use crate::expression::{Comparison, Expr, Operator, Token, Tokens};
 use crate::script::Condition;
 
@@ -14,6 +14,7 @@ const FIELDS: &[(&str, &str, i128)] = &[
     ("rtt", "rtt", 1000),
     ("rttvar", "rttvar", 1000),
     ("min_rtt", "min_rtt", 1000),
+    ("last_data_recv", "last_data_recv", 1_000_000),
 ];
 
 /// Fields that a script has under their own names.
@@ -44,14 +45,14 @@ impl Reader<'_> {
     /// The assertions up to `}%`.
     pub(super) fn assertions(&mut self) -> Result<Vec<Condition>, Trouble> {
         let mut line = self.scan.line();
-        let text = self.scan.until("}%", "the Python in %{")?;
+        let text = joined(self.scan.until("}%", "the Python in %{")?);
         let mut conditions = Vec::new();
         for part in text.split('\n') {
-            let code = part.split('#').next().unwrap_or_default().trim().trim_end_matches('\\');
-            for statement in code.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+            let code = part.split('#').next().unwrap_or_default().replace(JOINT, " ");
+            for statement in code.split(';').map(str::trim).filter(|it| !it.is_empty()) {
                 assertion(line, statement, &mut conditions)?;
             }
-            line += 1;
+            line += 1 + part.matches(JOINT).count() as u32;
         }
         Ok(conditions)
     }
@@ -99,9 +100,8 @@ fn condition_of(text: &str) -> &str {
 }
 
 fn side(line: u32, tokens: &mut Tokens, statement: &str) -> Result<Expr, Trouble> {
-    let expr = tokens
-        .expr()
-        .map_err(|_| Trouble::lacks(line, format!("the Python `{statement}`")))?;
+    let expr =
+        tokens.expr().map_err(|_| Trouble::lacks(line, format!("the Python `{statement}`")))?;
     named(line, expr)
 }
 
@@ -110,11 +110,9 @@ fn named(line: u32, expr: Expr) -> Result<Expr, Trouble> {
     Ok(match expr {
         Expr::Number(_) => expr,
         Expr::Negative(of) => Expr::Negative(Box::new(named(line, *of)?)),
-        Expr::Binary(operator, left, right) => Expr::Binary(
-            operator,
-            Box::new(named(line, *left)?),
-            Box::new(named(line, *right)?),
-        ),
+        Expr::Binary(operator, left, right) => {
+            Expr::Binary(operator, Box::new(named(line, *left)?), Box::new(named(line, *right)?))
+        }
         Expr::Name(name) => {
             if let Some(state) = name.strip_prefix("TCP_CA_") {
                 return match crate::parse::CONSTANTS.iter().find(|(known, _)| *known == state) {

@@ -3,8 +3,8 @@
 use super::Reader;
 use super::scan::Trouble;
 use super::time::Timed;
-use crate::expression::Expr;
-use crate::script::{CallEvent, Event, ReadEvent};
+use crate::expression::{Comparison, Expr};
+use crate::script::{CallEvent, Condition, Event, ReadEvent};
 
 /// Brackets within brackets of a call.
 pub(super) const MAX_NESTING: usize = 32;
@@ -32,7 +32,7 @@ const WITHOUT_EFFECT: [&str; 7] = [
 ];
 
 /// What a script has not, by a word of the call.
-const LACKING: [(&str, &str); 13] = [
+const LACKING: [(&str, &str); 12] = [
     ("IPPROTO_MPTCP", "MPTCP"),
     ("FASTOPEN", "Fast Open"),
     ("ZEROCOPY", "zerocopy"),
@@ -42,7 +42,6 @@ const LACKING: [(&str, &str); 13] = [
     ("TCP_INQ", "TCP_INQ"),
     ("MSG_OOB", "urgent data"),
     ("MSG_EOR", "MSG_EOR"),
-    ("MSG_MORE", "MSG_MORE"),
     ("TCP_USER_TIMEOUT", "TCP_USER_TIMEOUT"),
     ("MSG_PEEK", "MSG_PEEK"),
     ("EFAULT", "a call with a bad address"),
@@ -89,7 +88,8 @@ impl Call {
 fn vector_bytes(text: &str) -> Option<u64> {
     let from = text.find("[{")?;
     let vector = &text[from..from + text[from..].find(']')?];
-    let lengths = vector.split('}').filter_map(|part| part.split_once(',').map(|(_, length)| length));
+    let lengths =
+        vector.split('}').filter_map(|part| part.split_once(',').map(|(_, length)| length));
     // After the first, a part begins with the comma before its bracket.
     let mut sum = 0u64;
     for length in lengths {
@@ -120,7 +120,10 @@ impl Reader<'_> {
             }
             "connect" => {
                 if call.has_failed() && call.errno != "EINPROGRESS" {
-                    return Err(Trouble::lacks(line, format!("a connect that ends in {}", call.errno)));
+                    return Err(Trouble::lacks(
+                        line,
+                        format!("a connect that ends in {}", call.errno),
+                    ));
                 }
                 self.sockets.connection = Some(call.argument(0).to_owned());
                 Some(CallEvent::Connect)
@@ -132,6 +135,11 @@ impl Reader<'_> {
             "write" | "send" | "sendto" | "writev" | "sendmsg" => Some(write_of(line, &call)?),
             "close" => self.close_of(&call),
             "setsockopt" => option_of(line, &call)?,
+            "shutdown" => match call.argument(1) {
+                "SHUT_WR" if !call.has_failed() => Some(CallEvent::ShutDown),
+                other => return Err(Trouble::lacks(line, format!("a shutdown of {other}"))),
+            },
+            "ioctl" => return self.ioctl_of(line, &call, timed),
             "getsockopt" => match call.argument(2) {
                 "SO_ERROR" | "SO_SNDBUF" | "SO_RCVBUF" => None,
                 other => return Err(Trouble::lacks(line, format!("a look at {other}"))),
@@ -195,12 +203,36 @@ impl Reader<'_> {
             return Err(Trouble::lacks(line, format!("a read that ends in {}", call.errno)));
         }
         let Some(most) = call.bytes() else {
-            return Err(Trouble::mistake(line, format!("{}: how many bytes it reads is a number", call.name)));
+            return Err(Trouble::mistake(
+                line,
+                format!("{}: how many bytes it reads is a number", call.name),
+            ));
         };
         let number = |number: u64| Expr::Number(i128::from(number));
         let gives = if none { Some(0) } else { call.result.map(i64::unsigned_abs) };
         let returns = timed.returns_ns.map(|ns| (number(ns), number(ns)));
-        Ok(CallEvent::Read(ReadEvent { most: Some(number(most)), gives: gives.map(number), returns }))
+        Ok(CallEvent::Read(ReadEvent {
+            most: Some(number(most)),
+            gives: gives.map(number),
+            returns,
+        }))
+    }
+
+    /// `ioctl(4, SIOCINQ, [1000])` looks at what waits for a read.
+    fn ioctl_of(&mut self, line: u32, call: &Call, timed: &Timed) -> Result<(), Trouble> {
+        let value = call.argument(2).trim_matches(['[', ']']).trim().parse::<u32>();
+        match (call.argument(1), value) {
+            ("SIOCINQ" | "FIONREAD", Ok(bytes)) => {
+                let condition = Condition::Compare {
+                    left: Expr::Name("unread".to_owned()),
+                    comparison: Comparison::Equal,
+                    right: Expr::Number(bytes.into()),
+                    text: format!("{} == {bytes}", call.argument(1)),
+                };
+                self.push(line, timed.when(), Event::Expect(vec![condition]))
+            }
+            (name, _) => Err(Trouble::lacks(line, format!("the ioctl {name}"))),
+        }
     }
 
     fn close_of(&mut self, call: &Call) -> Option<CallEvent> {
@@ -216,7 +248,10 @@ impl Reader<'_> {
 
 fn write_of(line: u32, call: &Call) -> Result<CallEvent, Trouble> {
     let Some(bytes) = call.bytes() else {
-        return Err(Trouble::mistake(line, format!("{}: how many bytes it writes is a number", call.name)));
+        return Err(Trouble::mistake(
+            line,
+            format!("{}: how many bytes it writes is a number", call.name),
+        ));
     };
     match call.result {
         Some(result) if result < 0 => {
@@ -225,14 +260,21 @@ fn write_of(line: u32, call: &Call) -> Result<CallEvent, Trouble> {
         Some(result) if result.unsigned_abs() != bytes => {
             Err(Trouble::lacks(line, "a write of which the socket takes a part"))
         }
-        _ => Ok(CallEvent::Write(Expr::Number(i128::from(bytes)))),
+        _ => {
+            let bytes = Expr::Number(i128::from(bytes));
+            let is_more = call.arguments.iter().any(|argument| argument.contains("MSG_MORE"));
+            Ok(if is_more { CallEvent::WriteBeforeMore(bytes) } else { CallEvent::Write(bytes) })
+        }
     }
 }
 
 fn option_of(line: u32, call: &Call) -> Result<Option<CallEvent>, Trouble> {
     let name = call.argument(2);
     if call.has_failed() {
-        return Err(Trouble::lacks(line, format!("a setsockopt of {name} that ends in {}", call.errno)));
+        return Err(Trouble::lacks(
+            line,
+            format!("a setsockopt of {name} that ends in {}", call.errno),
+        ));
     }
     let value = call.argument(3).trim_start_matches('[').trim_end_matches(']').trim();
     if name == "TCP_CONGESTION" {
@@ -245,9 +287,9 @@ fn option_of(line: u32, call: &Call) -> Result<Option<CallEvent>, Trouble> {
         return Err(Trouble::lacks(line, format!("the socket option {name}")));
     };
     match value.parse::<u32>() {
-        Ok(value) => {
-            Ok(Some(CallEvent::Set { option, value: Expr::Number(i128::from(value)) }))
+        Ok(value) => Ok(Some(CallEvent::Set { option, value: Expr::Number(i128::from(value)) })),
+        Err(_) => {
+            Err(Trouble::mistake(line, format!("setsockopt of {name}: `{value}` is not a number")))
         }
-        Err(_) => Err(Trouble::mistake(line, format!("setsockopt of {name}: `{value}` is not a number"))),
     }
 }

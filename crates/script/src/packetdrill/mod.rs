@@ -80,8 +80,11 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(file: &str, text: &'a str) -> Reader<'a> {
-        let mut settings =
-            Settings { algorithm: "cubic".to_owned(), gso_max_segs: TSO_SEGS, ..Settings::default() };
+        let mut settings = Settings {
+            algorithm: "cubic".to_owned(),
+            gso_max_segs: TSO_SEGS,
+            ..Settings::default()
+        };
         settings.set_mtu_bytes(MTU_BYTES);
         Reader {
             scan: Scanner::new(text),
@@ -166,4 +169,3 @@ impl<'a> Reader<'a> {
         !self.script.body.is_empty()
     }
 }
-

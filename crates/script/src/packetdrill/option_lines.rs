@@ -10,7 +10,10 @@ const MOST_US: u64 = 60_000_000;
 impl Reader<'_> {
     pub(super) fn option_line(&mut self) -> Result<(), Trouble> {
         let text = self.scan.take_while(|c| !c.is_whitespace());
-        let (name, value) = text.trim_start_matches('-').split_once('=').unwrap_or((text.trim_start_matches('-'), ""));
+        let (name, value) = text
+            .trim_start_matches('-')
+            .split_once('=')
+            .unwrap_or((text.trim_start_matches('-'), ""));
         if self.is_begun() {
             return Err(self.scan.mistake(format!("--{name} belongs before the first event")));
         }
@@ -28,7 +31,7 @@ impl Reader<'_> {
             },
             // Inbound packets that are longer come merged by the device.
             "mss" => match number().filter(|bytes| (48..=65_535).contains(bytes)) {
-                Some(bytes) => self.script.rules.merged_mss = Some(bytes as u32),
+                Some(bytes) => self.script.settings.merged_mss = Some(bytes as u16),
                 None => return Err(self.outside(name, value, "48 to 65535 bytes")),
             },
             "mtu" => match number().filter(|bytes| (140..=9000).contains(bytes)) {
@@ -46,8 +49,8 @@ impl Reader<'_> {
                 _ => return Err(self.outside(name, value, "ipv4, ipv4-mapped-ipv6 or ipv6")),
             },
             // About packetdrill itself, or what a script does not look at.
-            "send_omit_free" | "verbose" | "non_fatal" | "local_ip" | "remote_ip" | "gateway_ip"
-            | "netmask_ip" | "bind_port" | "connect_port" => {}
+            "send_omit_free" | "verbose" | "non_fatal" | "local_ip" | "remote_ip"
+            | "gateway_ip" | "netmask_ip" | "bind_port" | "connect_port" => {}
             _ => return Err(self.scan.lacks(format!("the option --{name}"))),
         }
         Ok(())

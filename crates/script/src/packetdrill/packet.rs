@@ -19,12 +19,8 @@ const FLAGS: [(char, u16); 7] = [
 ];
 
 /// The ECN field in brackets before the flags.
-const ECN: [(&str, Ecn); 4] = [
-    ("noecn", Ecn::NotEct),
-    ("ect0", Ecn::Ect0),
-    ("ect1", Ecn::Ect1),
-    ("ce", Ecn::Ce),
-];
+const ECN: [(&str, Ecn); 4] =
+    [("noecn", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1), ("ce", Ecn::Ce)];
 
 /// Options that a script has not, by the start of their names.
 const LACKING: [(&str, &str); 9] = [
@@ -62,10 +58,13 @@ impl Reader<'_> {
         let len = self.scan.number("the length of the packet")?;
         self.scan.need(")")?;
         if seq.checked_add(len) != Some(end) {
-            return Err(self.scan.mistake(format!("{seq}:{end}({len}): {seq} and {len} are not {end}")));
+            return Err(self
+                .scan
+                .mistake(format!("{seq}:{end}({len}): {seq} and {len} are not {end}")));
         }
         if flags & Segment::SYN != 0 && (seq, len) != (0, 0) {
-            let what = if len > 0 { "data in a SYN" } else { "a SYN whose sequence number is not 0" };
+            let what =
+                if len > 0 { "data in a SYN" } else { "a SYN whose sequence number is not 0" };
             return Err(self.scan.lacks(what));
         }
         (pattern.seq, pattern.end) = (number(seq), number(end));
@@ -183,7 +182,8 @@ impl Reader<'_> {
             pattern.any_options = true;
             return;
         }
-        let pair = |(start, end): (u32, u32)| (Expr::Number(start.into()), Expr::Number(end.into()));
+        let pair =
+            |(start, end): (u32, u32)| (Expr::Number(start.into()), Expr::Number(end.into()));
         pattern.sacks = options.sacks.into_iter().map(pair).collect();
         if pattern.flags & Segment::SYN != 0 {
             pattern.mss = options.mss.and_then(number);

@@ -11,16 +11,36 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn mistake(line: u32, text: impl Into<String>) -> Trouble {
-        Trouble { line, lacks: false, text: text.into() }
+        Trouble { line, lacks: false, text: sentence(&text.into()) }
     }
 
     pub(super) fn lacks(line: u32, text: impl Into<String>) -> Trouble {
-        Trouble { line, lacks: true, text: text.into() }
+        Trouble { line, lacks: true, text: sentence(&text.into()) }
     }
 }
 
 /// What is shown of a text in a message, characters.
 const SHOWN: usize = 24;
+/// Length of a message, characters.
+const SENTENCE: usize = 200;
+
+/// A message on one line: a file's own words in it may have several, or be long.
+fn sentence(text: &str) -> String {
+    let one_line = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let text = one_line.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    if text.chars().count() <= SENTENCE {
+        return text;
+    }
+    text.chars().take(SENTENCE).chain("...".chars()).collect()
+}
+
+/// Where `\` has joined a line with the next one. No file has this character.
+pub(super) const JOINT: char = '\u{1}';
+
+/// The lines of commands, or of Python, those that `\` joins as one.
+pub(super) fn joined(text: &str) -> String {
+    text.replace("\\\n", "\u{1}")
+}
 
 /// The rest of a file.
 pub(super) struct Scanner<'a> {
@@ -50,7 +70,8 @@ impl<'a> Scanner<'a> {
     /// A mistake that shows what is in the place of `what`.
     pub(super) fn expected(&mut self, what: &str) -> Trouble {
         self.skip();
-        let shown: String = self.rest.lines().next().unwrap_or_default().chars().take(SHOWN).collect();
+        let shown: String =
+            self.rest.lines().next().unwrap_or_default().chars().take(SHOWN).collect();
         match shown.trim_end() {
             "" => self.mistake(format!("{what} is missing at the end of the file")),
             shown => self.mistake(format!("expected {what}, not `{shown}`")),
@@ -211,6 +232,8 @@ impl<'a> Scanner<'a> {
 
     /// Whether `.` and a digit come next.
     pub(super) fn begins_fraction(&self) -> bool {
-        self.rest.strip_prefix('.').is_some_and(|after| after.starts_with(|c: char| c.is_ascii_digit()))
+        self.rest
+            .strip_prefix('.')
+            .is_some_and(|after| after.starts_with(|c: char| c.is_ascii_digit()))
     }
 }

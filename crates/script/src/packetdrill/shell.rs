@@ -1,7 +1,7 @@
 //! Commands in backticks: sysctls and the device's queue are understood; what only looks is passed over.
 
 use super::Reader;
-use super::scan::Trouble;
+use super::scan::{JOINT, Trouble, joined};
 use crate::expression::Tokens;
 use crate::settings::SYSCTLS;
 
@@ -46,11 +46,11 @@ impl Reader<'_> {
     /// The commands up to the closing backtick.
     pub(super) fn commands(&mut self) -> Result<(), Trouble> {
         let first = self.scan.line();
-        let text = self.scan.until("`", "a command")?.replace("\\\n", " \u{1}");
+        let text = joined(self.scan.until("`", "a command")?);
         let mut line = first;
         for command in text.split('\n') {
-            self.command(line, &command.replace('\u{1}', " "))?;
-            line += 1 + command.matches('\u{1}').count() as u32;
+            self.command(line, &command.replace(JOINT, " "))?;
+            line += 1 + command.matches(JOINT).count() as u32;
         }
         Ok(())
     }
@@ -60,11 +60,14 @@ impl Reader<'_> {
         let words = words(line, text)?;
         let Some((program, arguments)) = words.split_first() else { return Ok(()) };
         let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        arguments.retain(|word| !word.starts_with("2>") && !word.starts_with('>') && *word != "/dev/null");
+        arguments.retain(|word| {
+            !word.starts_with("2>") && !word.starts_with('>') && *word != "/dev/null"
+        });
         let program = program.rsplit('/').next().unwrap_or_default();
         match program {
             "defaults.sh" => {
-                let defaults = DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+                let defaults =
+                    DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
                 self.script.settings.sysctls.splice(0..0, defaults);
                 Ok(())
             }
@@ -81,7 +84,8 @@ impl Reader<'_> {
                 Ok(())
             }
             "tc" => self.queue(line, text, &arguments),
-            "ethtool" => self.offloads(line, text, &arguments),
+            // A socket of TCP sends bursts to any device, and a script sees their segments in any case.
+            "ethtool" => Ok(()),
             // Counters are not looked at, and nothing has to be put back.
             "nstat" => Ok(()),
             _ if program.starts_with("sysctl_restore_") => Ok(()),
@@ -91,7 +95,10 @@ impl Reader<'_> {
 
     fn sysctl(&mut self, line: u32, setting: &str) -> Result<(), Trouble> {
         let Some((name, value)) = setting.split_once('=') else {
-            return Err(Trouble::mistake(line, format!("`{setting}`: a sysctl is written NAME=VALUE")));
+            return Err(Trouble::mistake(
+                line,
+                format!("`{setting}`: a sysctl is written NAME=VALUE"),
+            ));
         };
         let name = name.trim().replace('/', ".");
         let name = name.strip_prefix("net.ipv4.").unwrap_or(&name).to_owned();
@@ -114,7 +121,10 @@ impl Reader<'_> {
             return Err(Trouble::lacks(line, format!("the sysctl {name}")));
         }
         if value.is_empty() || !value.split(' ').all(|part| part.parse::<i64>().is_ok()) {
-            return Err(Trouble::mistake(line, format!("{name}={value}: the value is a number, or several")));
+            return Err(Trouble::mistake(
+                line,
+                format!("{name}={value}: the value is a number, or several"),
+            ));
         }
         // With 3 to 5 Accurate ECN is asked for or granted. If a packet shows it, the file is not applicable there. If none does,
         // what is left is the ECN of RFC 3168.
@@ -137,18 +147,6 @@ impl Reader<'_> {
             ["fq"] => self.script.settings.fq = true,
             ["pfifo"] => self.script.settings.fq = false,
             _ => return Err(lacks()),
-        }
-        Ok(())
-    }
-
-    /// A device that does not cut gets segments, which are what a script sees in any case. Without GSO the socket sends them one
-    /// by one.
-    fn offloads(&mut self, line: u32, text: &str, arguments: &[&str]) -> Result<(), Trouble> {
-        if self.is_begun() {
-            return Err(Trouble::lacks(line, format!("the command `{text}`")));
-        }
-        if arguments.windows(2).any(|pair| pair == ["gso", "off"]) {
-            self.script.settings.gso_max_segs = 1;
         }
         Ok(())
     }

@@ -24,7 +24,13 @@ pub(super) struct Timed {
 impl Timed {
     /// At once after the event before.
     pub(super) fn now() -> Timed {
-        Timed { from_start: false, earliest_ns: 0, latest_ns: None, is_any: false, returns_ns: None }
+        Timed {
+            from_start: false,
+            earliest_ns: 0,
+            latest_ns: None,
+            is_any: false,
+            returns_ns: None,
+        }
     }
 
     pub(super) fn is_now(&self) -> bool {
@@ -76,7 +82,9 @@ fn seconds(scan: &mut Scanner<'_>) -> Result<u64, Trouble> {
         return Err(scan.expected("the time of an event, such as +.1"));
     }
     let too_long = |scan: &Scanner<'_>| {
-        scan.mistake(format!("the time {whole}.{fraction} s is too long or too fine: at most {MOST_S} s, in whole ns"))
+        scan.mistake(format!(
+            "the time {whole}.{fraction} s is too long or too fine: at most {MOST_S} s, in whole ns"
+        ))
     };
     if fraction.len() > 9 {
         return Err(too_long(scan));

@@ -23,7 +23,11 @@ pub(super) struct OutRange {
 
 impl Player<'_> {
     /// Waits for a segment of the stack and compares it.
-    pub(super) fn expect_segment(&mut self, pattern: &Pattern, range: OutRange) -> Result<(), Stop> {
+    pub(super) fn expect_segment(
+        &mut self,
+        pattern: &Pattern,
+        range: OutRange,
+    ) -> Result<(), Stop> {
         let OutRange { earliest, latest, is_any } = range;
         let wanted = self.wanted(pattern)?;
         self.info = None;
@@ -78,7 +82,8 @@ impl Player<'_> {
         until: Time,
     ) -> Result<Segment, Stop> {
         let mut whole = first;
-        if wanted_bytes <= self.peer.full_bytes(&self.script.settings) {
+        let is_short = wanted_bytes <= self.peer.full_bytes(&self.script.settings);
+        if is_short && !self.script.rules.is_packetdrill {
             return Ok(whole);
         }
         while whole.len < wanted_bytes {

@@ -71,7 +71,8 @@ impl Player<'_> {
     /// By how much an event may be early or late, which came so long after the one before it.
     pub(super) fn tolerance_after(&self, gap: Duration) -> Duration {
         let rules = self.script.rules;
-        let share = if rules.is_packetdrill { Duration::from_ns(gap.ns() / 8) } else { rules.tolerance };
+        let share =
+            if rules.is_packetdrill { Duration::from_ns(gap.ns() / 8) } else { rules.tolerance };
         self.stack.slack() + rules.tolerance.max(share)
     }
 }

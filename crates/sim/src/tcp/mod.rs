@@ -165,6 +165,8 @@ struct Writer {
     /// `TCP_NODELAY`.
     no_delay: bool,
     cork: bool,
+    /// The last write had `MSG_MORE`, so that its end carries no PSH.
+    more_follows: bool,
 }
 
 /// What each packet touches comes first, and what belongs together shares cache lines.

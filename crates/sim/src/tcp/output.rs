@@ -45,6 +45,20 @@ pub(super) enum Push {
 impl Sock {
     /// Writes `bytes` more for the application. Linux: `tcp_sendmsg_locked`.
     pub(crate) fn write(&mut self, bytes: u64, net: &mut Net) {
+        self.writer.more_follows = false;
+        self.write_bytes(bytes, net);
+    }
+
+    /// Writes `bytes` with `MSG_MORE`: the short end waits as if corked, but only for this write.
+    /// Linux: `tcp_push`.
+    pub(crate) fn write_before_more(&mut self, bytes: u64, net: &mut Net) {
+        self.writer.more_follows = true;
+        let cork = std::mem::replace(&mut self.writer.cork, true);
+        self.write_bytes(bytes, net);
+        self.writer.cork = cork;
+    }
+
+    fn write_bytes(&mut self, bytes: u64, net: &mut Net) {
         if !self.state.is_writable() || self.writer.closes {
             return;
         }
@@ -489,7 +503,10 @@ impl Sock {
                 return segs.clamp(1, self.host.config.gso_max_segs);
             }
         }
-        let least = self.cc.min_tso_segs(&mut self.tp, &mut net.cc);
+        let least = match self.cc.algorithm().has_min_tso_segs() {
+            true => self.cc.min_tso_segs(&mut self.tp, &mut net.cc),
+            false => self.host.config.sysctls.min_tso_segs,
+        };
         let mut bytes = self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift;
         let log = u32::from(self.host.config.sysctls.tso_rtt_log);
         let shift = self.min_rtt.get().unwrap_or(u32::MAX).checked_shr(log).unwrap_or(0);
@@ -523,8 +540,12 @@ impl Sock {
         if limit >= max_segs * mss || (!is_last && limit >= skb_bytes) {
             return false;
         }
-        if limit >= self.tp.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss)) / 3 {
-            return false;
+        let window = self.tp.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss));
+        match self.host.config.sysctls.tso_win_divisor {
+            // Linux: `tcp_max_tso_deferred_mss`.
+            0 if limit > 3 * mss => return false,
+            divisor if divisor > 0 && limit >= window / divisor => return false,
+            _ => {}
         }
         let Some(head) = self.rtx.front() else { return false };
         let srtt_us = i64::from(self.tp.srtt_us >> 3);
@@ -677,7 +698,9 @@ impl Sock {
     /// Reports whether a segment carries PSH: the last of a write, the last that fit the send
     /// buffer, and one in each half of the largest window. Linux: `tcp_mark_push`, `forced_push`.
     fn pushes(&mut self, end_seq: u32) -> bool {
-        let mut ends_write = end_seq == self.tp.write_seq && self.writer.pending_bytes == 0;
+        let mut ends_write = end_seq == self.tp.write_seq
+            && self.writer.pending_bytes == 0
+            && !self.writer.more_follows;
         while self.writer.full_at.front().is_some_and(|end| !before(end_seq, *end)) {
             self.writer.full_at.pop_front();
             ends_write = true;
