@@ -647,16 +647,18 @@ impl Sock {
             let len = left.min(mss);
             let seq = self.tp.snd_nxt;
             let mut end_seq = seq.wrapping_add(len);
-            let ends_burst = sent > 0 && len == left;
-            let mut marks =
-                if len > 0 && (self.pushes(end_seq) || ends_burst) { mark::PSH } else { 0 };
+            let mut marks = if len > 0 && self.pushes(end_seq) { mark::PSH } else { 0 };
             let with_fin = fin && len == left;
             if with_fin {
                 end_seq = end_seq.wrapping_add(1);
                 marks |= mark::FIN;
             }
             let id = self.rtx.push(Segment::new(seq, end_seq, marks));
-            let in_burst = if sent > 0 { flags::IN_BURST } else { 0 };
+            let mut in_burst = if sent > 0 { flags::IN_BURST } else { 0 };
+            if sent > 0 && len > 0 && len == left {
+                // Of the packet alone: a retransmission of this segment has none.
+                in_burst |= flags::PSH;
+            }
             // The memory of an skb is free when its last segment has left.
             let charged = if len == left { bytes + self.host.config.skb_overhead_bytes } else { 0 };
             if !self.transmit_segment(id, false, in_burst, charged, net) {
