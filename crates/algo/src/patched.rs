@@ -114,6 +114,12 @@ impl Algorithm {
         self.has.tso_segs
     }
 
+    /// Returns whether the algorithm has `min_tso_segs`, in place of the sysctl.
+    #[inline]
+    pub fn has_min_tso_segs(&self) -> bool {
+        self.has.min_tso_segs
+    }
+
     /// Returns whether the algorithm has `skb_marked_lost`, which reports each segment marked lost.
     #[inline]
     pub fn has_skb_marked_lost(&self) -> bool {

@@ -12,8 +12,8 @@ use clap::ValueEnum;
 use knee_algo::module;
 use knee_run::spec::PROFILES;
 use knee_script::{
-    Limits, LinuxVersion, Played, Profile, Refusal, Script, ScriptOutcome, Settings, Settled,
-    SimStack, Stack, capture, play_again_if_late,
+    Limits, LinuxVersion, Packetdrill, Played, Profile, Refusal, Script, ScriptOutcome, Settings,
+    Settled, SimStack, Stack, capture, play_again_if_late,
 };
 use serde_json::{Value as Json, json};
 
@@ -24,10 +24,13 @@ use crate::{
 /// Lines of the account shown before a difference.
 const ACCOUNT_BEFORE_DIFFERENCE: usize = 6;
 
+/// Extension of packetdrill's files.
+const PACKETDRILL: &str = "pkt";
+
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("writes").args(["record", "random"]))]
 pub(crate) struct Args {
-    /// Packet scripts, or folders of them (*.script).
+    /// Packet scripts, packetdrill's files (*.pkt), or folders of them (*.script, *.pkt).
     #[arg(required_unless_present = "random", conflicts_with = "random", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Play this many random conversations against the kernel and compare with the simulator (--linux, --hz). Keep
@@ -223,6 +226,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     Ok(match &tally {
         Tally { not_played: 1.., .. } => COULD_NOT,
+        // Nothing was compared.
+        Tally { passed: 0, differ: 0, not_applicable: 1.., .. } => COULD_NOT,
         Tally { differ: 0, .. } => DONE,
         _ => CHECK_FAILED,
     })
@@ -317,7 +322,10 @@ fn scripts(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             collect(path, 0, &mut files)?;
             files[before..].sort();
             if files.len() == before {
-                return Err(Failure::Says(format!("{}: it has no *.script", path.display())));
+                return Err(Failure::Says(format!(
+                    "{}: it has neither *.script nor *.pkt",
+                    path.display()
+                )));
             }
         } else {
             files.push(path.clone());
@@ -332,7 +340,7 @@ fn collect(folder: &Path, depth: u32, files: &mut Vec<PathBuf>) -> Result<(), Fa
         let path = entry.map_err(failed)?.path();
         if path.is_dir() && depth < 8 {
             collect(&path, depth + 1, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "script") {
+        } else if path.extension().is_some_and(|it| it == "script" || it == PACKETDRILL) {
             files.push(path);
         }
     }
@@ -387,7 +395,12 @@ fn play_all(
 }
 
 fn played(args: &Args, play: &Play) -> Ended {
-    let script = read(&play.file, args.recording.cc.as_deref())?;
+    let script = match read(&play.file, args.recording.cc.as_deref())? {
+        Packetdrill::Script(script) => *script,
+        Packetdrill::NotApplicable(why) => {
+            return Ok(Settled::not_played(Played::not_applicable(why)));
+        }
+    };
     let not_for = play.against.not_for(&script);
     if let Some(played) = not_for.map_err(|why| format!("{}: {}", script.file(), why.0))? {
         return Ok(Settled::not_played(played));
@@ -411,12 +424,21 @@ fn played(args: &Args, play: &Play) -> Ended {
     Ok(settled)
 }
 
-/// Reads a script. `cc` replaces its algorithm. A file that the script names is relative to the script.
-fn read(file: &Path, cc: Option<&str>) -> Result<Script, String> {
+/// Reads a script, or a file of packetdrill. `cc` replaces its algorithm. A file that the script names is relative to the
+/// script.
+fn read(file: &Path, cc: Option<&str>) -> Result<Packetdrill, String> {
     let shown = file.display().to_string();
     let text = knee_files::read_text(file, Script::MAX_BYTES as u64, "packet script")
         .map_err(|why| format!("{shown}: {why}"))?;
-    let mut script = Script::parse(&shown, &text).map_err(|why| why.to_string())?;
+    let read = if file.extension().is_some_and(|it| it == PACKETDRILL) {
+        Script::parse_packetdrill(&shown, &text)
+    } else {
+        Script::parse(&shown, &text).map(|script| Packetdrill::Script(Box::new(script)))
+    };
+    let mut script = match read.map_err(|why| why.to_string())? {
+        Packetdrill::Script(script) => script,
+        not_applicable @ Packetdrill::NotApplicable(_) => return Ok(not_applicable),
+    };
     let folder = file.parent().unwrap_or(Path::new(""));
     let named = &mut script.settings.algorithm;
     match cc {
@@ -424,7 +446,7 @@ fn read(file: &Path, cc: Option<&str>) -> Result<Script, String> {
         None if module::is_path(named) => *named = folder.join(&*named).display().to_string(),
         None => {}
     }
-    Ok(script)
+    Ok(Packetdrill::Script(script))
 }
 
 // ---- output ----
@@ -434,6 +456,7 @@ struct Tally {
     passed: usize,
     differ: usize,
     not_for_this: usize,
+    not_applicable: usize,
     could_not: usize,
     not_played: usize,
     /// Number of scripts played again, on a kernel.
@@ -450,6 +473,7 @@ impl Tally {
         match &settled.played.outcome {
             ScriptOutcome::Passed => self.passed += 1,
             ScriptOutcome::NotForThis(_) => self.not_for_this += 1,
+            ScriptOutcome::NotApplicable(_) => self.not_applicable += 1,
             ScriptOutcome::Differs(_) => self.differ += 1,
         }
         if against.is_kernel() {
@@ -465,6 +489,7 @@ impl Tally {
             (self.passed, "passed"),
             (self.differ, differ),
             (self.not_for_this, "not for this version"),
+            (self.not_applicable, "not applicable"),
             (self.could_not, "could not be played"),
             (self.not_played, "not played: stopped"),
         ];
@@ -496,6 +521,9 @@ fn in_words(name: &str, settled: &Settled, account: bool) -> String {
         }
         ScriptOutcome::NotForThis(why) => {
             let _ = writeln!(out, "not      {name}: {why}");
+        }
+        ScriptOutcome::NotApplicable(why) => {
+            let _ = writeln!(out, "n/a      {why}");
         }
         ScriptOutcome::Differs(difference) => {
             let version = name.strip_prefix(&difference.file).unwrap_or_default();
@@ -534,6 +562,9 @@ fn json(play: &Play, ended: &Ended) -> Json {
     let (verdict, line, text) = match &played.outcome {
         ScriptOutcome::Passed => ("passed", None, None),
         ScriptOutcome::NotForThis(why) => ("not for this version", None, Some(why.clone())),
+        ScriptOutcome::NotApplicable(why) => {
+            ("not applicable", Some(why.line), Some(why.text.clone()))
+        }
         ScriptOutcome::Differs(error) => ("differs", Some(error.line), Some(error.text.clone())),
     };
     add(json!({

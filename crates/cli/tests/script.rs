@@ -53,6 +53,37 @@ fn the_exit_code_says_how_it_ended_and_counts_of_0_are_left_out() {
     assert!(err.contains("knee: none.script: cannot read: "), "{err}");
 }
 
+/// packetdrill's files are found beside scripts. What is not applicable is counted, and is no success by itself.
+#[test]
+fn files_of_packetdrill_play_or_are_not_applicable() {
+    let connects = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n+0 connect(3, ..., ...) = 0\n";
+    let plays = format!("{connects}+0 > S 0:0(0) <...>\n");
+    let lacks = format!("{connects}+0 epoll_create(1) = 4\n");
+    let differs = format!("{connects}+0 > S 0:0(0)\n");
+    let files = [("a.script", PASSES), ("b.pkt", &plays), ("c.pkt", &lacks)];
+    let folder = folder("script-pkt", &files);
+    let (code, out, err) = says(&folder, &["script", "."]);
+    let not_applicable = "n/a      ./c.pkt:3: the call epoll_create\n";
+    let all = "pass     ./a.script\npass     ./b.pkt\n";
+    let expected = format!("{all}{not_applicable}2 passed, 1 not applicable\n");
+    assert_eq!((code, out.as_str(), err.as_str()), (0, expected.as_str(), ""));
+    let (code, out, _) = says(&folder, &["script", "c.pkt"]);
+    assert_eq!((code, out.lines().last()), (2, Some("1 not applicable")));
+    let (code, out, _) = says(&folder, &["script", "c.pkt", "--json"]);
+    let json: Json = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &json[0]["verdict"], &json[0]["line"]),
+        (2, &"not applicable".into(), &3.into())
+    );
+    fs::write(folder.join("b.pkt"), differs).unwrap();
+    let (code, out, _) = says(&folder, &["script", "b.pkt", "c.pkt"]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.starts_with("DIFFERS  b.pkt:3: "), "{out}");
+    fs::write(folder.join("b.pkt"), "0 listen(").unwrap();
+    let (code, _, err) = says(&folder, &["script", "b.pkt"]);
+    assert_eq!((code, err.as_str()), (2, "knee: b.pkt:1: a call has no end: close it with `)`\n"));
+}
+
 /// A script plays a file of one's own, named on the command line or in the script itself.
 #[test]
 fn a_script_plays_the_algorithm_of_a_file() {
@@ -94,7 +125,7 @@ fn what_cannot_be_asked_for_is_said() {
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         err
     };
-    assert_eq!(refused(&["empty"]), "knee: empty: it has no *.script\n");
+    assert_eq!(refused(&["empty"]), "knee: empty: it has neither *.script nor *.pkt\n");
     let known = "knee: --linux 5.4: the simulator knows 6.1, 6.12, 6.18, 7.3, or all\n";
     assert_eq!(refused(&["a.script", "--linux", "6.1,5.4"]), known);
     assert_eq!(refused(&["a.script", "--hz", "99"]), "knee: --hz 99: must be 100, 250 or 1000\n");

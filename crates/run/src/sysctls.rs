@@ -48,6 +48,12 @@ knee_units::settings! {
         pub app_win: u8 = 31;
         /// Timeouts of thin streams do not double.
         pub thin_linear_timeouts: bool = false;
+        /// Segments of a burst at least, unless the algorithm says it.
+        pub min_tso_segs: u32 = 2;
+        /// A burst waits for more window while it may have less than one part in so many; 0: never for that.
+        pub tso_win_divisor: u32 = 3;
+        /// Shortest time between answers to segments that are not acceptable.
+        pub invalid_ratelimit: Duration = Duration::from_ms(500);
         /// Segments carry timestamps if the peer's do.
         pub timestamps: bool = true;
     }

@@ -218,8 +218,12 @@ impl Tokens {
         is
     }
 
+    pub(crate) fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Token::Word(next)) if next == word)
+    }
+
     pub(crate) fn take_word(&mut self, word: &str) -> bool {
-        let is = matches!(self.peek(), Some(Token::Word(next)) if next == word);
+        let is = self.is_word(word);
         self.next += usize::from(is);
         is
     }

@@ -8,6 +8,7 @@ mod expression;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod mistake;
+mod packetdrill;
 mod parse;
 mod play;
 pub mod random;
@@ -22,6 +23,7 @@ pub mod wire;
 #[cfg(feature = "kernel")]
 pub use kernel::{Algorithms, KernelStack, not_for_kernels_own, running};
 pub use knee_run::spec::LinuxVersion;
+pub use packetdrill::Packetdrill;
 pub use play::{Limits, Played, ScriptOutcome, Settled, play, play_again_if_late};
 pub use script::{Error, Script};
 pub use settings::{SYSCTLS, Settings};

@@ -99,7 +99,7 @@ pub(crate) enum Mistake {
 
     // Events.
     #[error(
-        "`{0}` is not an event: open, connect, listen, in, out, write, read, close, set, expect, wait, show, let, repeat, if"
+        "`{0}` is not an event: open, connect, listen, in, out, write, read, shutdown, close, set, expect, wait, show, let, repeat, if"
     )]
     Event(String),
     #[error("a range of times is for `out` only")]

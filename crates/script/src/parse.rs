@@ -2,7 +2,9 @@
 
 use crate::expression::{Comparison, Expr, Token, Tokens, expected};
 use crate::mistake::{MAX_DEPTH, MAX_LINE_BYTES, Mistake, OPTIONS};
-use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
+use crate::script::{
+    CallEvent, Condition, Error, Event, Line, Pattern, ReadEvent, Rules, Script, Statement, When,
+};
 use crate::settings::{GSO_SEGS, MSS_BYTES, SYSCTLS, Settings};
 use crate::stack::INFO;
 use knee_queue::Ecn;
@@ -79,6 +81,7 @@ impl Script {
                 settings: Settings::default(),
                 needs: Vec::new(),
                 window_bytes: WINDOW_BYTES,
+                rules: Rules::default(),
                 looks_inside: false,
                 body: Vec::new(),
             },
@@ -130,6 +133,11 @@ impl Parser {
             return Err(Mistake::LineTooLong);
         }
         let stripped = text.trim();
+        if stripped == "fq" {
+            self.before_events("fq")?;
+            self.script.settings.fq = true;
+            return Ok(());
+        }
         if stripped.chars().any(|c| c.is_control() && c != '\t') {
             return Err(Mistake::Control);
         }
@@ -379,10 +387,23 @@ impl Parser {
             "connect" => Event::Call(CallEvent::Connect),
             "listen" => Event::Call(CallEvent::Listen),
             "close" => Event::Call(CallEvent::Close),
-            "write" => Event::Call(CallEvent::Write(self.expr(tokens)?)),
+            "shutdown" => Event::Call(CallEvent::ShutDown),
+            "write" => {
+                let bytes = self.expr(tokens)?;
+                Event::Call(match tokens.take_word("more") {
+                    true => CallEvent::WriteBeforeMore(bytes),
+                    false => CallEvent::Write(bytes),
+                })
+            }
             "read" => {
-                let most = if tokens.peek().is_some() { Some(self.expr(tokens)?) } else { None };
-                Event::Call(CallEvent::Read(most))
+                let mut read = ReadEvent::default();
+                if tokens.peek().is_some() && !tokens.is_word("gives") {
+                    read.most = Some(self.expr(tokens)?);
+                }
+                if tokens.take_word("gives") {
+                    read.gives = Some(self.expr(tokens)?);
+                }
+                Event::Call(CallEvent::Read(read))
             }
             "set" => Event::Call(self.option(tokens)?),
             "expect" => Event::Expect(self.conditions(tokens)?),
@@ -540,7 +561,7 @@ impl Parser {
         let segment = |flags| Box::new(Pattern { flags, ..Pattern::default() });
         let zero = || Some(Expr::Number(0));
         let one = || Some(Expr::Number(1));
-        let after_rtt = When { from_start: false, earliest: rtt, latest: None };
+        let after_rtt = When { earliest: rtt, ..now() };
         let (syn, syn_ack) = (Segment::SYN | asks, Segment::SYN | Segment::ACK | grants);
         let events = match side.as_str() {
             "active" => [
@@ -568,8 +589,8 @@ fn from_to(range: &RangeInclusive<u32>) -> String {
     format!("{} to {}", range.start(), range.end())
 }
 
-fn now() -> When {
-    When { from_start: false, earliest: Expr::Number(0), latest: None }
+pub(crate) fn now() -> When {
+    When { from_start: false, earliest: Expr::Number(0), latest: None, is_any: false }
 }
 
 fn when(tokens: &mut Tokens) -> Result<Option<When>, Mistake> {
@@ -582,7 +603,7 @@ fn when(tokens: &mut Tokens) -> Result<Option<When>, Mistake> {
     };
     let earliest = tokens.expr()?;
     let latest = if tokens.take_symbol("..") { Some(tokens.expr()?) } else { None };
-    Ok(Some(When { from_start, earliest, latest }))
+    Ok(Some(When { from_start, earliest, latest, is_any: false }))
 }
 
 fn linux_condition(tokens: &mut Tokens) -> Result<(Comparison, LinuxVersion), Mistake> {

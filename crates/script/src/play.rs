@@ -3,6 +3,7 @@
 mod expected;
 pub(crate) mod live;
 mod peer;
+mod reads;
 
 pub(crate) use peer::WINDOW_SCALE;
 
@@ -12,12 +13,14 @@ use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
 use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
+use expected::OutRange;
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::LinuxVersion;
 use knee_sim::tap::Tapped;
 use knee_wire::Segment;
 use peer::Peer;
-use std::collections::BTreeMap;
+use reads::WaitingRead;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Segments that are kept.
 const SEGMENTS: usize = 100_000;
@@ -44,6 +47,8 @@ pub enum ScriptOutcome {
     Passed,
     /// The script does not apply to this version of Linux, or to the kernel's own algorithm.
     NotForThis(String),
+    /// The file is about something that no script of one connection has: where, and what.
+    NotApplicable(Error),
     /// A segment or value differs: where, and how.
     Differs(Error),
 }
@@ -75,8 +80,17 @@ impl Played {
 
     /// A script that was not played, and why.
     pub fn not_for_this(why: String) -> Played {
+        Played::not_played(ScriptOutcome::NotForThis(why))
+    }
+
+    /// A file that no script of one connection can stand for, and why.
+    pub fn not_applicable(why: Error) -> Played {
+        Played::not_played(ScriptOutcome::NotApplicable(why))
+    }
+
+    fn not_played(outcome: ScriptOutcome) -> Played {
         Played {
-            outcome: ScriptOutcome::NotForThis(why),
+            outcome,
             account: Vec::new(),
             account_left_out: 0,
             segments: Vec::new(),
@@ -97,7 +111,7 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
         return Ok(Played::not_for(linux));
     }
     let mut player = Player::new(script, stack, limits);
-    let ended = player.lines(&script.body).and_then(|()| player.nothing_is_left());
+    let ended = player.lines(&script.body).and_then(|()| player.ends());
     let outcome = match ended {
         Ok(()) => ScriptOutcome::Passed,
         Err(Stop::Differs(text)) => ScriptOutcome::Differs(player.error(text)),
@@ -192,6 +206,10 @@ struct Player<'a> {
     last: Time,
     variables: BTreeMap<String, i128>,
     peer: Peer,
+    /// Segments that have left and that no line has named yet.
+    left: VecDeque<(Time, Segment)>,
+    /// A read that waits for data.
+    read: Option<WaitingRead>,
     /// Timestamp values of segments that have names.
     named: BTreeMap<String, u32>,
     /// `TCP_INFO` of the socket, cached until the next event.
@@ -214,6 +232,8 @@ impl<'a> Player<'a> {
             last: Time::ZERO,
             variables: BTreeMap::new(),
             peer: Peer::default(),
+            left: VecDeque::new(),
+            read: None,
             named: BTreeMap::new(),
             info: None,
             lateness: Duration::ZERO,
@@ -297,7 +317,8 @@ impl Player<'_> {
                     "the end of the time range is before its start".to_owned(),
                 ));
             }
-            return self.expect_segment(pattern, earliest, latest);
+            let range = OutRange { earliest, latest, is_any: when.is_any };
+            return self.expect_segment(pattern, range);
         }
         self.wait_until(earliest)?;
         // What a packet or a call leads to may come before the clock can be read again.
@@ -305,6 +326,7 @@ impl Player<'_> {
         match event {
             Event::Out(_) | Event::Wait => {}
             Event::In(pattern) => self.send(pattern)?,
+            Event::Call(CallEvent::Read(read)) => self.read(read, start)?,
             Event::Call(call) => self.call(call)?,
             Event::Expect(conditions) => self.check(conditions)?,
             Event::Show => self.show()?,
@@ -332,15 +354,22 @@ impl Player<'_> {
         self.nothing_comes(until, "before this line,")
     }
 
-    /// After the last line: what has left by then must have been written.
-    fn nothing_is_left(&mut self) -> Result<(), Stop> {
+    /// After the last line: what has left by then must have been written, and reads must have returned.
+    fn ends(&mut self) -> Result<(), Stop> {
+        self.no_read_waits()?;
+        if self.script.rules.is_packetdrill {
+            return Ok(());
+        }
         self.nothing_comes(self.stack.now(), "after this line, the last,")
     }
 
     fn nothing_comes(&mut self, until: Time, place: &str) -> Result<(), Stop> {
-        self.info = None;
-        if let Some((at, segment)) = self.stack.next_segment(until)? {
-            self.note_segment(at, true, &segment);
+        while let Some((at, segment)) = self.next_from_stack(until)? {
+            if self.script.rules.is_packetdrill {
+                self.count()?;
+                self.left.push_back((at, segment));
+                continue;
+            }
             return Err(Stop::Differs(format!(
                 "the script expects no segment {place} but at {} came {}",
                 show::time(at),
@@ -348,6 +377,16 @@ impl Player<'_> {
             )));
         }
         Ok(())
+    }
+
+    /// The next segment that leaves the stack, noted.
+    fn next_from_stack(&mut self, until: Time) -> Result<Option<(Time, Segment)>, Stop> {
+        self.info = None;
+        let came = self.stack.next_segment(until)?;
+        if let Some((at, segment)) = &came {
+            self.note_segment(*at, true, segment);
+        }
+        Ok(came)
     }
 
     // ---- numbers ----
@@ -437,17 +476,22 @@ impl Player<'_> {
 
     // ---- the application ----
 
-    fn call(&mut self, call: &CallEvent) -> Result<(), Stop> {
+    /// Executes a call and returns what it gave.
+    fn call_for(&mut self, call: &CallEvent) -> Result<u64, Stop> {
         let bytes = 1 << 40;
         let call = match call {
             CallEvent::Connect => Call::Connect,
             CallEvent::Listen => Call::Listen,
             CallEvent::Close => Call::Close,
             CallEvent::Write(count) => Call::Write(self.number(count, "the write", bytes)?),
-            CallEvent::Read(None) => Call::Read(None),
-            CallEvent::Read(Some(count)) => {
-                Call::Read(Some(self.number(count, "the read", bytes)?))
+            CallEvent::WriteBeforeMore(count) => {
+                Call::WriteBeforeMore(self.number(count, "the write", bytes)?)
             }
+            CallEvent::ShutDown => Call::ShutDown,
+            CallEvent::Read(read) => Call::Read(match &read.most {
+                Some(count) => Some(self.number(count, "the read", bytes)?),
+                None => None,
+            }),
             CallEvent::SetCongestion(name) => Call::Set(SocketOption::Congestion(name.clone())),
             CallEvent::Set { option, value } => {
                 let most =
@@ -467,8 +511,11 @@ impl Player<'_> {
         };
         self.note(self.stack.now(), &format!("{call:?}"));
         self.info = None;
-        self.stack.call(&call)?;
-        Ok(())
+        Ok(self.stack.call(&call)?)
+    }
+
+    fn call(&mut self, call: &CallEvent) -> Result<(), Stop> {
+        self.call_for(call).map(|_| ())
     }
 
     fn check(&mut self, conditions: &[Condition]) -> Result<(), Stop> {

@@ -3,6 +3,7 @@
 use crate::expression::{Comparison, Expr};
 use crate::settings::Settings;
 use knee_queue::Ecn;
+use knee_queue::time::Duration;
 use knee_run::spec::LinuxVersion;
 use std::fmt;
 
@@ -19,6 +20,7 @@ pub struct Script {
     pub(crate) needs: Vec<(Comparison, LinuxVersion)>,
     /// The window that its peer advertises unless it says otherwise, bytes.
     pub(crate) window_bytes: u32,
+    pub(crate) rules: Rules,
     /// Whether it uses diagnostic values of the algorithm (`cc.NAME`).
     pub(crate) looks_inside: bool,
     pub(crate) body: Vec<Line>,
@@ -39,6 +41,17 @@ impl Script {
     pub fn file(&self) -> &str {
         &self.file
     }
+}
+
+/// How a script's events are compared with what happens. The default is that of our own scripts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// By how much a packet may be early or late.
+    pub(crate) tolerance: Duration,
+    /// packetdrill's: a packet waits for the line that names it, the last line ends the script, and PSH is compared.
+    pub(crate) is_packetdrill: bool,
+    /// The unit of timestamp values, if they are compared.
+    pub(crate) ts_tick: Option<Duration>,
 }
 
 /// A sentence about a line of a file.
@@ -84,6 +97,8 @@ pub(crate) struct When {
     pub(crate) earliest: Expr,
     /// End of a range of times.
     pub(crate) latest: Option<Expr>,
+    /// An `out` may also have left before; an event of the script comes at once.
+    pub(crate) is_any: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,10 +120,27 @@ pub(crate) enum CallEvent {
     Connect,
     Listen,
     Write(Expr),
-    Read(Option<Expr>),
+    /// With `MSG_MORE`.
+    WriteBeforeMore(Expr),
+    ShutDown,
+    Read(ReadEvent),
     Close,
-    Set { option: &'static str, value: Expr },
+    Set {
+        option: &'static str,
+        value: Expr,
+    },
     SetCongestion(String),
+}
+
+/// A read of the application.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadEvent {
+    /// Bytes at most; without it all there are.
+    pub(crate) most: Option<Expr>,
+    /// Bytes that it must give.
+    pub(crate) gives: Option<Expr>,
+    /// The read waits for data: when it returns, counted like the time of the event.
+    pub(crate) returns: Option<(Expr, Expr)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,13 +159,20 @@ pub(crate) struct Pattern {
     pub(crate) len: Option<Expr>,
     pub(crate) ack: Option<Expr>,
     pub(crate) window: Option<Expr>,
+    /// The window as the header has it, in units of the scale.
+    pub(crate) window_field: Option<Expr>,
     pub(crate) ecn: Option<Ecn>,
     pub(crate) mss: Option<Expr>,
     pub(crate) window_scale: Option<Expr>,
     pub(crate) sack_ok: Option<bool>,
+    pub(crate) no_mss: bool,
     pub(crate) no_window_scale: bool,
+    /// No option is compared.
+    pub(crate) any_options: bool,
     pub(crate) no_timestamps: bool,
     pub(crate) ts: Option<(Expr, Expr)>,
+    /// The value alone, beside an echo.
+    pub(crate) ts_value: Option<Expr>,
     /// Echo of the timestamp of a segment that has a name.
     pub(crate) echo: Option<String>,
     /// Echo that must come, whatever the value beside it.

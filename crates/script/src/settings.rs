@@ -33,6 +33,10 @@ pub struct Settings {
     pub sysctls: Vec<(String, String)>,
     /// RTT without queues, for algorithms that ask for it.
     pub base_rtt: Option<Duration>,
+    /// Packets of the peer that are longer come merged by the device, of segments of this payload.
+    pub merged_mss: Option<u16>,
+    /// The host's queue is fq, which paces.
+    pub fq: bool,
 }
 
 impl Default for Settings {
@@ -46,11 +50,18 @@ impl Default for Settings {
             gso_max_segs: 1,
             sysctls: Vec::new(),
             base_rtt: None,
+            merged_mss: None,
+            fq: false,
         }
     }
 }
 
 impl Settings {
+    /// Sets the payload of full segments by the MTU of the device.
+    pub(crate) fn set_mtu_bytes(&mut self, mtu_bytes: u32) {
+        self.mss_bytes = mtu_bytes.saturating_sub(headers_bytes(self.ipv6));
+    }
+
     /// The MTU of a device that carries full segments.
     pub(crate) fn mtu_bytes(&self) -> u32 {
         self.mss_bytes.saturating_add(headers_bytes(self.ipv6))
@@ -75,9 +86,11 @@ pub const SYSCTLS: &[&str] = &[
     "tcp_ecn",
     "tcp_ecn_fallback",
     "tcp_frto",
+    "tcp_invalid_ratelimit",
     "tcp_limit_output_bytes",
     "tcp_max_reordering",
     "tcp_min_rtt_wlen",
+    "tcp_min_tso_segs",
     "tcp_moderate_rcvbuf",
     "tcp_notsent_lowat",
     "tcp_pacing_ca_ratio",
@@ -92,5 +105,6 @@ pub const SYSCTLS: &[&str] = &[
     "tcp_thin_linear_timeouts",
     "tcp_timestamps",
     "tcp_tso_rtt_log",
+    "tcp_tso_win_divisor",
     "tcp_wmem",
 ];

@@ -51,13 +51,17 @@ impl SimStack {
             mtu_bytes: settings.mtu_bytes(),
             gso_max_segs: settings.gso_max_segs,
             base_rtt: settings.base_rtt,
+            fq: settings.fq,
             sndbuf_max_bytes: Some(4 << 20),
             ..HostConfig::new(profile.linux)
         };
         for (name, value) in &settings.sysctls {
             set_sysctl(&mut config, name, value)?;
         }
-        let endpoint = EndPoint::new(config, &cc, 1).map_err(|why| Refusal(why.to_string()))?;
+        let mut endpoint = EndPoint::new(config, &cc, 1).map_err(|why| Refusal(why.to_string()))?;
+        if let Some(bytes) = settings.merged_mss {
+            endpoint.set_merged_mss(bytes);
+        }
         Ok(SimStack { endpoint, linux: profile.linux, diag })
     }
 
@@ -122,11 +126,15 @@ fn set_sysctl(config: &mut HostConfig, name: &str, value: &str) -> Result<(), Re
         ("tcp_ecn", [mode @ 0..=2]) => config.tcp_ecn = *mode as u8,
         ("tcp_ecn_fallback", [on]) => config.tcp_ecn_fallback = *on != 0,
         ("tcp_frto", [mode @ 0..=2]) => sysctls.frto = *mode as u8,
+        ("tcp_invalid_ratelimit", [ms]) => {
+            sysctls.invalid_ratelimit = Duration::from_ms(u64::from(*ms));
+        }
         ("tcp_limit_output_bytes", [bytes]) => config.limit_output_bytes = *bytes,
         ("tcp_max_reordering", [pkts]) => sysctls.max_reordering = *pkts,
         ("tcp_min_rtt_wlen", [secs @ 0..=86_400]) => {
             sysctls.min_rtt_wlen = Duration::from_ms(u64::from(*secs) * 1000);
         }
+        ("tcp_min_tso_segs", [segs]) => sysctls.min_tso_segs = *segs,
         ("tcp_moderate_rcvbuf", [on]) => sysctls.moderate_rcvbuf = *on != 0,
         ("tcp_notsent_lowat", [bytes]) => sysctls.notsent_lowat = *bytes,
         ("tcp_pacing_ca_ratio", [percent @ 0..=1000]) => sysctls.pacing_ca_ratio = *percent,
@@ -146,6 +154,7 @@ fn set_sysctl(config: &mut HostConfig, name: &str, value: &str) -> Result<(), Re
         ("tcp_thin_linear_timeouts", [on]) => sysctls.thin_linear_timeouts = *on != 0,
         ("tcp_timestamps", [mode]) => sysctls.timestamps = *mode != 0,
         ("tcp_tso_rtt_log", [log @ 0..=31]) => sysctls.tso_rtt_log = *log as u8,
+        ("tcp_tso_win_divisor", [divisor]) => sysctls.tso_win_divisor = *divisor,
         ("tcp_wmem", [_, initial, max]) => {
             config.sndbuf_initial_bytes = *initial;
             config.sndbuf_max_bytes = Some(*max);
@@ -168,18 +177,20 @@ impl Stack for SimStack {
         self.endpoint.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<(), Refusal> {
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
         match call {
             Call::Connect => self.endpoint.connect(),
             Call::Listen => self.endpoint.listen(),
             Call::Write(bytes) => self.endpoint.write(*bytes),
+            Call::WriteBeforeMore(bytes) => self.endpoint.write_before_more(*bytes),
+            Call::ShutDown => self.endpoint.shut_down_writing(),
             Call::Read(most) => {
-                self.endpoint.read_at_most(most.unwrap_or(u64::MAX));
+                return Ok(self.endpoint.read_at_most(most.unwrap_or(u64::MAX)).into());
             }
             Call::Close => self.endpoint.close(),
             Call::Set(option) => self.set_option(option)?,
         }
-        Ok(())
+        Ok(0)
     }
 
     fn receive(&mut self, segment: &Segment) -> Result<(), Refusal> {
@@ -230,6 +241,8 @@ impl Stack for SimStack {
             ("rcv_ssthresh", i128::from(more.rcv_ssthresh)),
             ("rcv_space", i128::from(more.rcv_space)),
             ("ecn", i128::from(more.ecn)),
+            ("last_data_recv", i128::from(more.last_data_recv_us) * 1000),
+            ("unread", i128::from(more.unread_bytes)),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();

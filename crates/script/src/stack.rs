@@ -14,6 +14,10 @@ pub enum Call {
     Listen,
     /// Writes this many bytes, without blocking for ever.
     Write(u64),
+    /// Writes this many bytes with `MSG_MORE`: more will follow.
+    WriteBeforeMore(u64),
+    /// Ends writing (`SHUT_WR`); reading goes on.
+    ShutDown,
     /// Reads at most this many bytes; `None`: all available.
     Read(Option<u64>),
     /// Closes the connection.
@@ -73,6 +77,8 @@ pub const INFO: &[(&str, &str)] = &[
     ("rcv_ssthresh", "tcpi_rcv_ssthresh, bytes: the most that is offered"),
     ("rcv_space", "tcpi_rcv_space, bytes: the most read in a round trip"),
     ("ecn", "1 if ECN was negotiated (TCPI_OPT_ECN)"),
+    ("last_data_recv", "tcpi_last_data_recv, time"),
+    ("unread", "SIOCINQ: bytes in order that the application has not read"),
 ];
 
 /// State of a stack's socket: values of [`INFO`] by name, and `cc.NAME` for the algorithm's diagnostic values. Unknown values
@@ -109,11 +115,11 @@ pub trait Stack {
     /// Time on the stack's clock.
     fn now(&self) -> Time;
 
-    /// Executes a call of the application.
+    /// Executes a call of the application. Returns what it gave: of a read, its bytes.
     ///
     /// # Errors
     /// If the stack lacks it, or the kernel refuses it.
-    fn call(&mut self, call: &Call) -> Result<(), Refusal>;
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal>;
 
     /// A segment arrives from the peer.
     ///

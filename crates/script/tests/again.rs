@@ -27,7 +27,7 @@ impl Stack for Unsure {
         self.inner.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<(), Refusal> {
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
         self.inner.call(call)
     }
 

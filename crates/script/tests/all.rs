@@ -4,6 +4,7 @@ mod again;
 mod capture;
 mod common;
 mod mutation;
+mod packetdrill;
 mod parse;
 mod random;
 mod record;

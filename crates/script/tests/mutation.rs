@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use knee_script::{Limits, LinuxVersion, Profile, Script, ScriptOutcome, SimStack, play};
+use knee_script::{
+    Error, Limits, LinuxVersion, Packetdrill, Profile, Script, ScriptOutcome, SimStack, play,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -52,6 +54,15 @@ const PIECES: &[&str] = &[
     "\nset algorithm dctcp\n",
     "\nshow\n",
     " sack 1:2 3:4",
+    "`",
+    "%{ assert tcpi_rtt",
+    "}%",
+    "<",
+    "...",
+    "~",
+    "1:1001(1000)",
+    "<mss 1000,nop,wscale 7>",
+    "= -1 EAGAIN",
     " win 0",
     " ce",
     " ect0",
@@ -127,18 +138,32 @@ fn apply(text: &str, edit: &Edit) -> String {
     }
 }
 
-fn check(text: &str) -> Result<(), TestCaseError> {
+/// Reads packetdrill's files too, which are or are not applicable.
+fn packetdrill(text: &str) -> Result<Script, Error> {
+    match Script::parse_packetdrill("x", text)? {
+        Packetdrill::Script(script) => Ok(*script),
+        Packetdrill::NotApplicable(why) => Err(why),
+    }
+}
+
+fn own(text: &str) -> Result<Script, Error> {
+    Script::parse("x", text)
+}
+
+fn check(text: &str, parse: fn(&str) -> Result<Script, Error>) -> Result<(), TestCaseError> {
     let started = Instant::now();
     let limits = Limits { events: 3_000, time: knee_queue::time::Duration::from_ms(60_000) };
     let profile = Profile { linux: LinuxVersion(6, 18), hz: 250 };
-    let said = match Script::parse("x", text) {
+    let said = match parse(text) {
         Err(why) => why.to_string(),
         Ok(script) => match SimStack::new(&script.settings, profile) {
             Err(why) => format!("x {}", why.0),
             Ok(mut stack) => match play(&script, &mut stack, limits) {
                 Err(why) => why.to_string(),
                 Ok(played) => match played.outcome {
-                    ScriptOutcome::Differs(why) => why.to_string(),
+                    ScriptOutcome::Differs(why) | ScriptOutcome::NotApplicable(why) => {
+                        why.to_string()
+                    }
                     ScriptOutcome::Passed | ScriptOutcome::NotForThis(_) => "x".to_owned(),
                 },
             },
@@ -167,11 +192,23 @@ proptest! {
         let texts = crate::common::texts();
         let text = which.get(&texts).1.clone();
         let text = edits.iter().fold(text, |text, edit| apply(&text, edit));
-        check(&text)?;
+        check(&text, own)?;
+    }
+
+    #[test]
+    fn edited_files_of_packetdrill_are_played_or_refused_in_one_line(
+        which in any::<prop::sample::Index>(),
+        edits in prop::collection::vec(edit(), 1..8),
+    ) {
+        let texts = crate::packetdrill::texts();
+        let text = which.get(&texts).1.clone();
+        let text = edits.iter().fold(text, |text, edit| apply(&text, edit));
+        check(&text, packetdrill)?;
     }
 
     #[test]
     fn any_text_is_played_or_refused_in_one_line(text in "\\PC{0,200}") {
-        check(&text)?;
+        check(&text, own)?;
+        check(&text, packetdrill)?;
     }
 }

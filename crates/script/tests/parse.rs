@@ -29,7 +29,7 @@ fn a_malformed_line_is_named() {
         ("", "s: it contains no event"),
         (
             "connect\nfly",
-            "s:2: `fly` is not an event: open, connect, listen, in, out, write, read, close, set, expect, \
+            "s:2: `fly` is not an event: open, connect, listen, in, out, write, read, shutdown, close, set, expect, \
           wait, show, let, repeat, if",
         ),
         ("in S", "s:1: expected flags such as [S.] or [.], not `S`"),

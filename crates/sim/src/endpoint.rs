@@ -62,6 +62,10 @@ pub struct Info {
     pub rcv_space: u32,
     /// Whether ECN was negotiated.
     pub ecn: bool,
+    /// Time since the last data arrived, us.
+    pub last_data_recv_us: u64,
+    /// Bytes in order that the application has not read.
+    pub unread_bytes: u32,
 }
 
 /// The values that turn a socket's packets into segments: its initial sequence number and its SYN's
@@ -191,6 +195,16 @@ impl EndPoint {
         self.sock.close(&mut self.net);
     }
 
+    /// Ends the writing half (`SHUT_WR`): all written data is sent first, and reading goes on.
+    pub fn shut_down_writing(&mut self) {
+        self.sock.shut_down_writing(&mut self.net);
+    }
+
+    /// Sets the payload of the segments of which longer ones of the peer are merged, bytes.
+    pub fn set_merged_mss(&mut self, bytes: u16) {
+        self.sock.receiver.merged_mss = bytes;
+    }
+
     /// Sets `TCP_NODELAY`.
     pub fn set_no_delay(&mut self, on: bool) {
         self.sock.set_no_delay(on, &mut self.net);
@@ -240,6 +254,11 @@ impl EndPoint {
     /// Writes `bytes` more. Bytes for which there is no room wait.
     pub fn write(&mut self, bytes: u64) {
         self.sock.write(bytes, &mut self.net);
+    }
+
+    /// Writes `bytes` with `MSG_MORE`.
+    pub fn write_before_more(&mut self, bytes: u64) {
+        self.sock.write_before_more(bytes, &mut self.net);
     }
 
     /// Reads all available data. Returns the number of bytes.
@@ -329,7 +348,7 @@ impl EndPoint {
 
     /// Returns the values of `TCP_INFO` that [`EndPoint::sample`] does not have.
     pub fn info(&self) -> Info {
-        self.sock.info()
+        self.sock.info(&self.net)
     }
 
     /// Returns the name of the algorithm in use, which differs from the requested one after a

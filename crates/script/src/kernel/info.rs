@@ -10,12 +10,14 @@ enum Kind {
     Time,
     /// u32, us; all ones: there was none yet.
     TimeOrNone,
+    /// Time as u32, in ms.
+    Ms,
     /// u8, and a bit of it.
     Bit(u8),
 }
 
 /// Name, offset in `struct tcp_info`, kind.
-const FIELDS: [(&str, usize, Kind); 28] = [
+const FIELDS: [(&str, usize, Kind); 29] = [
     ("ca_state", 1, Kind::U8),
     ("retransmits", 2, Kind::U8),
     ("probes", 3, Kind::U8),
@@ -29,6 +31,7 @@ const FIELDS: [(&str, usize, Kind); 28] = [
     ("sacked", 28, Kind::U32),
     ("lost", 32, Kind::U32),
     ("retrans", 36, Kind::U32),
+    ("last_data_recv", 52, Kind::Ms),
     ("rcv_ssthresh", 64, Kind::U32),
     ("rtt", 68, Kind::Time),
     ("rttvar", 72, Kind::Time),
@@ -62,6 +65,7 @@ fn value(bytes: &[u8], kind: Kind) -> Option<i128> {
         Kind::U32 => word()?.into(),
         Kind::U64 => u64::from_ne_bytes(*bytes.first_chunk()?).into(),
         Kind::Time => i128::from(word()?) * 1000,
+        Kind::Ms => i128::from(word()?) * 1_000_000,
         Kind::TimeOrNone => i128::from(word().filter(|us| *us != u32::MAX)?) * 1000,
     })
 }
@@ -74,6 +78,8 @@ mod tests {
     fn every_name_of_the_contract_has_its_field() {
         let mut names: Vec<_> = FIELDS.iter().map(|(name, ..)| *name).collect();
         let mut contract: Vec<_> = crate::INFO.iter().map(|(name, _)| *name).collect();
+        // The ioctl SIOCINQ, no field.
+        names.push("unread");
         names.sort_unstable();
         contract.sort_unstable();
         assert_eq!(names, contract);

@@ -73,7 +73,7 @@ pub struct KernelStack {
     /// Segments that were read and not asked for yet.
     left: VecDeque<(Time, Segment)>,
     /// Remaining bytes of each blocked write.
-    writes: VecDeque<u64>,
+    writes: VecDeque<(u64, SendFlags)>,
     /// The next byte that the stack expects, as far as it has said.
     expects: u32,
     /// The next byte that the peer has not sent.
@@ -116,6 +116,11 @@ impl KernelStack {
     /// What the kernel lacks or does not permit, what the algorithm lacks, and settings that the kernel does not
     /// take.
     pub fn new(settings: &Settings, which: Algorithms) -> Result<KernelStack, Refusal> {
+        if settings.fq {
+            return Err(Refusal(
+                "fq as the host's queue is for the simulator: leave out --on kernel".to_owned(),
+            ));
+        }
         let thread = Namespace::new().map_err(|why| {
             Refusal(format!(
                 "the kernel creates no network namespace: {why}; it needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): use sudo, or \
@@ -248,13 +253,27 @@ impl KernelStack {
         listened.map_err(refused("listen"))
     }
 
+    fn begin_write(&mut self, bytes: u64, flags: SendFlags) -> Result<(), Refusal> {
+        // A blocked application cannot write more: it goes on when the first write is done.
+        let is_free = self.writes.is_empty();
+        self.writes.push_back((bytes, flags));
+        if is_free { self.write() } else { Ok(()) }
+    }
+
+    fn shut_down(&mut self) -> Result<(), Refusal> {
+        let socket = self.connection(ACCEPT_NS)?;
+        rustix::net::shutdown(socket, rustix::net::Shutdown::Write).map_err(refused("shutdown"))
+    }
+
     /// Gives the kernel what it takes of the writes that wait.
     fn write(&mut self) -> Result<(), Refusal> {
         self.connection(ACCEPT_NS)?;
-        while let (Some(bytes), Socket::Own(socket)) = (self.writes.front_mut(), &self.socket) {
+        while let (Some((bytes, flags)), Socket::Own(socket)) =
+            (self.writes.front_mut(), &self.socket)
+        {
             // Each write is one call as long as it fits, so that it ends as an application's would.
             let len = usize::try_from(*bytes).unwrap_or(WRITE_BYTES).min(WRITE_BYTES);
-            match rustix::net::send(socket, &self.zeros[..len], SendFlags::NOSIGNAL) {
+            match rustix::net::send(socket, &self.zeros[..len], *flags | SendFlags::NOSIGNAL) {
                 Ok(sent) => *bytes -= sent as u64,
                 Err(why) if waits(why) => return Ok(()),
                 Err(why) => {
@@ -269,20 +288,22 @@ impl KernelStack {
         Ok(())
     }
 
-    fn read(&mut self, most: Option<u64>) -> Result<(), Refusal> {
+    /// Returns the bytes that it gave.
+    fn read(&mut self, most: Option<u64>) -> Result<u64, Refusal> {
         self.connection(ACCEPT_NS)?;
-        let mut bytes = most.unwrap_or(u64::MAX);
-        while bytes > 0 {
-            let len = usize::try_from(bytes).unwrap_or(READ_BYTES).min(READ_BYTES);
-            let Socket::Own(socket) = &self.socket else { return Ok(()) };
+        let most = most.unwrap_or(u64::MAX);
+        let mut given = 0;
+        while given < most {
+            let len = usize::try_from(most - given).unwrap_or(READ_BYTES).min(READ_BYTES);
+            let Socket::Own(socket) = &self.socket else { break };
             match rustix::net::recv(socket, &mut self.buffer[..len], RecvFlags::empty()) {
-                Ok((0, _)) => return Ok(()),
-                Ok((read, _)) => bytes -= read as u64,
-                Err(why) if waits(why) => return Ok(()),
+                Ok((0, _)) => break,
+                Ok((read, _)) => given += read as u64,
+                Err(why) if waits(why) => break,
                 Err(why) => return Err(refused("read")(why)),
             }
         }
-        Ok(())
+        Ok(given)
     }
 
     fn close(&mut self) -> Result<(), Refusal> {
@@ -389,22 +410,21 @@ impl Stack for KernelStack {
         self.clock.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<(), Refusal> {
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
         self.look()?;
+        let mut read = 0;
         match call {
             Call::Connect => self.connect(),
             Call::Listen => self.listen(),
-            Call::Write(bytes) => {
-                // A blocked application cannot write more: it goes on when the first write is done.
-                let is_free = self.writes.is_empty();
-                self.writes.push_back(*bytes);
-                if is_free { self.write() } else { Ok(()) }
-            }
-            Call::Read(most) => self.read(*most),
+            Call::Write(bytes) => self.begin_write(*bytes, SendFlags::empty()),
+            Call::WriteBeforeMore(bytes) => self.begin_write(*bytes, SendFlags::MORE),
+            Call::ShutDown => self.shut_down(),
+            Call::Read(most) => self.read(*most).map(|bytes| read = bytes),
             Call::Close => self.close(),
             Call::Set(option) => self.set(option),
         }?;
-        self.look()
+        self.look()?;
+        Ok(read)
     }
 
     fn receive(&mut self, segment: &Segment) -> Result<(), Refusal> {
@@ -460,6 +480,9 @@ impl Stack for KernelStack {
         let tcp_info = sys::tcp_info(socket.as_fd()).map_err(refused("TCP_INFO"))?;
         let algorithm = sockopt::tcp_congestion(socket).map_err(refused("TCP_CONGESTION"))?;
         let mut values: Vec<_> = info::values(&tcp_info).collect();
+        if let Ok(unread) = rustix::io::ioctl_fionread(socket) {
+            values.push(("unread".to_owned(), unread.into()));
+        }
         values.extend(self.chosen.inside(self.namespace, socket.as_fd())?);
         let algorithm = self.chosen.script_name(algorithm);
         self.look()?;

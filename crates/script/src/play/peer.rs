@@ -2,7 +2,7 @@
 
 use super::{Player, Stop};
 use crate::script::Pattern;
-use crate::settings::TIMESTAMPS_BYTES;
+use crate::settings::{Settings, TIMESTAMPS_BYTES};
 use crate::wire::MAX_SCALE;
 use knee_queue::Ecn;
 use knee_wire::Segment;
@@ -26,6 +26,21 @@ pub(super) struct Peer {
     without_timestamps: bool,
     /// Shifts its windows, as its SYN said.
     scale: u32,
+    /// Shifts the stack's windows.
+    pub(super) scale_of_stack: u32,
+    /// The MSS option of its SYN.
+    mss: Option<u32>,
+    /// What is added to timestamp values of a script where they are compared.
+    pub(super) ts_offset: Option<u32>,
+}
+
+impl Peer {
+    /// Payload of a full segment of the stack at most.
+    pub(super) fn full_bytes(&self, settings: &Settings) -> u32 {
+        let own = settings.mss_bytes + TIMESTAMPS_BYTES;
+        let options = if self.without_timestamps { 0 } else { TIMESTAMPS_BYTES };
+        own.min(self.mss.unwrap_or(own)).saturating_sub(options)
+    }
 }
 
 impl Player<'_> {
@@ -49,6 +64,13 @@ impl Player<'_> {
         if syn {
             self.peer.scale = window_scale.map_or(0, |scale| u32::from(scale.min(MAX_SCALE)));
         }
+        let mss_option = if !syn || pattern.no_mss {
+            None
+        } else {
+            let option = self.number_or(pattern.mss.as_ref(), "mss", mss + TIMESTAMPS_BYTES)?;
+            self.peer.mss = Some(option);
+            Some(option.min(65_535) as u16)
+        };
         // A SYN that acknowledges nothing yet still acknowledges the other's SYN if it answers one.
         let has_ack = pattern.flags & Segment::ACK != 0;
         let ack = self.number_or(pattern.ack.as_ref(), "ack", self.peer.ack.max(1))?;
@@ -65,7 +87,9 @@ impl Player<'_> {
                 })?,
                 None => self.peer.ts_recent,
             };
-            Some((TS_START + (now.us() / 1000) as u32, if has_ack { echo } else { 0 }))
+            let value = TS_START + (now.us() / 1000) as u32;
+            let value = self.number_or(pattern.ts_value.as_ref(), "ts", value)?;
+            Some((value, if has_ack { echo } else { 0 }))
         };
         let segment = Segment {
             flags: pattern.flags,
@@ -74,14 +98,7 @@ impl Player<'_> {
             len,
             ack: if has_ack { ack } else { 0 },
             window_bytes,
-            mss: if syn {
-                Some(
-                    self.number_or(pattern.mss.as_ref(), "mss", mss + TIMESTAMPS_BYTES)?.min(65_535)
-                        as u16,
-                )
-            } else {
-                None
-            },
+            mss: mss_option,
             window_scale,
             sack_ok: syn && pattern.sack_ok != Some(false),
             timestamps,
@@ -96,7 +113,7 @@ impl Player<'_> {
         self.note_segment(now, false, &segment);
         self.info = None;
         self.stack.receive(&segment)?;
-        Ok(())
+        self.goes_on_reading()
     }
 
     /// The window as the other side sees it: rounded down to what the header can say.
@@ -104,7 +121,11 @@ impl Player<'_> {
         let shift = if syn { 0 } else { self.peer.scale };
         let most = u32::from(u16::MAX) << shift;
         let or = self.script.window_bytes.min(most);
-        let bytes = self.number_or(pattern.window.as_ref(), "win", or)?;
+        let bytes = match &pattern.window_field {
+            Some(field) => self.number_or(Some(field), "win", or)?.checked_shl(shift),
+            None => Some(self.number_or(pattern.window.as_ref(), "win", or)?),
+        };
+        let bytes = bytes.unwrap_or(u32::MAX);
         if bytes > most {
             return Err(Stop::Cannot(format!(
                 "a window of {bytes} bytes does not fit the header: the peer's window scale allows at most {most}"
@@ -118,6 +139,9 @@ impl Player<'_> {
         let ends = u32::from(segment.has(Segment::SYN)) + u32::from(segment.has(Segment::FIN));
         let end = segment.seq.wrapping_add(segment.len + ends);
         self.peer.sent_end = self.peer.sent_end.max(end);
+        if let Some(scale) = segment.window_scale {
+            self.peer.scale_of_stack = u32::from(scale.min(MAX_SCALE));
+        }
         let Some((value, _)) = segment.timestamps else {
             return;
         };

@@ -50,7 +50,7 @@ impl Stack for LateStack {
         Time::ZERO + self.inner.now().since(Time::ZERO + self.start)
     }
 
-    fn call(&mut self, call: &Call) -> Result<(), Refusal> {
+    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
         self.inner.call(call)
     }
 

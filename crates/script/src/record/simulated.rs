@@ -86,6 +86,8 @@ fn settings(host: &HostConfig, cc: &Cc, flow: &Flow) -> Settings {
         gso_max_segs: host.gso_max_segs,
         sysctls: sysctls(host),
         base_rtt: flow.base_rtt.or(host.base_rtt),
+        merged_mss: None,
+        fq: host.fq,
     }
 }
 

@@ -50,7 +50,22 @@ impl Sock {
             State::Closed | State::Listen | State::SynSent | State::SynReceived => {
                 self.leave(State::Gone, net);
             }
-            _ => {}
+            _ => self.receiver.reads_on = false,
+        }
+    }
+
+    /// Ends the writing half for the application, which may still read. Linux: `tcp_shutdown`.
+    pub(crate) fn shut_down_writing(&mut self, net: &mut Net) {
+        if !matches!(self.state, State::Established | State::CloseWait) {
+            return;
+        }
+        self.enter(net);
+        self.receiver.reads_on = true;
+        if self.writer.pending_bytes > 0 {
+            self.writer.closes = true;
+        } else {
+            self.append_fin();
+            self.push_past_nagle(net);
         }
     }
 
@@ -112,7 +127,8 @@ impl Sock {
             return LateData::Ignored;
         }
         let data_end = packet.end_seq.wrapping_sub(u32::from(packet.has(flags::FIN)));
-        if packet.sequence_len() == 0 || !after(data_end, self.tp.rcv_nxt) {
+        if self.receiver.reads_on || packet.sequence_len() == 0 || !after(data_end, self.tp.rcv_nxt)
+        {
             return LateData::Taken;
         }
         self.answer_with_reset(packet, net);

@@ -155,6 +155,9 @@ impl Sock {
         // There is no Fast Open, so data in a SYN or SYN-ACK is ignored.
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         self.negotiate(packet);
+        if !self.timestamps {
+            self.receiver.offer_without_timestamps();
+        }
         self.tp.snd_wnd = packet.window_bytes;
         self.tp.snd_wl1 = packet.seq;
         let asks = packet.has(flags::ECE) && packet.has(flags::CWR);
@@ -365,6 +368,10 @@ impl Sock {
         self.tp.advmss = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
         self.receiver.ts_ecr = if packet.has(flags::NO_TS) { 0 } else { packet.ts_ecr };
         self.note_timestamps(packet);
+        if self.timestamps && !packet.has(flags::NO_TS) && !after(packet.seq, self.tp.rcv_nxt) {
+            // Linux: `tcp_check_req`.
+            self.receiver.ts_recent = packet.ts_val;
+        }
         self.set_first_window(packet);
         self.tp.snd_wl1 = packet.seq;
         self.measure_first_rtt(net);

@@ -167,6 +167,8 @@ struct Writer {
     cork: bool,
     /// A write goes on, so nothing else fills the socket.
     is_writing: bool,
+    /// The last write had `MSG_MORE`, so that its end carries no PSH.
+    more_follows: bool,
 }
 
 /// What each packet touches comes first, and what belongs together shares cache lines.

@@ -90,7 +90,7 @@ impl Sock {
     }
 
     /// Returns the values of `TCP_INFO` that a sample does not have. Linux: `tcp_get_info`.
-    pub(crate) fn info(&self) -> crate::endpoint::Info {
+    pub(crate) fn info(&self, net: &Net) -> crate::endpoint::Info {
         let (ato, rcv_mss) = self.receiver.ato_and_mss();
         let (rcv_ssthresh, rcv_space) = self.receiver.window_limits();
         let connecting = matches!(self.state, State::SynSent | State::SynReceived);
@@ -110,6 +110,11 @@ impl Sock {
             rcv_ssthresh,
             rcv_space,
             ecn: self.ecn_ok(),
+            last_data_recv_us: self
+                .host
+                .jiffies
+                .in_us(self.receiver.since_data(self.host.jiffies.at(net.now))),
+            unread_bytes: self.receiver.unread_bytes,
         }
     }
 }

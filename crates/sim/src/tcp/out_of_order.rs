@@ -65,7 +65,13 @@ impl OutOfOrder {
             }
             taken += 1;
             if before(start, rcv_nxt) {
-                duplicate = Some((start, if before(end, rcv_nxt) { end } else { rcv_nxt }));
+                let end = if before(end, rcv_nxt) { end } else { rcv_nxt };
+                // Linux reports the first, and what follows it without a gap.
+                duplicate = match duplicate {
+                    Some((first, until)) if !after(start, until) => Some((first, end)),
+                    None => Some((start, end)),
+                    first => first,
+                };
             }
             if after(end, rcv_nxt) {
                 rcv_nxt = end;

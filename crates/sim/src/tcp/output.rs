@@ -48,6 +48,20 @@ pub(super) enum Push {
 impl Sock {
     /// Writes `bytes` more for the application. Linux: `tcp_sendmsg_locked`.
     pub(crate) fn write(&mut self, bytes: u64, net: &mut Net) {
+        self.writer.more_follows = false;
+        self.write_bytes(bytes, net);
+    }
+
+    /// Writes `bytes` with `MSG_MORE`: the short end waits as if corked, but only for this write.
+    /// Linux: `tcp_push`.
+    pub(crate) fn write_before_more(&mut self, bytes: u64, net: &mut Net) {
+        self.writer.more_follows = true;
+        let cork = std::mem::replace(&mut self.writer.cork, true);
+        self.write_bytes(bytes, net);
+        self.writer.cork = cork;
+    }
+
+    fn write_bytes(&mut self, bytes: u64, net: &mut Net) {
         if !self.state.is_writable() || self.writer.closes {
             return;
         }
@@ -545,7 +559,10 @@ impl Sock {
                 return segs.clamp(1, self.host.config.gso_max_segs);
             }
         }
-        let least = self.cc.min_tso_segs(&mut self.tp, &mut net.cc);
+        let least = match self.cc.algorithm().has_min_tso_segs() {
+            true => self.cc.min_tso_segs(&mut self.tp, &mut net.cc),
+            false => self.host.config.sysctls.min_tso_segs,
+        };
         let mut bytes = self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift;
         let log = u32::from(self.host.config.sysctls.tso_rtt_log);
         let shift = self.min_rtt.get().unwrap_or(u32::MAX).checked_shr(log).unwrap_or(0);
@@ -579,8 +596,12 @@ impl Sock {
         if limit >= max_segs * mss || (!is_last && limit >= skb_bytes) {
             return false;
         }
-        if limit >= self.tp.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss)) / 3 {
-            return false;
+        let window = self.tp.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss));
+        match self.host.config.sysctls.tso_win_divisor {
+            // Linux: `tcp_max_tso_deferred_mss`.
+            0 if limit > 3 * mss => return false,
+            divisor if divisor > 0 && limit >= window / divisor => return false,
+            _ => {}
         }
         let Some(head) = self.rtx.front() else { return false };
         let srtt_us = i64::from(self.tp.srtt_us >> 3);
@@ -682,16 +703,18 @@ impl Sock {
             let len = left.min(mss);
             let seq = self.tp.snd_nxt;
             let mut end_seq = seq.wrapping_add(len);
-            let ends_burst = sent > 0 && len == left;
-            let mut marks =
-                if len > 0 && (self.pushes(end_seq) || ends_burst) { mark::PSH } else { 0 };
+            let mut marks = if len > 0 && self.pushes(end_seq) { mark::PSH } else { 0 };
             let with_fin = fin && len == left;
             if with_fin {
                 end_seq = end_seq.wrapping_add(1);
                 marks |= mark::FIN;
             }
             let id = self.rtx.push(Segment::new(seq, end_seq, marks));
-            let in_burst = if sent > 0 { flags::IN_BURST } else { 0 };
+            let mut in_burst = if sent > 0 { flags::IN_BURST } else { 0 };
+            if sent > 0 && len > 0 && len == left {
+                // Of the packet alone: a retransmission of this segment has none.
+                in_burst |= flags::PSH;
+            }
             // The memory of an skb is free when its last segment has left.
             let charged = if len == left { bytes + self.host.config.skb_overhead_bytes } else { 0 };
             if !self.transmit_segment(id, false, in_burst, charged, net) {
@@ -733,7 +756,9 @@ impl Sock {
     /// Reports whether a segment carries PSH: the last of a write, the last that fit the send
     /// buffer, and one in each half of the largest window. Linux: `tcp_mark_push`, `forced_push`.
     fn pushes(&mut self, end_seq: u32) -> bool {
-        let mut ends_write = end_seq == self.tp.write_seq && self.writer.pending_bytes == 0;
+        let mut ends_write = end_seq == self.tp.write_seq
+            && self.writer.pending_bytes == 0
+            && !self.writer.more_follows;
         while self.writer.full_at.front().is_some_and(|end| !before(end_seq, *end)) {
             self.writer.full_at.pop_front();
             ends_write = true;

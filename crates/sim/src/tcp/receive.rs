@@ -34,8 +34,6 @@ const MSS_MIN: u32 = 88;
 const SACKS_EXPECTED: usize = 2;
 /// SACK compression: duplicate ACKs that leave at once.
 const DUP_ACKS_AT_ONCE: u32 = 3;
-/// The shortest time between answers to unacceptable segments without data.
-const OUT_OF_WINDOW_ACK_MS: u64 = 500;
 /// The largest window that a new connection offers.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
 
@@ -61,6 +59,10 @@ pub(crate) struct Receiver {
     delack_noted: bool,
     /// The present segment has a newer timestamp than all before.
     pub(super) ts_advanced: bool,
+    /// This end has ended writing, and its application still reads.
+    pub(super) reads_on: bool,
+    /// Payload of the segments of which longer ones are merged.
+    pub(crate) merged_mss: u16,
 
     // Window.
     window_scale: u32,
@@ -147,6 +149,11 @@ impl Receiver {
     /// Returns the delayed-ACK time, jiffies, and the peer's segment size, bytes.
     pub(super) fn ato_and_mss(&self) -> (u32, u32) {
         (self.ato, self.rcv_mss)
+    }
+
+    /// Returns the jiffies since the last data segment, or since the connection began.
+    pub(super) fn since_data(&self, jiffies: u32) -> u32 {
+        jiffies_since(jiffies, self.lrcvtime)
     }
 
     /// Sets the bytes for which the application wants to be woken (`SO_RCVLOWAT`). The buffer must
@@ -408,9 +415,10 @@ impl Sock {
     /// Limits answers to two per second (`tcp_invalid_ratelimit`). Linux: `__tcp_oow_rate_limited`.
     pub(super) fn may_answer_out_of_window(&mut self, net: &Net) -> bool {
         let now = net.cc.jiffies;
-        let half_second = self.host.jiffies.of_ms(OUT_OF_WINDOW_ACK_MS);
+        let shortest_ns = self.host.config.sysctls.invalid_ratelimit.ns();
+        let shortest = self.host.jiffies.of_ms(shortest_ns / 1_000_000);
         let last = self.receiver.out_of_window_ack_at;
-        if last.is_some_and(|last| jiffies_since(now, last) < half_second) {
+        if last.is_some_and(|last| jiffies_since(now, last) < shortest) {
             return false;
         }
         self.receiver.out_of_window_ack_at = Some(now);
@@ -451,6 +459,10 @@ impl Sock {
             self.receiver.enter_quickack_mode(MAX_QUICKACKS);
             self.tp.icsk_ack_pending |= ack_pending::SCHED;
             return;
+        }
+        if bare_fin && self.receiver.used() > self.receiver.rcvbuf {
+            // Linux: `tcp_try_rmem_schedule`.
+            self.tp.icsk_ack_pending |= ack_pending::NOW;
         }
         self.received(packet.end_seq);
         if payload_bytes > 0 {
@@ -521,7 +533,8 @@ impl Sock {
         let previous = std::mem::take(&mut receiver.last_seg_size);
         let psh = packet.has(flags::PSH);
         // For a merged segment, the size of the wire segments counts.
-        let len = payload_bytes.min(receiver.advmss);
+        let merged_mss = u32::from(receiver.merged_mss).min(receiver.advmss);
+        let len = payload_bytes.min(merged_mss);
         if len >= receiver.rcv_mss {
             if receiver.measures_ratio && len != receiver.rcv_mss {
                 receiver.window_ratio = (len << 8) / (len + receiver.skb_overhead_bytes);
@@ -529,7 +542,7 @@ impl Sock {
                 receiver.clamp_window(clamp, self.host.config.linux);
             }
             receiver.rcv_mss = len;
-            if psh && payload_bytes <= receiver.advmss {
+            if psh && payload_bytes <= merged_mss {
                 self.tp.icsk_ack_pending |= ack_pending::PUSHED;
             }
             return;

@@ -42,6 +42,7 @@ impl Receiver {
         let set = self.rcvbuf_locked.then_some(self.rcvbuf);
         Receiver {
             read_at_bytes: self.read_at_bytes,
+            merged_mss: self.merged_mss,
             pingpong: self.pingpong,
             ..Receiver::with_buffer(config, set, listens)
         }
@@ -104,6 +105,8 @@ impl Receiver {
             rcv_wup: 0,
             window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
             advmss,
+            merged_mss: u16::MAX,
+            reads_on: false,
             skb_overhead_bytes: config.skb_overhead_bytes,
             max_tcp_header_bytes: config.max_tcp_header_bytes,
             rcv_mss: (rcv_wnd / 2).min(MSS_DEFAULT).min(advmss).max(MSS_MIN),
@@ -145,6 +148,17 @@ impl Receiver {
             self.window_scale = 0;
             self.window_clamp = self.window_clamp.min(FIRST_WINDOW_BYTES);
             self.rcv_ssthresh = self.rcv_ssthresh.min(self.window_clamp);
+        }
+    }
+
+    /// Takes back the room for timestamps from the window that a listener is about to offer. Linux:
+    /// `tcp_openreq_init_rwin`.
+    pub(in crate::tcp) fn offer_without_timestamps(&mut self) {
+        let full_space = share(self.rcvbuf, self.window_ratio);
+        if full_space > self.advmss && self.rcv_wnd < FIRST_WINDOW_BYTES {
+            self.rcv_wnd = full_space - full_space % self.advmss;
+            self.rcv_ssthresh = self.rcv_wnd.min(self.window_clamp);
+            self.space_bytes = self.rcv_wnd.min(10 * self.advmss);
         }
     }
 
