@@ -165,8 +165,6 @@ struct Writer {
     /// `TCP_NODELAY`.
     no_delay: bool,
     cork: bool,
-    /// A write goes on, so nothing else fills the socket.
-    is_writing: bool,
     /// The last write had `MSG_MORE`, so that its end carries no PSH.
     more_follows: bool,
 }

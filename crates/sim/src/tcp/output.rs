@@ -118,14 +118,14 @@ impl Sock {
             if self.write_queue.tail_bytes(self.tp.snd_nxt) < goal {
                 continue;
             }
-            self.writer.is_writing = true;
+            self.write_queue.set_filling(true);
             if after(self.tp.write_seq, pushed_seq.wrapping_add(self.tp.max_window >> 1)) {
                 pushed_seq = self.tp.write_seq;
                 self.write_xmit(Push::NagleOff, net);
             } else if self.write_queue.has_one() {
                 self.write_xmit(Push::First, net);
             }
-            self.writer.is_writing = false;
+            self.write_queue.set_filling(false);
         }
         self.end_refill();
     }
@@ -173,7 +173,8 @@ impl Sock {
     /// `tcp_sendmsg_locked`.
     #[inline]
     pub(super) fn refill(&mut self, net: &mut Net) {
-        if self.writer.pending_bytes == 0 || self.writer.is_waiting || self.writer.is_writing {
+        if self.writer.pending_bytes == 0 || self.writer.is_waiting || self.write_queue.is_filling()
+        {
             return;
         }
         let bytes = self.writer.pending_bytes.min(u64::from(self.room_bytes())) as u32;

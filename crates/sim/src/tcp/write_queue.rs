@@ -14,6 +14,8 @@ struct Skbs {
     ends: VecDeque<u32>,
     /// First number of the skb that was sent last.
     newest_seq: Option<u32>,
+    /// A write goes on, so nothing else adds data.
+    is_filling: bool,
 }
 
 impl WriteQueue {
@@ -32,6 +34,14 @@ impl WriteQueue {
             filled = filled.wrapping_add(goal.min(end.wrapping_sub(filled)));
             ends.push_back(filled);
         }
+    }
+
+    pub(super) fn set_filling(&mut self, is_filling: bool) {
+        self.0.get_or_insert_default().is_filling = is_filling;
+    }
+
+    pub(super) fn is_filling(&self) -> bool {
+        self.0.as_ref().is_some_and(|skbs| skbs.is_filling)
     }
 
     fn ends(&self) -> Option<&VecDeque<u32>> {
