@@ -75,7 +75,9 @@ fn difference(whose: Algorithms, script: &Script) -> Option<String> {
                 let account = settled.played.account.join("\n    ");
                 Some(format!("{why} (attempt {})\n    {account}", settled.attempts))
             }
-            ScriptOutcome::Passed | ScriptOutcome::NotForThis(_) => None,
+            ScriptOutcome::Passed
+            | ScriptOutcome::NotForThis(_)
+            | ScriptOutcome::NotApplicable(_) => None,
         },
         Err(why) => Some(why.to_string()),
     }

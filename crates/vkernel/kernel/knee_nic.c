@@ -12,6 +12,7 @@
 #include <linux/hrtimer.h>
 #include <linux/ip.h>
 #include <linux/jhash.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/version.h>
 #include "knee_nic.h"
@@ -25,6 +26,7 @@ struct queue {
 
 struct knee_nic {
 	struct knee_nic_settings settings;
+	u32 key;	/* of the hash that picks a queue, as drivers draw one */
 	struct queue queues[];
 };
 
@@ -66,7 +68,7 @@ static enum hrtimer_restart time_is_over(struct hrtimer *timer)
 }
 
 /* A number of a frame's connection and direction. */
-static u32 hash(const struct sk_buff *skb)
+static u32 hash(const struct sk_buff *skb, u32 key)
 {
 	const struct iphdr *ip;
 	u32 ports = 0;
@@ -76,12 +78,13 @@ static u32 hash(const struct sk_buff *skb)
 	ip = (const struct iphdr *)skb->data;
 	if (skb_headlen(skb) >= ip->ihl * 4 + sizeof(ports))
 		memcpy(&ports, skb->data + ip->ihl * 4, sizeof(ports));
-	return jhash_3words((__force u32)ip->saddr, (__force u32)ip->daddr, ports, ip->protocol);
+	return jhash_3words((__force u32)ip->saddr, (__force u32)ip->daddr, ports,
+			    key ^ ip->protocol);
 }
 
 void knee_nic_receive(struct knee_nic *nic, struct sk_buff *skb, u64 came_ns)
 {
-	struct queue *queue = &nic->queues[hash(skb) % nic->settings.queues];
+	struct queue *queue = &nic->queues[hash(skb, nic->key) % nic->settings.queues];
 	u32 waiting;
 
 	__skb_queue_tail(&queue->waiting, skb);
@@ -114,6 +117,7 @@ struct knee_nic *knee_nic_new(struct net_device *dev, const struct knee_nic_sett
 	if (!nic)
 		return NULL;
 	nic->settings = *settings;
+	nic->key = get_random_u32();
 	for (i = 0; i < settings->queues; i++) {
 		struct queue *queue = &nic->queues[i];
 

@@ -549,7 +549,9 @@ mod tests {
         };
         type Case<'a> = (&'a str, &'a dyn Fn(&mut KernelStack));
         let cases: [Case<'_>; 8] = [
-            ("nothing sent", &|stack| close(stack)),
+            ("nothing sent", &|stack| {
+                close(stack);
+            }),
             ("something unacknowledged", &|stack| {
                 stack.call(&Call::Write(5000)).unwrap();
                 close(stack);
