@@ -25,6 +25,7 @@ mod rtt;
 mod rtx_queue;
 mod seq;
 mod timers;
+mod write;
 mod write_queue;
 
 use crate::clock::Jiffies;
