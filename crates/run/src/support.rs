@@ -336,7 +336,7 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
             )
             .on(&[Hosts], Inert(own)),
         offloads(row("hosts.gro_window", *gro_window > Duration::ZERO))
-            .on(&[Vkernel], Refused("devices of a guest merge nothing"))
+            .on(&[Vkernel], Refused("a guest's device merges per interrupt: use coalesce and gro"))
             .on(&[Hosts], Inert(own)),
         row("hosts.skb_overhead", *skb_overhead_bytes != stock.skb_overhead_bytes)
             .on(KERNELS, Inert("the kernel has its own")),

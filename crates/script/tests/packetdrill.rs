@@ -168,3 +168,18 @@ fn a_read_must_give_what_it_says() {
             .starts_with("differs x.pkt:9: the read has not returned")
     );
 }
+
+#[test]
+fn calls_that_fail_and_values_that_are_not_looked_at_are_not_passed_over() {
+    for (line, why) in [
+        ("+0 bind(3, ..., ...) = -1 EADDRINUSE (Address in use)", "a bind that ends in EADDRINUSE"),
+        ("+0 close(4) = -1 EBADF (Bad file descriptor)", "a close that ends in EBADF"),
+        ("+0 getsockopt(4, SOL_SOCKET, SO_ERROR, [ETIMEDOUT], [4]) = 0", "a look at SO_ERROR"),
+        ("+0 getsockopt(4, SOL_SOCKET, SO_SNDBUF, [7], [4]) = 0", "a look at SO_SNDBUF"),
+    ] {
+        let said = outcome(&format!("{OPENED}{line}\n"));
+        assert!(said.starts_with("n/a ") && said.contains(why), "{line}: {said}");
+    }
+    let healthy = "+0 getsockopt(4, SOL_SOCKET, SO_ERROR, [0], [4]) = 0\n";
+    assert_eq!(outcome(&format!("{OPENED}{healthy}")), "passed");
+}

@@ -37,11 +37,17 @@ static int poll(struct napi_struct *napi, int budget)
 	int taken = 0;
 
 	while (taken < budget && (skb = __skb_dequeue(&queue->waiting))) {
-		if (queue->nic->settings.merges)
+		taken++;
+		/*
+		 * The sender may keep the other clone for retransmissions, and GRO
+		 * takes the data out of what they share. No wire hands over clones.
+		 */
+		if (skb_unclone(skb, GFP_ATOMIC))
+			kfree_skb(skb);
+		else if (queue->nic->settings.merges)
 			napi_gro_receive(napi, skb);
 		else
 			netif_receive_skb(skb);
-		taken++;
 	}
 	if (taken < budget)
 		napi_complete_done(napi, taken);

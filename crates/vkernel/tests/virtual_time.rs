@@ -18,8 +18,8 @@ use knee_queue::{
 use knee_run::RunOptions;
 use knee_run::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
 use knee_run::spec::{
-    Cc, Coalesce, Flow, HostConfig, LinuxVersion, MeasuredWindow, Ping, Run, Sampling, Schedule,
-    Sequence, Series, SharedBuffer, Traffic,
+    Cc, Coalesce, Flow, HostConfig, Link, LinuxVersion, MeasuredWindow, Network, Node, Ping, Run,
+    Sampling, Schedule, Sequence, Series, SharedBuffer, Traffic,
 };
 use knee_run::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
@@ -675,6 +675,36 @@ fn merge(kernel: &Built) {
         samples.map(|sample| (sample.at, sample.link, sample.len_bytes)).collect::<Vec<_>>()
     });
     assert!(!each.is_empty() && each == plain);
+}
+
+#[test]
+fn frames_merge_on_a_cable_between_hosts_and_losses_are_repaired() {
+    kernels().iter().for_each(merge_without_switch);
+}
+
+/// No switch copies frames here: what GRO gets is a clone of what the sender keeps.
+fn merge_without_switch(kernel: &Built) {
+    for gso_max_segs in [1, 65_535] {
+        let mut wanted = two_flows(kernel, "cubic", Time::from_ms(1500), ENDLESS);
+        let mut host = HostConfig::clone(wanted.network.nodes[0].host.as_deref().expect("a host"));
+        host.gso_max_segs = gso_max_segs;
+        host.gro = true;
+        let time = Duration::from_ms(2);
+        host.coalesce = Some(Coalesce { frames: Some(8), time, adaptive: None });
+        let node = |name: &str| Node { name: name.to_owned(), host: Some(host.clone().into()) };
+        let tail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(300) });
+        let lossy = Arc::new(Cable { loss: 0.01, ..cable(100, tail) });
+        let link = |from, to| Link { from, to, parallel: 1, sampled: true, cable: lossy.clone() };
+        wanted.network = Network {
+            nodes: vec![node("a"), node("b")],
+            links: vec![link(0, 1), link(1, 0)],
+            ..Network::default()
+        };
+        wanted.flows = vec![flow(0, 1, "cubic", ENDLESS)];
+        let outcome = carried_out(&wanted, kernel, Algorithms::Ours);
+        assert!(outcome.flows[0].received_bytes > 1_000_000, "{gso_max_segs}");
+        assert!(outcome.flows[0].counters.retransmitted_segs > Some(5), "{gso_max_segs}");
+    }
 }
 
 #[test]

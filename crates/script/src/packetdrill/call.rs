@@ -109,6 +109,13 @@ impl Reader<'_> {
         if let Some(what) = lacking {
             return Err(Trouble::lacks(line, what));
         }
+        let only_succeeds = ["socket", "bind", "listen", "fcntl", "close", "ioctl", "getsockopt"];
+        if call.has_failed() && only_succeeds.contains(&call.name.as_str()) {
+            return Err(Trouble::lacks(
+                line,
+                format!("a {} that ends in {}", call.name, call.errno),
+            ));
+        }
         let event = match call.name.as_str() {
             "socket" if std::mem::replace(&mut self.sockets.made, true) => {
                 return Err(Trouble::lacks(line, "a second connection"));
@@ -141,7 +148,7 @@ impl Reader<'_> {
             },
             "ioctl" => return self.ioctl_of(line, &call, timed),
             "getsockopt" => match call.argument(2) {
-                "SO_ERROR" | "SO_SNDBUF" | "SO_RCVBUF" => None,
+                "SO_ERROR" if matches!(call.argument(3), "[0]" | "...") => None,
                 other => return Err(Trouble::lacks(line, format!("a look at {other}"))),
             },
             name => return Err(Trouble::lacks(line, format!("the call {name}"))),
