@@ -183,3 +183,17 @@ fn calls_that_fail_and_values_that_are_not_looked_at_are_not_passed_over() {
     let healthy = "+0 getsockopt(4, SOL_SOCKET, SO_ERROR, [0], [4]) = 0\n";
     assert_eq!(outcome(&format!("{OPENED}{healthy}")), "passed");
 }
+
+#[test]
+fn a_file_names_no_file_to_compile() {
+    for named in ["./foo.c", "/etc/passwd", "foo.c", ""] {
+        let option = format!("+0 setsockopt(4, SOL_TCP, TCP_CONGESTION, [\"{named}\"], 8) = 0\n");
+        let sysctl = format!("`sysctl -q net.ipv4.tcp_congestion_control={named}`\n{OPENED}");
+        for text in [format!("{OPENED}{option}"), sysctl] {
+            let said = outcome(&text);
+            assert!(!said.starts_with("passed") && !said.starts_with("cannot"), "{named}: {said}");
+        }
+    }
+    let named = "+0 setsockopt(4, SOL_TCP, TCP_CONGESTION, [\"cubic\"], 5) = 0\n";
+    assert_eq!(outcome(&format!("{OPENED}{named}")), "passed");
+}

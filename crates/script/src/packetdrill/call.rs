@@ -285,7 +285,8 @@ fn option_of(line: u32, call: &Call) -> Result<Option<CallEvent>, Trouble> {
     }
     let value = call.argument(3).trim_start_matches('[').trim_end_matches(']').trim();
     if name == "TCP_CONGESTION" {
-        return Ok(Some(CallEvent::SetCongestion(value.trim_matches('"').to_owned())));
+        let name = super::algorithm(line, value.trim_matches('"'))?;
+        return Ok(Some(CallEvent::SetCongestion(name)));
     }
     if WITHOUT_EFFECT.contains(&name) {
         return Ok(None);

@@ -169,3 +169,12 @@ impl<'a> Reader<'a> {
         !self.script.body.is_empty()
     }
 }
+
+/// A congestion control as the kernel names it. Such a file comes from others, so it names no file to compile.
+fn algorithm(line: u32, name: &str) -> Result<String, Trouble> {
+    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
+    match !name.is_empty() && name.chars().all(is_name) {
+        true => Ok(name.to_owned()),
+        false => Err(Trouble::lacks(line, "a congestion control that is no name")),
+    }
+}

@@ -107,7 +107,7 @@ impl Reader<'_> {
             return Err(Trouble::lacks(line, format!("a change of {name} during the connection")));
         }
         if name == "tcp_congestion_control" {
-            self.script.settings.algorithm = value;
+            self.script.settings.algorithm = super::algorithm(line, &value)?;
             return Ok(());
         }
         let is_off = name == "tcp_syncookies" && value == "1";
