@@ -61,7 +61,7 @@ impl On {
         }
     }
 
-    /// Returns keys for `--set` that give hosts the offloads asked for, where the experiment decides of them.
+    /// Returns keys for `--set` that give hosts the offloads asked for, where the experiment sets them.
     pub(crate) fn offloads_of_hosts(&self, back_end: &dyn BackEnd) -> Option<String> {
         let is_of_experiment = !matches!(back_end.capabilities().linux, Linux::Running);
         let word = match self.offloads? {

@@ -28,4 +28,4 @@ pub use play::{Limits, Played, ScriptOutcome, Settled, play, play_again_if_late}
 pub use script::{Error, Script};
 pub use settings::{SYSCTLS, Settings};
 pub use sim::{Profile, SimStack};
-pub use stack::{Call, INFO, Info, MakeStack, Refusal, SocketOption, Stack};
+pub use stack::{Call, Given, INFO, Info, MakeStack, Refusal, SocketOption, Stack};

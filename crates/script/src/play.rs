@@ -12,7 +12,7 @@ use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
-use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
+use crate::stack::{Call, Given, Info, MakeStack, Refusal, SocketOption, Stack};
 use expected::OutRange;
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::LinuxVersion;
@@ -477,7 +477,7 @@ impl Player<'_> {
     // ---- the application ----
 
     /// Executes a call and returns what it gave.
-    fn call_for(&mut self, call: &CallEvent) -> Result<u64, Stop> {
+    fn call_for(&mut self, call: &CallEvent) -> Result<Given, Stop> {
         let bytes = 1 << 40;
         let call = match call {
             CallEvent::Connect => Call::Connect,
@@ -515,6 +515,7 @@ impl Player<'_> {
     }
 
     fn call(&mut self, call: &CallEvent) -> Result<(), Stop> {
+        self.no_read_waits()?;
         self.call_for(call).map(|_| ())
     }
 

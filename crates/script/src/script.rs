@@ -139,6 +139,8 @@ pub(crate) struct ReadEvent {
     pub(crate) most: Option<Expr>,
     /// Bytes that it must give.
     pub(crate) gives: Option<Expr>,
+    /// Whether it must find that the peer has ended (a read of 0), or that nothing is there yet (EAGAIN).
+    pub(crate) at_end: Option<bool>,
     /// The read waits for data: when it returns, counted like the time of the event.
     pub(crate) returns: Option<(Expr, Expr)>,
 }

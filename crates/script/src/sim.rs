@@ -1,7 +1,7 @@
 //! The simulator's end point as a stack: virtual time, exact.
 
 use crate::settings::Settings;
-use crate::stack::{Call, Info, Refusal, SocketOption, Stack};
+use crate::stack::{Call, Given, Info, Refusal, SocketOption, Stack};
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Cc, HostConfig, LinuxVersion, sysctl_since};
@@ -177,7 +177,7 @@ impl Stack for SimStack {
         self.endpoint.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
+    fn call(&mut self, call: &Call) -> Result<Given, Refusal> {
         match call {
             Call::Connect => self.endpoint.connect(),
             Call::Listen => self.endpoint.listen(),
@@ -185,12 +185,13 @@ impl Stack for SimStack {
             Call::WriteBeforeMore(bytes) => self.endpoint.write_before_more(*bytes),
             Call::ShutDown => self.endpoint.shut_down_writing(),
             Call::Read(most) => {
-                return Ok(self.endpoint.read_at_most(most.unwrap_or(u64::MAX)).into());
+                let bytes = self.endpoint.read_at_most(most.unwrap_or(u64::MAX)).into();
+                return Ok(Given { bytes, at_end: self.endpoint.has_read_all() });
             }
             Call::Close => self.endpoint.close(),
             Call::Set(option) => self.set_option(option)?,
         }
-        Ok(0)
+        Ok(Given::default())
     }
 
     fn receive(&mut self, segment: &Segment) -> Result<(), Refusal> {

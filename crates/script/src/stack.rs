@@ -101,6 +101,15 @@ impl From<knee_wire::Error> for Refusal {
     }
 }
 
+/// What a call of the application gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Bytes of a read.
+    pub bytes: u64,
+    /// The application has now read all that the peer sent before its FIN.
+    pub at_end: bool,
+}
+
 /// A TCP end point with a wire that ends at the script.
 ///
 /// Its clock counts from 0, which is when it was made. Sequence numbers of segments count from the initial ones
@@ -115,11 +124,11 @@ pub trait Stack {
     /// Time on the stack's clock.
     fn now(&self) -> Time;
 
-    /// Executes a call of the application. Returns what it gave: of a read, its bytes.
+    /// Executes a call of the application.
     ///
     /// # Errors
     /// If the stack lacks it, or the kernel refuses it.
-    fn call(&mut self, call: &Call) -> Result<u64, Refusal>;
+    fn call(&mut self, call: &Call) -> Result<Given, Refusal>;
 
     /// A segment arrives from the peer.
     ///

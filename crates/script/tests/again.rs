@@ -2,7 +2,7 @@
 
 use knee_queue::time::{Duration, Time};
 use knee_script::{
-    Call, Error, Info, Limits, LinuxVersion, Profile, Refusal, Script, SimStack, Stack,
+    Call, Error, Given, Info, Limits, LinuxVersion, Profile, Refusal, Script, SimStack, Stack,
     play_again_if_late,
 };
 use knee_wire::Segment;
@@ -27,7 +27,7 @@ impl Stack for Unsure {
         self.inner.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
+    fn call(&mut self, call: &Call) -> Result<Given, Refusal> {
         self.inner.call(call)
     }
 

@@ -197,3 +197,52 @@ fn a_file_names_no_file_to_compile() {
     let named = "+0 setsockopt(4, SOL_TCP, TCP_CONGESTION, [\"cubic\"], 5) = 0\n";
     assert_eq!(outcome(&format!("{OPENED}{named}")), "passed");
 }
+
+#[test]
+fn a_descriptor_is_that_of_the_connection() {
+    for call in ["write(77, ..., 1000) = 1000", "read(3, ..., 1000) = 0", "close(99) = 0"] {
+        let said = outcome(&format!("{OPENED}+0 {call}\n"));
+        assert!(said.contains("the descriptor "), "{call}: {said}");
+    }
+}
+
+#[test]
+fn the_end_of_the_peers_data_is_told_from_nothing_yet() {
+    let fin = "+.2 < F. 1:1(0) ack 1 win 1000\n";
+    let waits = format!("{OPENED}+0...0.2 read(4, ..., 1000) = 0\n{fin}");
+    assert_eq!(outcome(&waits), "passed");
+    let none = format!("{OPENED}+0 read(4, ..., 1000) = 0\n");
+    assert!(outcome(&none).contains("the peer has not ended"), "{}", outcome(&none));
+    let again = "= -1 EAGAIN (Resource temporarily unavailable)";
+    assert_eq!(outcome(&format!("{OPENED}+0 read(4, ..., 1000) {again}\n")), "passed");
+    let ended = format!("{OPENED}{fin}+0 > . 1:1(0) ack 2\n+0 read(4, ..., 1000) {again}\n");
+    assert!(outcome(&ended).contains("the peer has ended"), "{}", outcome(&ended));
+}
+
+#[test]
+fn a_read_that_waits_has_an_eighth_of_its_own_time() {
+    let read = "+80...80.05 read(4, ..., 1000) = 1000\n+8 < P. 1:1001(1000) ack 1 win 1000\n";
+    let said = outcome(&format!("{OPENED}{read}"));
+    assert!(said.contains("the read returned at"), "{said}");
+    let write = "+0...0.2 read(4, ..., 1000) = 1000\n+0 write(4, ..., 1000) = 1000\n";
+    let said = outcome(&format!("{OPENED}{write}"));
+    assert!(said.contains("the read has not returned"), "{said}");
+}
+
+#[test]
+fn comments_options_and_defaults_are_read_as_they_are_meant() {
+    let open = outcome(&format!("{OPENED}/* no end\n+0 > . 9:9(0) ack 9\n"));
+    assert_eq!(open, "mistake x.pkt:9: a comment has no end: close it with `*/`");
+    assert_eq!(outcome(&format!("`# set up`\n{OPENED}")), "passed");
+    // Whatever the order, and however often.
+    let ipv6 = OPENED.replace("<mss 1460", "<mss 8940");
+    for options in ["--ip_version=ipv6\n--mtu=9000\n", "--mtu=9000\n--ip_version=ipv6\n"] {
+        assert_eq!(outcome(&format!("{options}{options}{ipv6}")), "passed");
+    }
+    let ipv4 = format!("--ip_version=ipv6\n--ip_version=ipv4\n{OPENED}");
+    assert_eq!(outcome(&ipv4), "passed");
+    let started = std::time::Instant::now();
+    let many = "`./defaults.sh`\n".repeat(16_000);
+    assert_eq!(outcome(&format!("{many}{OPENED}")), "passed");
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}

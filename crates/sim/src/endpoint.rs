@@ -271,6 +271,11 @@ impl EndPoint {
         self.sock.read(bytes, &mut self.net)
     }
 
+    /// Returns whether the application has read all that the peer sent, and its FIN came.
+    pub fn has_read_all(&self) -> bool {
+        self.sock.has_read_all()
+    }
+
     /// Receives a segment of the peer.
     pub fn receive(&mut self, segment: &Segment) {
         let syn = segment.has(Segment::SYN);

@@ -42,8 +42,8 @@ enum {
 	KNEE_CABLE_LINK,	/* u32: captures have what leaves here as that of this link, from 1 */
 	KNEE_CABLE_OVERHEAD,	/* u32: bytes beside each frame that take time as the frame's own do */
 	KNEE_CABLE_QUEUES,	/* u32: receive queues; 0: what arrives is handed over at once */
-	KNEE_CABLE_FRAMES,	/* u32: so many that wait raise a queue's interrupt; 0: they never do */
-	KNEE_CABLE_TIME,	/* u64: so long after the first of them it comes, ns */
+	KNEE_CABLE_FRAMES,	/* u32: frames that raise a queue's interrupt; 0: only the timer does */
+	KNEE_CABLE_TIME,	/* u64: from the first frame to the interrupt, ns */
 	KNEE_CABLE_MERGES,	/* u32: whether GRO gets the frames of an interrupt */
 	KNEE_CABLE_ATTRIBUTES
 };
@@ -112,6 +112,11 @@ static void knee_cable_arrive(struct knee_cable *cable, struct sk_buff *skb, u64
 		return;
 	}
 	peer = other->dev;
+	/* A device that is going down has emptied its queues. */
+	if (!netif_running(peer)) {
+		kfree_skb(skb);
+		return;
+	}
 	/* No wire carries these. */
 	skb_clear_hash(skb);
 	skb->queue_mapping = 0;

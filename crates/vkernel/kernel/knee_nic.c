@@ -15,6 +15,7 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/version.h>
+#include <net/ip.h>
 #include "knee_nic.h"
 
 struct queue {
@@ -73,7 +74,7 @@ static enum hrtimer_restart time_is_over(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* A number of a frame's connection and direction. */
+/* A number of a frame's connection and direction; of its addresses, if it has no ports. */
 static u32 hash(const struct sk_buff *skb, u32 key)
 {
 	const struct iphdr *ip;
@@ -82,7 +83,8 @@ static u32 hash(const struct sk_buff *skb, u32 key)
 	if (skb->protocol != htons(ETH_P_IP) || skb_headlen(skb) < sizeof(*ip))
 		return 0;
 	ip = (const struct iphdr *)skb->data;
-	if (skb_headlen(skb) >= ip->ihl * 4 + sizeof(ports))
+	if ((ip->protocol == IPPROTO_TCP || ip->protocol == IPPROTO_UDP) &&
+	    !(ip->frag_off & htons(IP_OFFSET)) && skb_headlen(skb) >= ip->ihl * 4 + sizeof(ports))
 		memcpy(&ports, skb->data + ip->ihl * 4, sizeof(ports));
 	return jhash_3words((__force u32)ip->saddr, (__force u32)ip->daddr, ports,
 			    key ^ ip->protocol);

@@ -10,8 +10,8 @@ struct knee_nic;
 /* How a device hands over what arrives. */
 struct knee_nic_settings {
 	u32 queues;	/* each with an interrupt of its own */
-	u32 frames;	/* so many that wait raise it; 0: they never do */
-	u64 time_ns;	/* so long after the first of them it comes */
+	u32 frames;	/* that raise it; 0: only the timer does */
+	u64 time_ns;	/* from the first frame to the interrupt */
 	bool merges;	/* GRO */
 };
 

@@ -37,7 +37,7 @@ use self::clock::{Clock, Tap};
 use self::lateness_probe::LatenessProbe;
 use self::wire::Wire;
 use crate::wire::sides;
-use crate::{Call, Info, LinuxVersion, Refusal, Settings, SocketOption, Stack};
+use crate::{Call, Given, Info, LinuxVersion, Refusal, Settings, SocketOption, Stack};
 
 /// Written by one call at most: more than any socket takes at once.
 const WRITE_BYTES: usize = 16 << 20;
@@ -119,6 +119,11 @@ impl KernelStack {
         if settings.fq {
             return Err(Refusal(
                 "fq as the host's queue is for the simulator: leave out --on kernel".to_owned(),
+            ));
+        }
+        if settings.merged_mss.is_some() {
+            return Err(Refusal(
+                "--mss, of which a device merges segments, is for the simulator: leave out --on kernel".to_owned(),
             ));
         }
         let thread = Namespace::new().map_err(|why| {
@@ -288,17 +293,19 @@ impl KernelStack {
         Ok(())
     }
 
-    /// Returns the bytes that it gave.
-    fn read(&mut self, most: Option<u64>) -> Result<u64, Refusal> {
+    fn read(&mut self, most: Option<u64>) -> Result<Given, Refusal> {
         self.connection(ACCEPT_NS)?;
         let most = most.unwrap_or(u64::MAX);
-        let mut given = 0;
-        while given < most {
-            let len = usize::try_from(most - given).unwrap_or(READ_BYTES).min(READ_BYTES);
+        let mut given = Given::default();
+        while given.bytes < most {
+            let len = usize::try_from(most - given.bytes).unwrap_or(READ_BYTES).min(READ_BYTES);
             let Socket::Own(socket) = &self.socket else { break };
             match rustix::net::recv(socket, &mut self.buffer[..len], RecvFlags::empty()) {
-                Ok((0, _)) => break,
-                Ok((read, _)) => given += read as u64,
+                Ok((0, _)) => {
+                    given.at_end = true;
+                    break;
+                }
+                Ok((read, _)) => given.bytes += read as u64,
                 Err(why) if waits(why) => break,
                 Err(why) => return Err(refused("read")(why)),
             }
@@ -410,21 +417,21 @@ impl Stack for KernelStack {
         self.clock.now()
     }
 
-    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
+    fn call(&mut self, call: &Call) -> Result<Given, Refusal> {
         self.look()?;
-        let mut read = 0;
+        let mut given = Given::default();
         match call {
             Call::Connect => self.connect(),
             Call::Listen => self.listen(),
             Call::Write(bytes) => self.begin_write(*bytes, SendFlags::empty()),
             Call::WriteBeforeMore(bytes) => self.begin_write(*bytes, SendFlags::MORE),
             Call::ShutDown => self.shut_down(),
-            Call::Read(most) => self.read(*most).map(|bytes| read = bytes),
+            Call::Read(most) => self.read(*most).map(|read| given = read),
             Call::Close => self.close(),
             Call::Set(option) => self.set(option),
         }?;
         self.look()?;
-        Ok(read)
+        Ok(given)
     }
 
     fn receive(&mut self, segment: &Segment) -> Result<(), Refusal> {

@@ -44,7 +44,7 @@ const SAME: &[&str] = &[
 impl Reader<'_> {
     /// The assertions up to `}%`.
     pub(super) fn assertions(&mut self) -> Result<Vec<Condition>, Trouble> {
-        let mut line = self.scan.line();
+        let mut line = self.scan.line_within();
         let text = joined(self.scan.until("}%", "the Python in %{")?);
         let mut conditions = Vec::new();
         for part in text.split('\n') {

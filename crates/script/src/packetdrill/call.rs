@@ -32,7 +32,7 @@ const WITHOUT_EFFECT: [&str; 7] = [
 ];
 
 /// What a script has not, by a word of the call.
-const LACKING: [(&str, &str); 12] = [
+const LACKING: [(&str, &str); 11] = [
     ("IPPROTO_MPTCP", "MPTCP"),
     ("FASTOPEN", "Fast Open"),
     ("ZEROCOPY", "zerocopy"),
@@ -44,16 +44,48 @@ const LACKING: [(&str, &str); 12] = [
     ("MSG_EOR", "MSG_EOR"),
     ("TCP_USER_TIMEOUT", "TCP_USER_TIMEOUT"),
     ("MSG_PEEK", "MSG_PEEK"),
-    ("EFAULT", "a call with a bad address"),
 ];
+
+/// Calls that a script has, but for `socket`: those that need the connection, and those of any socket.
+const OF_CONNECTION: [&str; 12] = [
+    "read", "recv", "recvfrom", "readv", "recvmsg", "write", "send", "sendto", "writev", "sendmsg",
+    "shutdown", "ioctl",
+];
+const OF_SOCKET: [&str; 9] = [
+    "bind",
+    "listen",
+    "connect",
+    "accept",
+    "accept4",
+    "fcntl",
+    "close",
+    "setsockopt",
+    "getsockopt",
+];
+/// Calls of which a script has no failure.
+const ONLY_SUCCEED: [&str; 7] =
+    ["socket", "bind", "listen", "fcntl", "close", "ioctl", "getsockopt"];
 
 /// The sockets of a file, by their numbers.
 #[derive(Default)]
 pub(super) struct Sockets {
-    made: bool,
+    /// The one that `socket` gave.
+    made: Option<String>,
     listener: Option<String>,
     /// The socket of the connection, once there is one.
     connection: Option<String>,
+}
+
+impl Sockets {
+    /// Whether a call of this name may have this descriptor. Of calls that a script has not, something else is said.
+    fn has(&self, name: &str, descriptor: &str) -> bool {
+        let is_connection = self.connection.as_deref() == Some(descriptor);
+        if OF_CONNECTION.contains(&name) {
+            return is_connection;
+        }
+        let is_socket = self.made.as_deref().is_none_or(|made| made == descriptor);
+        !OF_SOCKET.contains(&name) || is_connection || is_socket
+    }
 }
 
 /// A call as it is written.
@@ -102,25 +134,34 @@ fn vector_bytes(text: &str) -> Option<u64> {
 impl Reader<'_> {
     pub(super) fn call(&mut self, line: u32, timed: &Timed) -> Result<(), Trouble> {
         let call = self.call_as_written()?;
-        let mut words = call.arguments.iter().chain([&call.errno]);
-        let lacking = words
+        let name = call.name.as_str();
+        let lacking = call
+            .arguments
+            .iter()
             .find_map(|text| LACKING.iter().find(|(word, _)| text.contains(word)))
             .map(|(_, what)| *what);
         if let Some(what) = lacking {
             return Err(Trouble::lacks(line, what));
         }
-        let only_succeeds = ["socket", "bind", "listen", "fcntl", "close", "ioctl", "getsockopt"];
-        if call.has_failed() && only_succeeds.contains(&call.name.as_str()) {
-            return Err(Trouble::lacks(
-                line,
-                format!("a {} that ends in {}", call.name, call.errno),
-            ));
+        if call.errno == "EFAULT" {
+            return Err(Trouble::lacks(line, "a call with a bad address"));
         }
-        let event = match call.name.as_str() {
-            "socket" if std::mem::replace(&mut self.sockets.made, true) => {
+        if call.has_failed() && ONLY_SUCCEED.contains(&name) {
+            return Err(Trouble::lacks(line, format!("a {name} that ends in {}", call.errno)));
+        }
+        if !self.sockets.has(name, call.argument(0)) {
+            let what = format!("the descriptor {} in a {name}", call.argument(0));
+            return Err(Trouble::lacks(line, what));
+        }
+        let event = match name {
+            "socket" if self.sockets.made.is_some() => {
                 return Err(Trouble::lacks(line, "a second connection"));
             }
-            "socket" | "bind" | "fcntl" => None,
+            "socket" => {
+                self.sockets.made = call.result.map(|number| number.to_string());
+                None
+            }
+            "bind" | "fcntl" => None,
             "listen" => {
                 self.sockets.listener = Some(call.argument(0).to_owned());
                 Some(CallEvent::Listen)
@@ -217,10 +258,13 @@ impl Reader<'_> {
         };
         let number = |number: u64| Expr::Number(i128::from(number));
         let gives = if none { Some(0) } else { call.result.map(i64::unsigned_abs) };
+        let at_end =
+            if none { Some(false) } else { (gives == Some(0) && most > 0).then_some(true) };
         let returns = timed.returns_ns.map(|ns| (number(ns), number(ns)));
         Ok(CallEvent::Read(ReadEvent {
             most: Some(number(most)),
             gives: gives.map(number),
+            at_end,
             returns,
         }))
     }

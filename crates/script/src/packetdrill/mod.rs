@@ -74,6 +74,10 @@ struct Reader<'a> {
     scan: Scanner<'a>,
     script: Script,
     sockets: Sockets,
+    /// `defaults.sh` has run.
+    has_defaults: bool,
+    /// `--mtu`, bytes.
+    mtu_bytes: Option<u32>,
     /// Timestamp values that outbound packets have named.
     stamps: BTreeSet<u32>,
 }
@@ -99,6 +103,8 @@ impl<'a> Reader<'a> {
                 body: Vec::new(),
             },
             sockets: Sockets::default(),
+            has_defaults: false,
+            mtu_bytes: None,
             stamps: BTreeSet::new(),
         }
     }
@@ -106,6 +112,9 @@ impl<'a> Reader<'a> {
     fn read(&mut self) -> Result<(), Trouble> {
         loop {
             self.scan.skip();
+            if let Some(line) = self.scan.open_comment {
+                return Err(Trouble::mistake(line, "a comment has no end: close it with `*/`"));
+            }
             if self.scan.is_at_end() {
                 return Ok(());
             }

@@ -1,7 +1,7 @@
 //! Option lines before the events: `--tolerance_usecs=10000`.
 
-use super::Reader;
 use super::scan::Trouble;
+use super::{MTU_BYTES, Reader};
 use knee_queue::time::Duration;
 
 /// Longest tolerance, us: a minute.
@@ -35,17 +35,12 @@ impl Reader<'_> {
                 None => return Err(self.outside(name, value, "48 to 65535 bytes")),
             },
             "mtu" => match number().filter(|bytes| (140..=9000).contains(bytes)) {
-                Some(bytes) => self.script.settings.set_mtu_bytes(bytes as u32),
+                Some(bytes) => self.mtu_bytes = Some(bytes as u32),
                 None => return Err(self.outside(name, value, "140 to 9000 bytes")),
             },
             "ip_version" => match value {
                 "ipv4" | "ipv4-mapped-ipv6" => self.script.settings.ipv6 = false,
-                "ipv6" => {
-                    // Its device has 20 bytes more, so that segments are as long.
-                    let mtu_bytes = self.script.settings.mtu_bytes() + 20;
-                    self.script.settings.ipv6 = true;
-                    self.script.settings.set_mtu_bytes(mtu_bytes);
-                }
+                "ipv6" => self.script.settings.ipv6 = true,
                 _ => return Err(self.outside(name, value, "ipv4, ipv4-mapped-ipv6 or ipv6")),
             },
             // About packetdrill itself, or what a script does not look at.
@@ -53,6 +48,9 @@ impl Reader<'_> {
             | "gateway_ip" | "netmask_ip" | "bind_port" | "connect_port" => {}
             _ => return Err(self.scan.lacks(format!("the option --{name}"))),
         }
+        // The kernel's tests give an IPv6 device 20 bytes more, so that segments are as long.
+        let usual = if self.script.settings.ipv6 { MTU_BYTES + 20 } else { MTU_BYTES };
+        self.script.settings.set_mtu_bytes(self.mtu_bytes.unwrap_or(usual));
         Ok(())
     }
 

@@ -46,16 +46,23 @@ pub(super) fn joined(text: &str) -> String {
 pub(super) struct Scanner<'a> {
     rest: &'a str,
     line: u32,
+    /// Where a comment without an end begins.
+    pub(super) open_comment: Option<u32>,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Scanner<'a> {
-        Scanner { rest: text, line: 1 }
+        Scanner { rest: text, line: 1, open_comment: None }
     }
 
     /// The line of what comes next.
     pub(super) fn line(&mut self) -> u32 {
         self.skip();
+        self.line
+    }
+
+    /// The present line, where `#` and `//` begin no comment.
+    pub(super) fn line_within(&self) -> u32 {
         self.line
     }
 
@@ -86,8 +93,11 @@ impl<'a> Scanner<'a> {
             if self.rest.starts_with('#') || self.rest.starts_with("//") {
                 self.pass(self.rest.find('\n').unwrap_or(self.rest.len()));
             } else if self.rest.starts_with("/*") {
-                let end = self.rest[2..].find("*/").map_or(self.rest.len(), |end| end + 4);
-                self.pass(end);
+                let end = self.rest[2..].find("*/");
+                if end.is_none() {
+                    self.open_comment = Some(self.line);
+                }
+                self.pass(end.map_or(self.rest.len(), |end| end + 4));
             } else {
                 return;
             }

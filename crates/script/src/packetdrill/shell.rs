@@ -45,7 +45,7 @@ const LACKING: [(&str, &str); 5] = [
 impl Reader<'_> {
     /// The commands up to the closing backtick.
     pub(super) fn commands(&mut self) -> Result<(), Trouble> {
-        let first = self.scan.line();
+        let first = self.scan.line_within();
         let text = joined(self.scan.until("`", "a command")?);
         let mut line = first;
         for command in text.split('\n') {
@@ -56,6 +56,8 @@ impl Reader<'_> {
     }
 
     fn command(&mut self, line: u32, text: &str) -> Result<(), Trouble> {
+        let text = text.trim();
+        let text = if text.starts_with('#') { "" } else { text };
         let text = text.split(" #").next().unwrap_or_default().trim();
         let words = words(line, text)?;
         let Some((program, arguments)) = words.split_first() else { return Ok(()) };
@@ -66,9 +68,10 @@ impl Reader<'_> {
         let program = program.rsplit('/').next().unwrap_or_default();
         match program {
             "defaults.sh" => {
-                let defaults =
-                    DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-                self.script.settings.sysctls.splice(0..0, defaults);
+                let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+                if !std::mem::replace(&mut self.has_defaults, true) {
+                    self.script.settings.sysctls.splice(0..0, DEFAULTS.iter().map(own));
+                }
                 Ok(())
             }
             "sysctl" => {

@@ -3,17 +3,25 @@
 use super::{Player, Stop};
 use crate::script::{CallEvent, ReadEvent};
 use crate::show;
+use crate::stack::Given;
 use knee_queue::time::{Duration, Time};
 
 /// A read that has not returned.
 pub(super) struct WaitingRead {
     call: CallEvent,
-    gives: Option<u64>,
-    /// When it must return.
+    expected: Expected,
+    /// When it began, and must return.
+    began: Time,
     earliest: Time,
     latest: Time,
     /// The line of the call.
     line: u32,
+}
+
+/// What a read must give.
+struct Expected {
+    bytes: Option<u64>,
+    at_end: Option<bool>,
 }
 
 impl Player<'_> {
@@ -21,31 +29,32 @@ impl Player<'_> {
     pub(super) fn read(&mut self, read: &ReadEvent, start: Time) -> Result<(), Stop> {
         self.no_read_waits()?;
         let call = CallEvent::Read(ReadEvent { most: read.most.clone(), ..ReadEvent::default() });
-        let gives = match &read.gives {
+        let bytes = match &read.gives {
             Some(gives) => Some(self.number(gives, "what the read gives", u64::MAX)?),
             None => None,
         };
+        let expected = Expected { bytes, at_end: read.at_end };
         let Some((earliest, latest)) = &read.returns else {
             let came = self.call_for(&call)?;
-            return same(gives, came);
+            return expected.fits(came);
         };
         let (earliest, latest) = (self.moment(start, earliest)?, self.moment(start, latest)?);
-        self.read = Some(WaitingRead { call, gives, earliest, latest, line: self.line });
+        let began = self.stack.now();
+        self.read = Some(WaitingRead { call, expected, began, earliest, latest, line: self.line });
         self.goes_on_reading()
     }
 
-    /// Lets a read that waits return if there is data now.
+    /// Lets a read that waits return if there is data now, or the peer has ended.
     pub(super) fn goes_on_reading(&mut self) -> Result<(), Stop> {
         let Some(read) = self.read.take() else { return Ok(()) };
         let came = self.call_for(&read.call)?;
-        let ends = read.gives == Some(0);
-        if came == 0 && !ends {
+        if came.bytes == 0 && !came.at_end {
             self.read = Some(read);
             return Ok(());
         }
         self.line = read.line;
         let now = self.stack.now();
-        let tolerance = self.tolerance_after(read.latest.since(Time::ZERO));
+        let tolerance = self.tolerance_after(read.latest.since(read.began));
         if now + tolerance < read.earliest || now > read.latest + tolerance {
             return Err(Stop::Differs(format!(
                 "the read returned at {}: expected from {} to {}",
@@ -54,7 +63,7 @@ impl Player<'_> {
                 show::time(read.latest)
             )));
         }
-        same(read.gives, came)
+        read.expected.fits(came)
     }
 
     /// A call comes, or the script ends: a read that still waits is a difference.
@@ -77,11 +86,19 @@ impl Player<'_> {
     }
 }
 
-fn same(gives: Option<u64>, came: u64) -> Result<(), Stop> {
-    match gives {
-        Some(gives) if gives != came => {
-            Err(Stop::Differs(format!("the read: expected {gives} bytes, came {came}")))
+impl Expected {
+    fn fits(&self, came: Given) -> Result<(), Stop> {
+        match (self.bytes, self.at_end) {
+            (Some(bytes), _) if bytes != came.bytes => {
+                Err(Stop::Differs(format!("the read: expected {bytes} bytes, came {}", came.bytes)))
+            }
+            (_, Some(true)) if !came.at_end => Err(Stop::Differs(
+                "the read: expected the end, and the peer has not ended".to_owned(),
+            )),
+            (_, Some(false)) if came.at_end => {
+                Err(Stop::Differs("the read: expected EAGAIN, and the peer has ended".to_owned()))
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
 }

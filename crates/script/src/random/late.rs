@@ -5,7 +5,7 @@ use crate::play::{Limits, ScriptOutcome, play};
 use crate::script::{Error, Script};
 use crate::settings::Settings;
 use crate::sim::{Profile, SimStack};
-use crate::stack::{Call, Info, Refusal, Stack};
+use crate::stack::{Call, Given, Info, Refusal, Stack};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::LinuxVersion;
 use knee_wire::Segment;
@@ -50,7 +50,7 @@ impl Stack for LateStack {
         Time::ZERO + self.inner.now().since(Time::ZERO + self.start)
     }
 
-    fn call(&mut self, call: &Call) -> Result<u64, Refusal> {
+    fn call(&mut self, call: &Call) -> Result<Given, Refusal> {
         self.inner.call(call)
     }
 

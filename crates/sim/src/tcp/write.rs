@@ -7,6 +7,7 @@ use super::{GSO_MAX_BYTES, Sock};
 use crate::clock::jiffies_since;
 use crate::net::Net;
 use knee_queue::time::Time;
+
 /// `TCP_MSS_DEFAULT`: half of a window up to this is not a size of skbs.
 const MSS_DEFAULT_BYTES: u32 = 536;
 /// Bytes of a write that are in the socket at once if no send buffer limits it.
@@ -25,12 +26,10 @@ impl Sock {
     /// Linux: `tcp_push`.
     pub(crate) fn write_before_more(&mut self, bytes: u64, net: &mut Net) {
         self.writer.more_follows = true;
-        let cork = std::mem::replace(&mut self.writer.cork, true);
         self.write_bytes(bytes, net);
-        self.writer.cork = cork;
     }
 
-    pub(super) fn write_bytes(&mut self, bytes: u64, net: &mut Net) {
+    fn write_bytes(&mut self, bytes: u64, net: &mut Net) {
         if !self.state.is_writable() || self.writer.closes {
             return;
         }
@@ -40,8 +39,16 @@ impl Sock {
         self.write_on(net);
     }
 
-    /// Writes as much as there is room for. Linux: `tcp_sendmsg_locked`, `tcp_push`.
-    pub(super) fn write_on(&mut self, net: &mut Net) {
+    /// Writes as much as there is room for, corked if more follows. Linux: `tcp_sendmsg_locked`,
+    /// `tcp_push`.
+    fn write_on(&mut self, net: &mut Net) {
+        let cork = self.writer.cork;
+        self.writer.cork |= self.writer.more_follows;
+        self.write_and_push(net);
+        self.writer.cork = cork;
+    }
+
+    fn write_and_push(&mut self, net: &mut Net) {
         let has_skbs = self.host.config.gso_max_segs > 1;
         if has_skbs {
             self.write_skbs(net);
@@ -68,7 +75,7 @@ impl Sock {
 
     /// Writes as much as there is room for, skb by skb: each that is full may leave at once, as far as the windows
     /// permit. The next bytes then fill up what is left of it. Linux: `tcp_sendmsg_locked`, `tcp_push_one`.
-    pub(super) fn write_skbs(&mut self, net: &mut Net) {
+    fn write_skbs(&mut self, net: &mut Net) {
         if self.writer.pending_bytes == 0 || self.writer.is_waiting {
             return;
         }
@@ -101,7 +108,7 @@ impl Sock {
 
     /// Automatic corking: holds the short end of a write until an earlier packet has left the host,
     /// because more data may follow. Linux: `tcp_push`, `tcp_should_autocork`.
-    pub(super) fn corks_tail(&mut self, net: &mut Net) -> bool {
+    fn corks_tail(&mut self, net: &mut Net) -> bool {
         let tail = if self.host.config.gso_max_segs > 1 {
             self.write_queue.tail_bytes(self.tp.snd_nxt)
         } else {
@@ -155,7 +162,7 @@ impl Sock {
     }
 
     /// Returns the bytes that a write may put into the socket now.
-    pub(super) fn room_bytes(&self) -> u32 {
+    fn room_bytes(&self) -> u32 {
         if self.writer.is_limited {
             self.sndbuf_room_bytes().min(self.notsent_room_bytes())
         } else {
@@ -169,7 +176,7 @@ impl Sock {
     }
 
     /// Moves pending bytes into the socket, into skbs of `goal` bytes.
-    pub(super) fn append(&mut self, bytes: u32, goal: u32) {
+    fn append(&mut self, bytes: u32, goal: u32) {
         self.writer.pending_bytes -= u64::from(bytes);
         if self.host.config.gso_max_segs > 1 {
             self.write_queue.append(self.tp.snd_nxt, self.tp.write_seq, bytes, goal);
@@ -179,7 +186,7 @@ impl Sock {
     }
 
     /// Notes whether the write goes on later, or ends the connection's data.
-    pub(super) fn end_refill(&mut self) {
+    fn end_refill(&mut self) {
         self.writer.is_waiting = self.writer.is_limited && self.writer.pending_bytes > 0;
         if self.writer.closes && self.writer.pending_bytes == 0 {
             self.append_fin();
@@ -188,7 +195,7 @@ impl Sock {
 
     /// Returns the payload that `tcp_notsent_lowat` permits, in whole skbs until the limit is
     /// passed. Linux: `tcp_stream_memory_free`.
-    pub(super) fn notsent_room_bytes(&self) -> u32 {
+    fn notsent_room_bytes(&self) -> u32 {
         let lowat = self.host.config.sysctls.notsent_lowat;
         let goal = self.size_goal();
         let free = lowat.saturating_sub(self.unsent_bytes());
@@ -196,12 +203,12 @@ impl Sock {
     }
 
     /// Returns the memory of a full segment, bytes.
-    pub(super) fn charged_per_segment(&self) -> u32 {
+    fn charged_per_segment(&self) -> u32 {
         self.mss() + self.host.config.skb_overhead_bytes
     }
 
     /// Returns the memory of all unacknowledged and unsent data, bytes.
-    pub(super) fn sndbuf_used_bytes(&self) -> u32 {
+    fn sndbuf_used_bytes(&self) -> u32 {
         let queued = self.tp.write_seq.wrapping_sub(self.tp.snd_una);
         let skbs = queued.div_ceil(self.size_goal());
         queued.saturating_add(skbs.saturating_mul(self.host.config.skb_overhead_bytes))
@@ -209,7 +216,7 @@ impl Sock {
 
     /// Returns the payload that still fits, bytes. Linux accepts one skb beyond the limit. Linux:
     /// `__sk_stream_memory_free`.
-    pub(super) fn sndbuf_room_bytes(&self) -> u32 {
+    fn sndbuf_room_bytes(&self) -> u32 {
         let free = self.writer.sndbuf_bytes.saturating_sub(self.sndbuf_used_bytes());
         let goal = self.size_goal();
         let skbs = free.div_ceil(goal + self.host.config.skb_overhead_bytes);
@@ -266,7 +273,7 @@ impl Sock {
 
     /// Marks later rate samples as application-limited if the application leaves the window unused.
     /// Linux: `tcp_rate_check_app_limited`.
-    pub(super) fn check_app_limited(&mut self, now: Time) {
+    fn check_app_limited(&mut self, now: Time) {
         self.forget_departed(now);
         if self.unsent_bytes() < self.mss()
             && self.in_host_bytes < u64::from(self.host.config.skb_overhead_bytes)
