@@ -25,10 +25,8 @@ const UNKNOWN_RTT_NS: u64 = 1_000_000_000;
 /// Excess over the smallest RTT that makes an ACK of all data in flight a delayed-ACK event, ns: more than the largest queues of
 /// data centers hold, less than the shortest delayed-ACK timers.
 const DELAYED_ACK_NS: u64 = 10_000_000;
-
 /// Resolution of sending times, in parts of an RTT: a whole window may leave within one of them.
 const SPANS_OF_RTT: u64 = 64;
-
 /// Ranges that were acknowledged before they were captured and may still come: what the packets of a round trip leave where two queues
 /// of a capture are apart. Ranges of less than this part of a round trip are one.
 const MOST_MISSED: usize = 64;
@@ -490,6 +488,8 @@ impl Data {
         let is_ece = marked_bytes.is_some();
         if let Some(ns) = taken.rtt_ns {
             self.measure_rtt(ns, is_ece, inflight_before, now);
+            let duplicates = if newly == 0 { self.duplicate_acks } else { 0 };
+            self.rounds.unheld(ns, duplicates, taken.has_repeats);
         }
         self.echo.ack(is_ece, ack, newly, &taken, self.srtt_ns, now, &mut self.out);
         if let Some(event) = self.echo.event.take() {

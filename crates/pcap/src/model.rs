@@ -613,6 +613,8 @@ pub struct Round {
     pub rtt_mean_ns: Option<u64>,
     /// Largest RTT by sequence numbers, ns.
     pub rtt_max_ns: Option<u64>,
+    /// Largest RTT of ACKs that a receiver does not hold back, ns: not of late duplicates, which Linux gathers, nor of a gap that is filled.
+    pub rtt_max_unheld_ns: Option<u64>,
     pub rtt_by_timestamps_min_ns: Option<u64>,
     pub rtt_by_timestamps_mean_ns: Option<u64>,
     pub retransmitted: u32,

@@ -3,6 +3,9 @@
 use crate::family::Habits;
 use crate::model::Round;
 
+/// Duplicate ACKs that Linux sends at once (`TCP_FASTRETRANS_THRESH`): it holds later ones back for a while, and sends one for several.
+const DUPLICATES_AT_ONCE: u32 = 3;
+
 /// A round trip in progress, with its sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Open {
@@ -88,6 +91,16 @@ impl Rounds {
             },
             ..Open::default()
         })
+    }
+
+    /// Notes the RTT of an ACK that is the duplicate of so many, or covers data that was sent again. A receiver holds late duplicates back,
+    /// and what came behind a gap until the gap is filled.
+    pub(crate) fn unheld(&mut self, ns: u64, duplicates: u32, has_repeats: bool) {
+        let is_held = has_repeats || duplicates > DUPLICATES_AT_ONCE;
+        if let Some(open) = self.open.as_mut().filter(|_| !is_held) {
+            let longest = &mut open.round.rtt_max_unheld_ns;
+            *longest = (*longest).max(Some(ns));
+        }
     }
 
     /// Notes that data up to `end` was sent: it ends the round if it is the first of it.
@@ -206,6 +219,7 @@ fn merged(a: &Round, b: &Round) -> Round {
         rtt_min_ns: least(a.rtt_min_ns, b.rtt_min_ns),
         rtt_mean_ns: mean_ns(a.rtt_mean_ns, b.rtt_mean_ns),
         rtt_max_ns: a.rtt_max_ns.max(b.rtt_max_ns),
+        rtt_max_unheld_ns: a.rtt_max_unheld_ns.max(b.rtt_max_unheld_ns),
         rtt_by_timestamps_min_ns: least(a.rtt_by_timestamps_min_ns, b.rtt_by_timestamps_min_ns),
         rtt_by_timestamps_mean_ns: mean_ns(
             a.rtt_by_timestamps_mean_ns,
@@ -237,6 +251,8 @@ mod tests {
             open.round.segments = 1;
             open.round.inflight_bytes = i;
             open.rtt(500 + i);
+            // Of four one is a late duplicate, and one of a repetition.
+            rounds.unheld(500 + i, 3 + u32::from(i % 4 == 3), i % 4 == 2);
             rounds.sent((i + 1) * 100);
             let open = rounds.open.as_mut().unwrap();
             open.round.acks += 1;
@@ -264,6 +280,7 @@ mod tests {
         assert!(rounds.windows(2).all(|pair| pair[0].begin_ns < pair[1].begin_ns));
         let last = rounds.last().unwrap();
         assert_eq!((last.inflight_bytes, last.rtt_max_ns), (99, Some(599)));
+        assert_eq!(last.rtt_max_unheld_ns, Some(597));
         assert_eq!(rounds[0].rtt_min_ns, Some(500));
     }
 }

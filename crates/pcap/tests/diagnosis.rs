@@ -264,11 +264,11 @@ const CASES: &[Case] = &[
         also: &["sender-bursts"],
         make: of!("coalescing", "s1"),
     },
-    // Its late ACKs let whole windows go; marks begin at K whatever else there is.
+    // Its late ACKs let whole windows go, and the smallest windows of six flows exceed K.
     Case {
         name: "delayed-ack",
         must: &["delayed-ack"],
-        also: &["marking-threshold", "sender-bursts"],
+        also: &["starved-by-marks"],
         make: of!("delayed-ack", "s1", "s2"),
     },
     // Without SACKs a sender cannot tell a lost packet from one whose ACK was left out.
@@ -419,11 +419,11 @@ const CASES: &[Case] = &[
     Case { name: "segments too large", must: &["mtu-black-hole"], also: &[], make: too_large },
     Case { name: "reordering", must: &["reordering"], also: &["stretch-acks"], make: overtaken },
     Case { name: "one side alone", must: &["one-sided-capture"], also: &[], make: one_side },
-    // What still merges has stretch ACKs.
+    // What still merges has stretch ACKs, which let bursts go.
     Case {
         name: "broken-gro",
         must: &["gro-broken-by-marks"],
-        also: &["stretch-acks"],
+        also: &["sender-bursts", "stretch-acks"],
         make: of!("broken-gro", "s1"),
     },
 ];
@@ -457,7 +457,7 @@ const POLICED: &[Policed] = &[
     ("random-loss", &["network.bottleneck.loss_per=burst", "network.bottleneck.loss=2 %"], None),
     ("random-loss", &["network.bottleneck.jitter=2 ms", "traffic.bulk.size=20 MB"], None),
     // Buffers of a tenth of a BDP and less, which a policer's RTTs would look like but for what packets wait in them.
-    ("healthy-cubic", &["network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=40 MB"], None),
+    ("healthy-cubic", &["network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=80 MB"], None),
     ("never-marked", &[], None),
     ("never-marked", &["network.bottleneck.queue.limit=10 pkts"], None),
     ("healthy-bbr", &["network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=40 MB"], None),

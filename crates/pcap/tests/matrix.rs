@@ -627,7 +627,8 @@ fn most_policers_are_found_whatever_their_bucket() {
             }
         }
     }
-    assert!(found >= 16, "{found} of 18");
+    // Reno loses twice at 500 Mbps and 30 kB: too few moments.
+    assert!(found >= 17, "{found} of 18");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{HEADER_BYTES, HOST_NS, Kind, SHOWN, View, median, rate, time};
-use crate::model::{EventKind, Finding, Severity, Span};
+use crate::model::{EventKind, Finding, Round, Severity, Span};
 
 pub(super) const POLICER: Kind = Kind {
     name: "policer",
@@ -545,8 +545,15 @@ fn finding(views: &[View<'_>], segments: u64, says: &str, confidence: f64) -> Fi
     POLICER.finding(flows, summary, evidence.collect(), confidence)
 }
 
-/// How long packets wait in the round trips of losses, ns in the median, and which part of the other round trips have less.
+/// How long packets wait in the round trips of losses, ns in the median, and which part of the other round trips have less. SACK
+/// compression looks like a queue: it adds at most 5 % of an RTT and 100 us of slack, never more than 1.1 ms. So ACKs that may be held
+/// back count only if there are no others.
 fn queue_at_losses(views: &[View<'_>]) -> Option<(u64, f64)> {
+    queue_of(views, |round| round.rtt_max_unheld_ns)
+        .or_else(|| queue_of(views, |round| round.rtt_max_ns))
+}
+
+fn queue_of(views: &[View<'_>], longest_of: impl Fn(&Round) -> Option<u64>) -> Option<(u64, f64)> {
     let (mut at_losses, mut others) = (Vec::new(), Vec::new());
     for view in views {
         let rounds = &view.data.rounds;
@@ -561,8 +568,8 @@ fn queue_at_losses(views: &[View<'_>]) -> Option<(u64, f64)> {
         }
         // What is sent in one round trip is acknowledged in the next.
         for (at, round) in rounds.iter().enumerate() {
-            let next = rounds.get(at + 1).and_then(|next| next.rtt_max_ns);
-            let Some(longest) = round.rtt_max_ns.max(next) else { continue };
+            let next = rounds.get(at + 1).and_then(&longest_of);
+            let Some(longest) = longest_of(round).max(next) else { continue };
             let waited = longest.saturating_sub(base);
             if is_lossy[at] { at_losses.push(waited) } else { others.push(waited) }
         }

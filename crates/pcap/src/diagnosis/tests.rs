@@ -59,6 +59,7 @@ fn round(begin_ns: u64, segments: u64, rtt_ns: u64) -> Round {
         rtt_min_ns: Some(rtt_ns),
         rtt_mean_ns: Some(rtt_ns),
         rtt_max_ns: Some(rtt_ns),
+        rtt_max_unheld_ns: Some(rtt_ns),
         ..Round::default()
     }
 }
