@@ -399,8 +399,10 @@ FlowControlKeys = TypedDict(
 CoalesceOfSwitchesKeys = TypedDict(
     "CoalesceOfSwitchesKeys",
     {
+        "dim": "Literal['off', 'eqe', 'cqe']",
         "frames": "int",
         "time": "str",
+        "since": "Literal['first packet', 'last packet', 'last interrupt']",
         "adaptive": "bool",
         "rate_low": "int",
         "rate_high": "int",
@@ -511,8 +513,10 @@ NamedCableKeys = TypedDict(
 CoalesceKeys = TypedDict(
     "CoalesceKeys",
     {
+        "dim": "Literal['off', 'eqe', 'cqe']",
         "frames": "int",
         "time": "str",
+        "since": "Literal['first packet', 'last packet', 'last interrupt']",
         "adaptive": "bool",
         "rate_low": "int",
         "rate_high": "int",

@@ -21,6 +21,7 @@ name = "bulk"
 kind = "bulk"
 from = "s1..s2"
 to = "r"
+read_at = "64 KiB"
 
 [run]
 duration = "1 s"

@@ -271,7 +271,7 @@ fn what_no_algorithm_should_do_is_counted_and_said_once() {
         assert!(json.contains("\"warnings\":[\"run 0"), "{json}");
     }
     // A receiver whose window holds as many packets is the limit, too; one with more room is not.
-    for (size, warns) in [("60 kB", false), ("200 kB", true)] {
+    for (size, warns) in [("30 kB", false), ("200 kB", true)] {
         let scratch = Scratch::new();
         let hosts = format!("[hosts]\nrcvbuf_initial = \"{size}\"\nrcvbuf_max = \"{size}\"\n");
         fs::write(scratch.at("x.toml"), format!("{EXPERIMENT}\n{hosts}")).unwrap();

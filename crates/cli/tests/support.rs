@@ -79,6 +79,7 @@ const BESIDE: &[(&str, &str)] = &[
     ("hosts.fq_counts_headers", "fq = true"),
     ("hosts.receive_queues", "coalesce = { time = \"50 us\" }"),
     ("hosts.gro", "coalesce = { time = \"50 us\" }"),
+    (".since", "frames = 64"),
     (".rate_low", "adaptive = true"),
     (".rate_high", "adaptive = true"),
     ("coalesce.interval", "adaptive = true"),
@@ -136,7 +137,9 @@ const OTHERS: &str = r#"
 "#;
 
 /// Keys that no file can set alone: they must be as in `[hosts]`, or they take the place of a key that must be there.
-const NOT_ALONE: [&str; 14] = [
+const NOT_ALONE: [&str; 16] = [
+    "coalesce.dim",
+    "coalesce-of-switches.dim",
     "host.ipv6",
     "host.mtu",
     "traffic.matrix=poisson",

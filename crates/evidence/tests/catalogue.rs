@@ -176,6 +176,7 @@ fn every_claim_that_does_not_stand_in_the_quick_set_says_why() {
 const BEHAVIOURS: &[(u32, &str)] = &[
     (1, "ec4f00d890491e4be402a722be0fbf8d0547ad8becd1c756f11ea75d19238216"),
     (2, "a4abe8b3c45f80ec34d2b177a1d42dfa0b95e849cec8dc1e374b033564b78834"),
+    (3, "69107490fcba25a704fffdc7e132de5adf482673e70d225e3bda384f68541cd4"),
 ];
 
 #[test]

@@ -84,7 +84,9 @@ fn rates_shrink_times_grow_and_amounts_stay() {
     assert_eq!(host.gro_window, Duration::from_us(200));
     let [port] = run.network.ports[..] else { panic!("{:?}", run.network.ports) };
     assert_eq!(port.coalesce.time, Duration::from_us(1400));
-    let adaptive = port.coalesce.adaptive.unwrap();
+    let Some(knee_run::spec::Adaptive::Rate(adaptive)) = port.coalesce.adaptive else {
+        panic!("{port:?}")
+    };
     assert_eq!(adaptive.interval, Duration::from_ms(100));
     assert_eq!((adaptive.rate_low, adaptive.rate_high), (40_000, 45_000));
     assert_eq!(run.flows[0].start, Time::from_ms(10));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use knee_evidence::explain::explain;
 use knee_queue::time::Duration;
 use knee_run::spec::{
-    Adaptive, Balance, Coalesce, Order, Run, Stops, SwitchBalance, Thresholds, Weights,
+    Adaptive, Balance, ByRate, Coalesce, Order, Run, Stops, SwitchBalance, Thresholds, Weights,
 };
 use knee_scenario::{Error, Experiment, Overrides};
 
@@ -202,14 +202,14 @@ fn ports_of_switches_coalesce_all_or_those_that_are_named() {
     assert!(run("").network.ports.is_empty());
     let all = run("coalesce = { time = \"140 us\", frames = 64 }");
     let time = Duration::from_us(140);
-    let wanted = Coalesce { frames: Some(64), time, adaptive: None };
+    let wanted = Coalesce::fixed(Some(64), time);
     assert!(all.network.ports.iter().all(|port| port.coalesce == wanted));
     // Both leaves have three hosts and a spine, which has both.
     assert_eq!(ports(&all).len(), 10);
     knee_run::validate(&all).unwrap();
     let leaf = run("coalesce = { time = \"140 us\", adaptive = true, switches = \"leaf0\" }");
     assert_eq!(ports(&leaf), ["h0.0-leaf0", "h0.1-leaf0", "h0.2-leaf0", "spine0-leaf0"]);
-    assert_eq!(leaf.network.ports[0].coalesce.adaptive, Some(Adaptive::default()));
+    assert_eq!(leaf.network.ports[0].coalesce.adaptive, Some(Adaptive::Rate(ByRate::default())));
     let from = "from = [\"h0.1..h0.2\", \"leaf1\", \"h0.1\"]";
     let some = run(&format!("coalesce = {{ time = \"1 us\", {from} }}"));
     assert_eq!(ports(&some), ["h0.1-leaf0", "h0.2-leaf0", "leaf1-spine0"]);

@@ -2,7 +2,7 @@
 
 pub use crate::cable::{Cable, Serialisation};
 pub use crate::host::{Defects, HEADER_BYTES, HostConfig, PROFILES, sysctl_since};
-pub use crate::receiving::{Adaptive, Coalesce, CpuCosts};
+pub use crate::receiving::{Adaptive, ByRate, Coalesce, CpuCosts, DIM_LEVELS, Dim, DimMode, Since};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};

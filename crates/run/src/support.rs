@@ -14,7 +14,7 @@ use knee_queue::{
 
 use crate::Error;
 use crate::spec::{
-    Cable, Cc, Changes, Flow, HostConfig, Link, Network, Ping, Run, Sampling, Schedule,
+    Adaptive, Cable, Cc, Changes, Flow, HostConfig, Link, Network, Ping, Run, Sampling, Schedule,
     Serialisation, Sysctls, Traffic,
 };
 
@@ -312,7 +312,10 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
     };
     let own = "offloads are as the machines' devices have them";
     let of_device = |key, is_asked| row(key, is_asked).on(REAL, Refused(real));
-    let is_adaptive = coalesce.is_some_and(|coalesce| coalesce.adaptive.is_some());
+    let is_adaptive = coalesce.is_some_and(|it| matches!(it.adaptive, Some(Adaptive::Rate(_))));
+    let is_scaled_dim = coalesce.is_some_and(
+        |it| matches!(it.adaptive, Some(Adaptive::Dim(dim)) if dim.us != Duration::from_us(1)),
+    );
     vec![
         row("hosts.linux", true)
             .on(REAL, Otherwise("it chooses defaults only, and the TCP is the running kernel's")),
@@ -349,9 +352,12 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
         row("hosts.defects", *defects != Default::default())
             .on(KERNELS, Refused("the kernel has none of these defects of older versions")),
         of_device("hosts.coalesce", coalesce.is_some()),
+        of_device("hosts.coalesce", is_scaled_dim)
+            .when("with dim and --scale")
+            .on(&[Vkernel], Refused("Linux's DIM counts in us")),
         of_device("hosts.coalesce", is_adaptive)
-            .when("with adaptive")
-            .on(&[Vkernel], Refused("a guest's device does not adapt its interrupts")),
+            .when("with adaptive = true")
+            .on(&[Vkernel], Refused("a guest's device does not adapt its interrupts to the rate")),
         of_device("hosts.receive_queues", *receive_queues > 1)
             .on(&[Vkernel], Otherwise("a hash of addresses and ports picks the queue")),
         of_device("hosts.gro", *gro),

@@ -29,7 +29,7 @@ pub(crate) static CPU_TABLE: Table =
     Table { name: "cpu", says: "CPU time per operation.", shape: || Shape::Keys(entries(&[&CPU])) };
 
 fn coalesce() -> Coalesce {
-    Coalesce { frames: None, time: Duration::ZERO, adaptive: None }
+    Coalesce::fixed(None, Duration::ZERO)
 }
 
 /// Reads interrupt coalescing of a host or a switch. A switch's table has additional keys.

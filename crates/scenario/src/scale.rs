@@ -7,7 +7,7 @@
 use knee_queue::Threshold;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_run::spec::{
-    Balance, Cable, Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run,
+    Adaptive, Balance, Cable, Changes, Coalesce, Flow, HostConfig, Link, NewState, Ping, Run,
 };
 use knee_units::settings::{About, Setting, Visit};
 
@@ -159,11 +159,15 @@ impl Scale {
 
     fn coalesce(self, coalesce: &mut Coalesce) {
         self.set(&mut coalesce.time);
-        if let Some(adaptive) = &mut coalesce.adaptive {
-            self.set(&mut adaptive.interval);
-            let slower = |rate: u64| (rate as f64 * self.share()) as u64;
-            adaptive.rate_low = slower(adaptive.rate_low);
-            adaptive.rate_high = slower(adaptive.rate_high).max(adaptive.rate_low + 1);
+        match &mut coalesce.adaptive {
+            Some(Adaptive::Rate(by_rate)) => {
+                self.set(&mut by_rate.interval);
+                let slower = |rate: u64| (rate as f64 * self.share()) as u64;
+                by_rate.rate_low = slower(by_rate.rate_low);
+                by_rate.rate_high = slower(by_rate.rate_high).max(by_rate.rate_low + 1);
+            }
+            Some(Adaptive::Dim(dim)) => self.set(&mut dim.us),
+            None => {}
         }
     }
 

@@ -9,8 +9,8 @@ use knee_file::{Error, Reader, Value, keys, one_of};
 use knee_queue::time::Duration;
 use knee_queue::{DynamicThresholdConfig, QueueConfig};
 use knee_run::spec::{
-    CoalescingPort, FlowControl, Link, LinkId, Network, NodeId, SharedBuffer, StoppedClass, Stops,
-    Thresholds,
+    Adaptive, CoalescingPort, FlowControl, Link, LinkId, Network, NodeId, SharedBuffer, Since,
+    StoppedClass, Stops, Thresholds,
 };
 
 use crate::changes;
@@ -377,11 +377,18 @@ pub fn words(network: &Network) -> Vec<String> {
     };
     let routers: Vec<String> = routers.into_iter().map(name).collect();
     let time = match coalesce.adaptive {
-        None => coalesce.time.show(),
-        Some(_) => format!("up to {}, by the packet rate,", coalesce.time.show()),
+        None => match coalesce.since {
+            Since::First => coalesce.time.show(),
+            Since::Last => format!("{} after the last", coalesce.time.show()),
+            Since::Interrupt => format!("until {} after the last one", coalesce.time.show()),
+        },
+        Some(Adaptive::Rate(_)) => format!("up to {}, by the packet rate,", coalesce.time.show()),
+        Some(Adaptive::Dim(_)) => "as DIM decides".to_owned(),
     };
-    let frames =
-        coalesce.frames.map_or_else(String::new, |frames| format!(" or for {frames} frames"));
+    let frames = match (coalesce.frames, coalesce.adaptive) {
+        (None, _) | (_, Some(Adaptive::Dim(_))) => String::new(),
+        (Some(frames), _) => format!(" or for {frames} frames"),
+    };
     words.push(format!("interrupts of {ports} of {} are delayed {time}{frames}", few(&routers)));
     words
 }

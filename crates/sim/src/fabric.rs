@@ -266,7 +266,7 @@ impl Fabric {
     /// A port of a software router hands over its waiting packets.
     fn port_interrupt(&mut self, port: u32, report: &mut Report<'_>) {
         let Some(ports) = &mut self.ports else { return };
-        let packets = ports.take(port);
+        let packets = ports.take(port, self.now);
         packets.iter().for_each(|id| self.forward(*id, report));
         if let Some(ports) = &mut self.ports {
             ports.give_back(port, packets);

@@ -2,11 +2,12 @@
 //! routers.
 //!
 //! Packets wait in the ring of a receive queue. The interrupt comes when `frames` packets wait, or
-//! `time` after the first of them. It hands over all waiting packets in order.
+//! `time` after the first or the last of them, or after the interrupt before. It hands over all waiting packets in order.
 
+use crate::dim::Moderation;
 use crate::events::{Event, Events};
 use knee_queue::time::{Duration, Time};
-use knee_run::spec::{Adaptive, Coalesce};
+use knee_run::spec::{Adaptive, ByRate, Coalesce, Since};
 
 /// The effect of a packet's arrival at a receive queue.
 pub(crate) enum Arrival {
@@ -26,8 +27,12 @@ pub(crate) struct Ring<T> {
     due: Time,
     /// The time of the scheduled event.
     event_at: Time,
-    /// How long the first packet waits. It follows the rate if the queue is adaptive.
-    time: Duration,
+    last_interrupt: Option<Time>,
+    /// As it is now: `time` and `frames` change if the queue is adaptive.
+    coalesce: Coalesce,
+    /// `time` at the highest rate.
+    most: Duration,
+    moderation: Option<Box<Moderation>>,
     /// Start of the period whose rate is measured.
     since: Time,
     pkts: u64,
@@ -36,17 +41,25 @@ pub(crate) struct Ring<T> {
 
 impl<T> Ring<T> {
     /// Creates an empty ring.
-    pub(crate) fn new(coalesce: Option<Coalesce>) -> Ring<T> {
-        let time = match coalesce {
-            // An adaptive queue does not know the rate yet.
-            Some(Coalesce { adaptive: Some(_), .. }) | None => Duration::ZERO,
-            Some(coalesce) => coalesce.time,
+    pub(crate) fn new(mut coalesce: Coalesce) -> Ring<T> {
+        let most = coalesce.time;
+        let moderation = match coalesce.adaptive {
+            Some(Adaptive::Dim(dim)) => Some(Box::new(Moderation::new(dim))),
+            Some(Adaptive::Rate(_)) => {
+                // It does not know the rate yet.
+                coalesce.time = Duration::ZERO;
+                None
+            }
+            None => None,
         };
         Ring {
             pending: Vec::new(),
             due: Time::MAX,
             event_at: Time::MAX,
-            time,
+            last_interrupt: None,
+            coalesce,
+            most,
+            moderation,
             since: Time::ZERO,
             pkts: 0,
             bytes: 0,
@@ -54,21 +67,23 @@ impl<T> Ring<T> {
     }
 
     /// Adds a packet. Returns whether the interrupt comes now.
-    pub(crate) fn add(
-        &mut self,
-        packet: T,
-        wire_bytes: u32,
-        coalesce: Coalesce,
-        now: Time,
-    ) -> bool {
-        if let Some(adaptive) = coalesce.adaptive {
-            self.adapt(wire_bytes, coalesce.time, adaptive, now);
+    pub(crate) fn add(&mut self, packet: T, wire_bytes: u32, now: Time) -> bool {
+        if let Some(Adaptive::Rate(by_rate)) = self.coalesce.adaptive {
+            self.adapt(by_rate, now);
         }
-        if self.pending.is_empty() {
-            self.due = now + self.time;
+        self.pkts += 1;
+        self.bytes += u64::from(wire_bytes);
+        let Coalesce { frames, time, since, .. } = self.coalesce;
+        match since {
+            Since::First if self.pending.is_empty() => self.due = now + time,
+            Since::Last => self.due = now + time,
+            Since::Interrupt if self.pending.is_empty() => {
+                self.due = self.last_interrupt.map_or(now, |last| now.max(last + time));
+            }
+            Since::First | Since::Interrupt => {}
         }
         self.pending.push(packet);
-        let is_full = coalesce.frames.is_some_and(|frames| self.pending.len() >= frames as usize);
+        let is_full = frames.is_some_and(|frames| self.pending.len() >= frames as usize);
         is_full || self.due <= now
     }
 
@@ -96,9 +111,17 @@ impl<T> Ring<T> {
         true
     }
 
-    /// Takes all waiting packets.
-    pub(crate) fn take(&mut self) -> Vec<T> {
+    /// Takes all waiting packets, at an interrupt.
+    pub(crate) fn take(&mut self, now: Time) -> Vec<T> {
         self.due = Time::MAX;
+        self.last_interrupt = Some(now);
+        if let Some(moderation) = &mut self.moderation {
+            let changed = moderation.interrupt(now, self.pkts, self.bytes);
+            (self.pkts, self.bytes) = (0, 0);
+            if let Some((time, frames)) = changed {
+                (self.coalesce.time, self.coalesce.frames) = (time, Some(frames));
+            }
+        }
         std::mem::take(&mut self.pending)
     }
 
@@ -108,14 +131,12 @@ impl<T> Ring<T> {
         self.pending = packets;
     }
 
-    /// Counts a packet, and sets the waiting time when a period of measurement ends.
-    fn adapt(&mut self, wire_bytes: u32, most: Duration, adaptive: Adaptive, now: Time) {
+    /// Sets the waiting time when a period of measurement ends.
+    fn adapt(&mut self, by_rate: ByRate, now: Time) {
         let elapsed = now.since(self.since);
-        if elapsed >= adaptive.interval {
-            self.time = adaptive.time(most, self.pkts, self.bytes, elapsed);
+        if elapsed >= by_rate.interval {
+            self.coalesce.time = by_rate.time(self.most, self.pkts, self.bytes, elapsed);
             (self.since, self.pkts, self.bytes) = (now, 0, 0);
         }
-        self.pkts += 1;
-        self.bytes += u64::from(wire_bytes);
     }
 }

@@ -61,6 +61,7 @@ mod barrier;
 mod buffer;
 pub mod captures;
 mod clock;
+mod dim;
 mod domains;
 pub mod endpoint;
 mod events;

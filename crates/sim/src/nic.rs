@@ -13,7 +13,7 @@ use crate::tcp::{HostState, Sock};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{HostCount, Received};
 use knee_run::routes::mix;
-use knee_run::spec::{Coalesce, CpuCosts, HostConfig, NodeId, Run};
+use knee_run::spec::{CpuCosts, HostConfig, NodeId, Run};
 use std::rc::Rc;
 
 /// The socket or ping has no queue.
@@ -24,14 +24,14 @@ const NONE: u32 = u32::MAX;
 struct RxQueue {
     /// Index of its host in [`Nics::hosts`].
     host: u32,
-    ring: Ring<Packet>,
+    /// `None`: each packet is an interrupt.
+    ring: Option<Ring<Packet>>,
 }
 
 /// A host that does not receive packet by packet, or whose CPU time is counted.
 #[derive(Debug)]
 struct NicHost {
     node: NodeId,
-    coalesce: Option<Coalesce>,
     merges: bool,
     cpu: Option<CpuCosts>,
     wire_pkts: u64,
@@ -76,15 +76,12 @@ impl Nics {
             let Some(config) = config else { continue };
             first_queue[node as usize] = queues.len() as u32;
             receive_queues[node as usize] = config.receive_queues;
-            queues.extend(
-                (0..config.receive_queues).map(|_| RxQueue {
-                    host: hosts.len() as u32,
-                    ring: Ring::new(config.coalesce),
-                }),
-            );
+            queues.extend((0..config.receive_queues).map(|_| RxQueue {
+                host: hosts.len() as u32,
+                ring: config.coalesce.map(Ring::new),
+            }));
             hosts.push(NicHost {
                 node,
-                coalesce: config.coalesce,
                 merges: config.gro,
                 cpu: config.cpu,
                 wire_pkts: 0,
@@ -133,29 +130,29 @@ impl Nics {
             let is_ack = payload_bytes == 0 && !packet.has(flags::SYN);
             host.acks += u64::from(is_ack);
         }
-        let Some(coalesce) = host.coalesce else {
+        let Some(ring) = &mut queue.ring else {
             host.interrupts += 1;
             return Arrival::Passes;
         };
-        if queue.ring.add(*packet, packet.wire_bytes, coalesce, now) {
+        if ring.add(*packet, packet.wire_bytes, now) {
             return Arrival::Interrupt(number);
         }
-        queue.ring.schedule(Event::Interrupt { queue: number }, events);
+        ring.schedule(Event::Interrupt { queue: number }, events);
         Arrival::Waits
     }
 
     /// Handles an event of a queue. Returns whether its interrupt is due.
     pub(crate) fn is_due(&mut self, number: u32, now: Time, events: &mut Events) -> bool {
-        let ring = &mut self.queues[number as usize].ring;
-        ring.is_due(now, Event::Interrupt { queue: number }, events)
+        let ring = self.queues[number as usize].ring.as_mut();
+        ring.is_some_and(|ring| ring.is_due(now, Event::Interrupt { queue: number }, events))
     }
 
     /// Takes all packets of a queue at its interrupt. Returns whether they are to be merged.
-    pub(crate) fn take(&mut self, number: u32) -> (Vec<Packet>, bool) {
+    pub(crate) fn take(&mut self, number: u32, now: Time) -> (Vec<Packet>, bool) {
         let queue = &mut self.queues[number as usize];
         let host = &mut self.hosts[queue.host as usize];
         host.interrupts += 1;
-        (queue.ring.take(), host.merges)
+        (queue.ring.as_mut().map(|ring| ring.take(now)).unwrap_or_default(), host.merges)
     }
 
     /// Merges consecutive packets of the same socket if GRO allows it.
@@ -183,7 +180,9 @@ impl Nics {
 
     /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, number: u32, packets: Vec<Packet>) {
-        self.queues[number as usize].ring.give_back(packets);
+        if let Some(ring) = &mut self.queues[number as usize].ring {
+            ring.give_back(packets);
+        }
     }
 
     /// Returns the counts of each host.

@@ -5,23 +5,18 @@
 use crate::events::{Event, Events};
 use crate::interrupts::{Arrival, Ring};
 use knee_queue::time::Time;
-use knee_run::spec::{Coalesce, CoalescingPort, LinkId, Network, NodeId};
+use knee_run::spec::{CoalescingPort, LinkId, Network, NodeId};
 
 /// The link's packets are forwarded as they come.
 const NONE: u32 = u32::MAX;
-
-#[derive(Debug)]
-struct Port {
-    coalesce: Coalesce,
-    ring: Ring<u32>,
-}
 
 /// All ports of a network that coalesce interrupts.
 #[derive(Debug)]
 pub(crate) struct Ports {
     /// The port at the end of each link.
     of_link: Vec<u32>,
-    ports: Vec<Port>,
+    /// Waiting packets of each port.
+    rings: Vec<Ring<u32>>,
 }
 
 impl Ports {
@@ -39,9 +34,8 @@ impl Ports {
         for (port, number) in here.iter().zip(0..) {
             of_link[port.link as usize] = number;
         }
-        let port = |coalesce| Port { coalesce, ring: Ring::new(Some(coalesce)) };
-        let ports = here.iter().map(|at| port(at.coalesce)).collect();
-        Some(Box::new(Ports { of_link, ports }))
+        let rings = here.iter().map(|port| Ring::new(port.coalesce)).collect();
+        Some(Box::new(Ports { of_link, rings }))
     }
 
     /// Handles a packet that has arrived at a switch by this link.
@@ -56,27 +50,27 @@ impl Ports {
         if number == NONE {
             return Arrival::Passes;
         }
-        let port = &mut self.ports[number as usize];
-        if port.ring.add(packet, wire_bytes, port.coalesce, now) {
+        let ring = &mut self.rings[number as usize];
+        if ring.add(packet, wire_bytes, now) {
             return Arrival::Interrupt(number);
         }
-        port.ring.schedule(Event::PortInterrupt { port: number }, events);
+        ring.schedule(Event::PortInterrupt { port: number }, events);
         Arrival::Waits
     }
 
     /// Handles an event of a port. Returns whether its interrupt is due.
     pub(crate) fn is_due(&mut self, number: u32, now: Time, events: &mut Events) -> bool {
-        let ring = &mut self.ports[number as usize].ring;
+        let ring = &mut self.rings[number as usize];
         ring.is_due(now, Event::PortInterrupt { port: number }, events)
     }
 
     /// Takes all waiting packets of a port at its interrupt.
-    pub(crate) fn take(&mut self, number: u32) -> Vec<u32> {
-        self.ports[number as usize].ring.take()
+    pub(crate) fn take(&mut self, number: u32, now: Time) -> Vec<u32> {
+        self.rings[number as usize].take(now)
     }
 
     /// Takes back the vector of an interrupt for reuse.
     pub(crate) fn give_back(&mut self, number: u32, packets: Vec<u32>) {
-        self.ports[number as usize].ring.give_back(packets);
+        self.rings[number as usize].give_back(packets);
     }
 }

@@ -649,7 +649,7 @@ impl<'a> Simulation<'a> {
     #[cold]
     fn port_interrupt(&mut self, port: u32) {
         let Some(ports) = &mut self.net.ports else { return };
-        let packets = ports.take(port);
+        let packets = ports.take(port, self.net.now);
         packets.iter().for_each(|packet| self.forward(*packet));
         if let Some(ports) = &mut self.net.ports {
             ports.give_back(port, packets);
@@ -676,7 +676,7 @@ impl<'a> Simulation<'a> {
     #[cold]
     fn interrupt(&mut self, queue: u32) {
         let Some(nics) = &mut self.nics else { return };
-        let (mut packets, merges) = nics.take(queue);
+        let (mut packets, merges) = nics.take(queue, self.net.now);
         if self.net.tap.is_some() {
             packets.iter().for_each(|packet| self.tell_delivery(packet));
         }

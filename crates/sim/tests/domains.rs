@@ -58,7 +58,7 @@ fn classes(one: QueueConfig, rest: QueueConfig) -> QueueConfig {
 
 fn coalesce(chance: &mut Chance) -> Coalesce {
     let frames = [None, Some(4)][chance.below(2) as usize];
-    Coalesce { frames, time: us(3 + chance.below(30)), adaptive: None }
+    Coalesce::fixed(frames, us(3 + chance.below(30)))
 }
 
 /// A host whose features are drawn.

@@ -5,14 +5,17 @@ use crate::common::*;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{HostCount, Outcome};
-use knee_run::spec::{Adaptive, Coalesce, CpuCosts, Flow, HostConfig, LinuxVersion, Ping, Run};
+use knee_run::spec::{
+    Adaptive, ByRate, Coalesce, CpuCosts, Dim, DimMode, Flow, HostConfig, LinuxVersion, Ping, Run,
+    Since,
+};
 use knee_sim::tap::{Side, TapAt, Tapped};
 use knee_wire::Segment;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 fn waits(frames: Option<u32>, time: Duration) -> Option<Coalesce> {
-    Some(Coalesce { frames, time, adaptive: None })
+    Some(Coalesce::fixed(frames, time))
 }
 
 /// What the receiver counted.
@@ -45,9 +48,16 @@ fn a_lone_packet_waits_for_the_timer_at_each_host_that_coalesces() {
     assert_eq!(rtt(waits(Some(64), us(50)), waits(Some(64), ms(1))), alone + us(1050));
     // An interrupt for each frame is none that waits.
     assert_eq!(rtt(None, waits(Some(1), ms(1))), alone);
+    // After a pause the interrupt before is long ago, and the first packet is the last one, too.
+    let since = |since| Some(Coalesce { since, ..Coalesce::fixed(Some(64), ms(1)) });
+    assert_eq!(rtt(None, since(Since::Interrupt)), alone);
+    assert_eq!(rtt(None, since(Since::Last)), alone + ms(1));
+    // DIM begins with 8 us.
+    assert_eq!(rtt(None, Some(Dim::new(DimMode::Eqe).coalesce())), alone);
+    assert_eq!(rtt(None, Some(Dim::new(DimMode::Cqe).coalesce())), alone + us(8));
     // Few packets a second are not worth waiting for.
-    let adaptive = Some(Adaptive::default());
-    assert_eq!(rtt(None, Some(Coalesce { frames: None, time: ms(1), adaptive })), alone);
+    let adaptive = Some(Adaptive::Rate(ByRate::default()));
+    assert_eq!(rtt(None, Some(Coalesce { adaptive, ..Coalesce::fixed(None, ms(1)) })), alone);
 }
 
 #[test]
@@ -65,6 +75,11 @@ fn a_window_that_fills_the_count_does_not_wait() {
     // (39 * 1514 - 20) * 8 ns later.
     let last_ns = (39 * u64::from(FULL) - 20) * 8;
     assert_eq!(fct(waits(Some(42), ms(1))), at_once + 1_000_000 + (1_000_000 - last_ns));
+    // Or for as long after the last segment; a time longer than the gap of two packets waits for the count alone.
+    let after_last =
+        |frames, time| fct(Some(Coalesce { since: Since::Last, ..Coalesce::fixed(frames, time) }));
+    assert_eq!(after_last(Some(42), ms(1)), at_once + 2_000_000);
+    assert_eq!(after_last(Some(41), ms(1)), at_once + 1_000_000);
 }
 
 /// Ten segments at once to a host that merges; every cost is another power of ten.

@@ -5,8 +5,8 @@ use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_run::outcome::{Outcome, QueueOutcome};
 use knee_run::spec::{
-    Adaptive, Coalesce, CoalescingPort, Flow, FlowControl, LinkId, Network, NodeId, Ping, Run,
-    Serialisation, Stops, Thresholds,
+    Adaptive, ByRate, Coalesce, CoalescingPort, Flow, FlowControl, LinkId, Network, NodeId, Ping,
+    Run, Serialisation, Stops, Thresholds,
 };
 use knee_run::topology::{Cable, Star};
 use knee_sim::fabric::{Fabric, Fate, Frame};
@@ -39,7 +39,7 @@ fn waiting(mut network: Network, links: &[&str], coalesce: Coalesce) -> Network 
 }
 
 fn after(frames: Option<u32>, time: Duration) -> Coalesce {
-    Coalesce { frames, time, adaptive: None }
+    Coalesce::fixed(frames, time)
 }
 
 fn ping(from: NodeId, to: NodeId) -> Ping {
@@ -85,7 +85,8 @@ fn a_lone_packet_waits_for_the_timer_at_each_port_that_coalesces() {
     assert_eq!(rtt(&["h2-switch"], after(None, us(140))), alone);
     assert_eq!(rtt(&["h0-switch", "h1-switch"], after(Some(1), us(140))), alone);
     // Few packets a second are not worth waiting for.
-    let adaptive = Coalesce { adaptive: Some(Adaptive::default()), ..after(None, ms(1)) };
+    let adaptive =
+        Coalesce { adaptive: Some(Adaptive::Rate(ByRate::default())), ..after(None, ms(1)) };
     assert_eq!(rtt(&["h0-switch", "h1-switch"], adaptive), alone);
 }
 

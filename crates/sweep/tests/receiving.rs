@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::common::*;
 use knee_queue::time::Duration;
-use knee_run::spec::{Adaptive, Coalesce, CpuCosts};
+use knee_run::spec::{Adaptive, ByRate, Coalesce, CpuCosts, Dim, DimMode};
 use knee_scenario::metric::Metric;
 use knee_scenario::{Experiment, Overrides};
 
@@ -57,7 +57,7 @@ fn the_file_becomes_the_run() {
     };
     let time = Duration::from_us(50);
     let receiver = host("r");
-    assert_eq!(receiver.coalesce, Some(Coalesce { frames: Some(32), time, adaptive: None }));
+    assert_eq!(receiver.coalesce, Some(Coalesce::fixed(Some(32), time)));
     assert_eq!((receiver.receive_queues, receiver.gro), (4, true));
     let cpu = CpuCosts { per_ack: Duration::from_us(1), ..CpuCosts::default() };
     assert_eq!((receiver.cpu, host("s1").cpu), (Some(cpu), Some(cpu)));
@@ -69,12 +69,18 @@ fn the_file_becomes_the_run() {
     let adaptive = FILE.replace("frames = 32,", "adaptive = true, rate_low = 1000,");
     let experiment = parsed("nic.toml", &adaptive, &Overrides::default());
     let run = experiment.run(experiment.run_id(0)).unwrap();
-    let wanted = Adaptive { rate_low: 1000, ..Adaptive::default() };
+    let wanted = ByRate { rate_low: 1000, ..ByRate::default() };
     let of_nodes = run.network.nodes.iter().filter_map(|node| node.host.as_ref()?.coalesce);
     assert_eq!(
         of_nodes.collect::<Vec<_>>(),
-        [Coalesce { frames: None, time, adaptive: Some(wanted) }]
+        [Coalesce { adaptive: Some(Adaptive::Rate(wanted)), ..Coalesce::fixed(None, time) }]
     );
+    let dim = FILE.replace("frames = 32, time = \"50 us\"", "dim = \"eqe\"");
+    assert_ne!(dim, FILE);
+    let experiment = parsed("nic.toml", &dim, &Overrides::default());
+    let run = experiment.run(experiment.run_id(0)).unwrap();
+    let mut of_nodes = run.network.nodes.iter().filter_map(|node| node.host.as_ref()?.coalesce);
+    assert_eq!(of_nodes.next(), Some(Dim::new(DimMode::Eqe).coalesce()));
 }
 
 #[test]
@@ -134,6 +140,9 @@ fn what_has_no_effect_or_no_sense_is_refused() {
         ("gro = true", "gro = true\ngro_window = \"10 us\"", "gro", "leave one out"),
         ("time = \"50 us\"", "", "coalesce.time", "missing, as in time = \"50 us\""),
         ("frames = 32", "frames = 0", "coalesce.frames", "from 1 to 65536"),
+        ("frames = 32", "dim = \"cqe\"", "coalesce.time", "has no effect with dim"),
+        ("frames = 32", "dim = \"adq\"", "coalesce.dim", "eqe"),
+        ("frames = 32", "since = \"first\"", "coalesce.since", "last packet"),
         ("frames = 32", "rate_low = 5", "coalesce.rate_low", "needs adaptive = true"),
         (
             "frames = 32",

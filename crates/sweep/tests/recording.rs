@@ -159,7 +159,7 @@ fn changes_of_path_are_recorded_and_replay_equal() {
     assert!(report.is_equal(), "{report}");
     assert!(report.rehashes > 0, "{report}");
     assert_eq!(report.rehashes, counted.iter().sum::<u64>());
-    assert!(report.calls.contains_key("cwnd_event(LOSS)"), "{report}");
+    assert!(report.calls.contains_key("set_state(Loss)"), "{report}");
 }
 
 #[test]

@@ -34,9 +34,9 @@ fn text(define: &str) -> String {
     format!(
         r#"cc = ["tcp_cut.c"]
 module = {{ define = ["{define}"] }}
-network = {{ topology = "many-to-one", senders = 2, access = {{ rate = "1 Gbps" }}, return = {{ delay = "100 us" }}, bottleneck = {{ rate = "1 Gbps", queue = {{ kind = "droptail", limit = "30 pkts" }} }} }}
+network = {{ topology = "many-to-one", senders = 2, access = {{ rate = "10 Gbps" }}, return = {{ delay = "100 us" }}, bottleneck = {{ rate = "1 Gbps", queue = {{ kind = "droptail", limit = "30 pkts" }} }} }}
 traffic = [{{ name = "t", kind = "bulk", from = "s1..s2", to = "r" }}]
-run = {{ duration = "100 ms" }}
+run = {{ duration = "500 ms" }}
 "#
     )
 }

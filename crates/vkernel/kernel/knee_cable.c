@@ -43,8 +43,10 @@ enum {
 	KNEE_CABLE_OVERHEAD,	/* u32: bytes beside each frame that take time as the frame's own do */
 	KNEE_CABLE_QUEUES,	/* u32: receive queues; 0: what arrives is handed over at once */
 	KNEE_CABLE_FRAMES,	/* u32: frames that raise a queue's interrupt; 0: only the timer does */
-	KNEE_CABLE_TIME,	/* u64: from the first frame to the interrupt, ns */
+	KNEE_CABLE_TIME,	/* u64: until the interrupt, ns */
 	KNEE_CABLE_MERGES,	/* u32: whether GRO gets the frames of an interrupt */
+	KNEE_CABLE_SINCE,	/* u32: enum knee_nic_since */
+	KNEE_CABLE_MODERATES,	/* u32: whether DIM changes frames and time */
 	KNEE_CABLE_ATTRIBUTES
 };
 
@@ -333,6 +335,8 @@ static int knee_cable_new(struct net *net, struct net_device *dev, struct nlattr
 		.frames = u32_or_0(data[KNEE_CABLE_FRAMES]),
 		.time_ns = u64_or_0(data[KNEE_CABLE_TIME]),
 		.merges = u32_or_0(data[KNEE_CABLE_MERGES]),
+		.since = u32_or_0(data[KNEE_CABLE_SINCE]),
+		.moderates = u32_or_0(data[KNEE_CABLE_MODERATES]),
 	};
 	list_for_each_entry(other, &knee_cables, list) {
 		if (other->number != cable->number)
@@ -382,6 +386,8 @@ static const struct nla_policy knee_cable_policy[KNEE_CABLE_ATTRIBUTES] = {
 	[KNEE_CABLE_FRAMES] = { .type = NLA_U32 },
 	[KNEE_CABLE_TIME] = { .type = NLA_U64 },
 	[KNEE_CABLE_MERGES] = { .type = NLA_U32 },
+	[KNEE_CABLE_SINCE] = NLA_POLICY_MAX(NLA_U32, KNEE_NIC_INTERRUPT),
+	[KNEE_CABLE_MODERATES] = { .type = NLA_U32 },
 };
 
 static struct rtnl_link_ops knee_cable_link_ops = {

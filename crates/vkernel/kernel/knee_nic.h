@@ -7,11 +7,20 @@
 
 struct knee_nic;
 
+/* What the time to an interrupt counts from. */
+enum knee_nic_since {
+	KNEE_NIC_FIRST,		/* the first frame that waits */
+	KNEE_NIC_LAST,		/* the last one; DIM's mode CQE */
+	KNEE_NIC_INTERRUPT,	/* the interrupt before; DIM's mode EQE */
+};
+
 /* How a device hands over what arrives. */
 struct knee_nic_settings {
 	u32 queues;	/* each with an interrupt of its own */
 	u32 frames;	/* that raise it; 0: only the timer does */
-	u64 time_ns;	/* from the first frame to the interrupt */
+	u64 time_ns;	/* from `since` to the interrupt */
+	enum knee_nic_since since;
+	bool moderates;	/* DIM changes frames and time */
 	bool merges;	/* GRO */
 };
 

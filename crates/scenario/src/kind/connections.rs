@@ -38,7 +38,7 @@ keys! {
         /// Its parameters.
         peer_params: Below = table(&PARAMS),
         /// The receiver reads when this much waits; `1 B`: at each wake-up, as most programs do.
-        read_at: Key<Size> = or(Size(65_536)),
+        read_at: Key<Size> = or(Size(1)),
         /// RTT without queues, for both ends.
         base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("as their hosts"),
         /// `SO_MAX_PACING_RATE` of both ends.

@@ -168,6 +168,13 @@ impl Sock {
         true
     }
 
+    /// Handles the ACK field of data that arrives while nothing is outstanding and says nothing new. Linux: what `tcp_ack` does then.
+    pub(super) fn on_ack_of_nothing(&mut self, packet: &Packet, net: &mut Net) {
+        self.tp.snd_wl1 = packet.seq;
+        let progress = Progress { win_update: true, slow_path: true, ..Progress::default() };
+        self.in_ack_event(&progress, net);
+    }
+
     /// Handles an ACK below `snd_una`. Only its SACK blocks are used, and their data does not count
     /// as delivered. An ACK older than a window, or than the connection, is refused (RFC 5961 sec.
     /// 5). Linux: `tcp_ack`.

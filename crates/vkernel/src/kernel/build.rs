@@ -25,6 +25,8 @@ const TREE: &str = "tree";
 const OURS: &str = "knee";
 /// File that marks the tree as patched.
 const PATCHED: &str = "patched";
+/// What the kernel's build needs for DIM, which only drivers select.
+const DIM_OPTION: &str = "\nconfig KNEE_NIC\n\tdef_bool y\n\tselect DIMLIB\n";
 /// Disk space in bytes for a tree and its build.
 const NEEDED_BYTES: u64 = 3 << 30;
 
@@ -325,7 +327,7 @@ impl Step {
         knee_files::write(&done, stamp).map_err(failed(done.display()))
     }
 
-    /// Adds the algorithms, with the script that adds them to any tree, and the device.
+    /// Adds the algorithms, with the script that adds them to any tree, the devices, and the option for DIM.
     fn add_ours(&self) -> Result<(), Error> {
         let ours = self.directory.join(OURS);
         if ours.exists() {
@@ -338,6 +340,12 @@ impl Step {
         let script = ours.join("scripts/builtin-kernel");
         let arguments = [script.to_string_lossy(), tree.to_string_lossy()];
         self.run("the algorithms", &tree, "bash", &[&*arguments[0], &*arguments[1]])?;
+        let kconfig = tree.join("drivers/net/Kconfig");
+        let mut text = fs::read_to_string(&kconfig).map_err(failed(kconfig.display()))?;
+        if !text.contains("config KNEE_NIC") {
+            text.push_str(DIM_OPTION);
+            write_if_new(&kconfig, &text)?;
+        }
         let makefile = tree.join("drivers/net/Makefile");
         let mut text = fs::read_to_string(&makefile).map_err(failed(makefile.display()))?;
         for (name, source) in parts::DEVICES {

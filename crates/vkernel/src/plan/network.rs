@@ -7,7 +7,9 @@ use knee_netns::netlink::{
 };
 use knee_queue::{Limit, QueueConfig};
 use knee_run::addresses::{address, mac};
-use knee_run::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
+use knee_run::spec::{
+    Adaptive, HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer, Since,
+};
 
 use super::queues::{self, Added, BELOW_BUCKET, Place};
 use super::routes::next_links;
@@ -262,12 +264,19 @@ impl Builder<'_> {
             .with_u32(6, overhead_bytes);
         let host = self.host(link.from);
         if let Some((host, coalesce)) = host.and_then(|host| Some((host, host.coalesce?))) {
-            // Receive queues, frames, time, and whether GRO merges.
+            let since = match coalesce.since {
+                Since::First => 0,
+                Since::Last => 1,
+                Since::Interrupt => 2,
+            };
+            // Receive queues, frames, time, whether GRO merges, what the time counts from, and DIM.
             cable = cable
                 .with_u32(7, host.receive_queues)
                 .with_u32(8, coalesce.frames.unwrap_or(0))
                 .with_u64(9, coalesce.time.ns())
-                .with_u32(10, host.gro.into());
+                .with_u32(10, host.gro.into())
+                .with_u32(11, since)
+                .with_u32(12, matches!(coalesce.adaptive, Some(Adaptive::Dim(_))).into());
         }
         self.new_link(id, ('e', end.index), "knee_cable", cable)
     }

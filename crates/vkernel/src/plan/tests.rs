@@ -6,9 +6,9 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
-    Adaptive, Balance, Cc, Coalesce, CoalescingPort, CpuCosts, Flow, FlowControl, HostConfig,
-    LinkChange, LinuxVersion, Network, NewState, Order, Ping, Sampling, Schedule, Serialisation,
-    Stops, SwitchBalance, Thresholds, Traffic,
+    Adaptive, Balance, ByRate, Cc, Coalesce, CoalescingPort, CpuCosts, Flow, FlowControl,
+    HostConfig, LinkChange, LinuxVersion, Network, NewState, Order, Ping, Sampling, Schedule,
+    Serialisation, Stops, SwitchBalance, Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
@@ -275,9 +275,9 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         ("sample.links", |run| run.sampling.links = Some(Duration::from_ms(1))),
         ("gro_window", |run| host(run).gro_window = Duration::from_us(10)),
         ("does not adapt", |run| {
-            let adaptive = Some(Adaptive::default());
+            let adaptive = Some(Adaptive::Rate(ByRate::default()));
             let time = Duration::from_us(8);
-            host(run).coalesce = Some(Coalesce { frames: None, time, adaptive });
+            host(run).coalesce = Some(Coalesce { adaptive, ..Coalesce::fixed(None, time) });
         }),
         ("no CPU", |run| host(run).cpu = Some(CpuCosts::default())),
         ("rto_min of 5500 us", |run| host(run).rto_min = Duration::from_us(5500)),
@@ -320,7 +320,7 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
             run.network.balance.push(SwitchBalance { switch, balance });
         }),
         ("network.coalesce", |run| {
-            let coalesce = Coalesce { frames: None, time: Duration::from_us(140), adaptive: None };
+            let coalesce = Coalesce::fixed(None, Duration::from_us(140));
             run.network.ports.push(CoalescingPort { link: 0, coalesce });
         }),
         ("pings of 20 bytes", |run| {
