@@ -34,7 +34,7 @@ pub(crate) struct Ring<T> {
     most: Duration,
     moderation: Option<Box<Moderation>>,
     /// Start of the period whose rate is measured.
-    since: Time,
+    measured_from: Time,
     pkts: u64,
     bytes: u64,
 }
@@ -60,7 +60,7 @@ impl<T> Ring<T> {
             coalesce,
             most,
             moderation,
-            since: Time::ZERO,
+            measured_from: Time::ZERO,
             pkts: 0,
             bytes: 0,
         }
@@ -133,10 +133,10 @@ impl<T> Ring<T> {
 
     /// Sets the waiting time when a period of measurement ends.
     fn adapt(&mut self, by_rate: ByRate, now: Time) {
-        let elapsed = now.since(self.since);
+        let elapsed = now.since(self.measured_from);
         if elapsed >= by_rate.interval {
             self.coalesce.time = by_rate.time(self.most, self.pkts, self.bytes, elapsed);
-            (self.since, self.pkts, self.bytes) = (now, 0, 0);
+            (self.measured_from, self.pkts, self.bytes) = (now, 0, 0);
         }
     }
 }

@@ -293,16 +293,15 @@ impl Sock {
             && predicted
             && packet.ack_seq == self.tp.snd_una
             && packet.window_bytes == self.tp.snd_wnd;
+        // Linux's fast path needs room for the segment in the rest of the socket's last page, which is not modelled. But a socket whose
+        // packets hold no memory has given all pages back (`sk_mem_uncharge`), and no page holds a merged segment.
         let is_idle = self.tp.snd_una == self.tp.write_seq;
-        if only_data && payload_bytes <= self.mss() && (!is_idle || self.receiver.unread_bytes > 0)
-        {
-            // The fast path. Linux takes it where the rest of the socket's last page holds the segment, which is not modelled: if no packet
-            // holds memory, all pages have gone back (`sk_mem_uncharge`), and no page holds a merged segment.
-        } else if only_data && is_idle {
+        let may_fit = payload_bytes <= self.mss() && (!is_idle || self.receiver.unread_bytes > 0);
+        if only_data && is_idle && !may_fit {
             if self.cc.algorithm().has_in_ack_event() {
                 self.on_ack_of_nothing(packet, net);
             }
-        } else if !self.on_ack(packet, net) {
+        } else if !(only_data && may_fit || self.on_ack(packet, net)) {
             return;
         }
         let closing = self.state != State::Established;
