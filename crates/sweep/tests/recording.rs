@@ -141,6 +141,7 @@ name = "bulk"
 kind = "bulk"
 from = "h0.0..h0.3"
 to = "h1.0..h1.3"
+read_at = "64 KiB"
 size = "1 MB"
 
 [run]
@@ -159,7 +160,7 @@ fn changes_of_path_are_recorded_and_replay_equal() {
     assert!(report.is_equal(), "{report}");
     assert!(report.rehashes > 0, "{report}");
     assert_eq!(report.rehashes, counted.iter().sum::<u64>());
-    assert!(report.calls.contains_key("set_state(Loss)"), "{report}");
+    assert!(report.calls.contains_key("cwnd_event(LOSS)"), "{report}");
 }
 
 #[test]

@@ -6,9 +6,9 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
-    Adaptive, Balance, ByRate, Cc, Coalesce, CoalescingPort, CpuCosts, Flow, FlowControl,
-    HostConfig, LinkChange, LinuxVersion, Network, NewState, Order, Ping, Sampling, Schedule,
-    Serialisation, Stops, SwitchBalance, Thresholds, Traffic,
+    Adaptive, Balance, ByRate, Cc, Coalesce, CoalescingPort, CpuCosts, Dim, DimMode, Flow,
+    FlowControl, HostConfig, LinkChange, LinuxVersion, Network, NewState, Order, Ping, Sampling,
+    Schedule, Serialisation, Stops, SwitchBalance, Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
@@ -263,7 +263,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
-    let cases: [(&str, Change); 20] = [
+    let cases: [(&str, Change); 21] = [
         ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion(6, 12)),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
@@ -278,6 +278,10 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
             let adaptive = Some(Adaptive::Rate(ByRate::default()));
             let time = Duration::from_us(8);
             host(run).coalesce = Some(Coalesce { adaptive, ..Coalesce::fixed(None, time) });
+        }),
+        ("counts in us", |run| {
+            let dim = Dim { us: Duration::from_us(10), ..Dim::new(DimMode::Cqe) };
+            host(run).coalesce = Some(dim.coalesce());
         }),
         ("no CPU", |run| host(run).cpu = Some(CpuCosts::default())),
         ("rto_min of 5500 us", |run| host(run).rto_min = Duration::from_us(5500)),
