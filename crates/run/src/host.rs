@@ -80,7 +80,7 @@ knee_units::settings! {
         /// Limit of TCP small queues: 4 MTU to 1 GiB.
         pub limit_output_bytes: u32 = if linux >= LinuxVersion(6, 18) { 4 << 20 } else { 1 << 20 } => "limit_output": Bytes.like("6 MiB");
         /// truesize of a packet minus payload, at most 64 KiB.
-        pub skb_overhead_bytes: u32 = 1216 => "skb_overhead": Bytes.within(1, MAX_OVERHEAD_BYTES).like("1216 B");
+        pub skb_overhead_bytes: u32 = TUN_OVERHEAD_BYTES => "skb_overhead": Bytes.within(1, MAX_OVERHEAD_BYTES).like("1216 B");
         // Until 6.5. By its options, 320 with wireless networks (as distributions have them), 256 without; 192 without tunnels either,
         // which plans the same as 320.
         /// The kernel's MAX_TCP_HEADER, for the receive buffer of Linux 6.1.
@@ -128,16 +128,23 @@ knee_units::settings! {
 }
 
 impl HostConfig {
-    /// Sets what a host with a NIC of 25 Gbps has if nobody changes it: TSO up to 64 KiB, GRO, and an interrupt at 128 frames or 8 us after
-    /// the first of each of 8 queues: packets and time are those with which mlx5 begins. `false`: what a host here has without.
+    /// Sets what a host with a NIC of 25 Gbps has if nobody changes it: TSO up to 64 KiB, GRO, an interrupt at 128 frames or 8 us after
+    /// the first of each of 8 queues (packets and time are those with which mlx5 begins), and the memory that a driver charges. `false`: what a
+    /// host here has without.
     pub fn set_offloads(&mut self, on: bool) {
         let stock = Coalesce::fixed(Some(128), Duration::from_us(8));
         self.gso_max_segs = if on { 65_535 } else { 1 };
         self.gro = on;
         self.coalesce = on.then_some(stock);
         self.receive_queues = if on { 8 } else { 1 };
+        self.skb_overhead_bytes = if on { NIC_OVERHEAD_BYTES } else { TUN_OVERHEAD_BYTES };
     }
 }
+
+/// truesize of a full packet minus payload, where a driver takes a buffer of 2 KiB or the packet's own size for it. NICs have 832 to 856 B.
+const NIC_OVERHEAD_BYTES: u32 = 832;
+/// The same of a TUN device.
+const TUN_OVERHEAD_BYTES: u32 = 1216;
 
 const NEEDS_COALESCE: &str =
     "needs interrupt coalescing: add coalesce = { frames = 64, time = \"50 us\" }";

@@ -297,6 +297,7 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
     let mut with_offloads = host.clone();
     with_offloads.set_offloads(true);
     let all_offloads = *host == with_offloads;
+    let usual_overheads = [stock.skb_overhead_bytes, with_offloads.skb_overhead_bytes];
     #[rustfmt::skip]
     let HostConfig {
         linux: _, hz, jiffies_at_start, tcp_ecn: _, syn_ect, ecn_low, tcp_ecn_fallback: _, ipv6, mtu_bytes,
@@ -341,7 +342,7 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
         offloads(row("hosts.gro_window", *gro_window > Duration::ZERO))
             .on(&[Vkernel], Refused("a guest's device merges per interrupt: use coalesce and gro"))
             .on(&[Hosts], Inert(own)),
-        row("hosts.skb_overhead", *skb_overhead_bytes != stock.skb_overhead_bytes)
+        row("hosts.skb_overhead", !usual_overheads.contains(skb_overhead_bytes))
             .on(KERNELS, Inert("the kernel has its own")),
         row("hosts.max_tcp_header", *max_tcp_header_bytes != stock.max_tcp_header_bytes)
             .on(KERNELS, Inert("the kernel has its own")),

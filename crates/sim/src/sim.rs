@@ -683,7 +683,13 @@ impl<'a> Simulation<'a> {
         if let (true, Some(nics)) = (merges, &mut self.nics) {
             nics.merge(queue, &mut packets, &self.socks);
         }
-        packets.iter().for_each(|packet| self.hand_over(packet));
+        // An application runs when the kernel has handled all packets of the interrupt.
+        for packet in &packets {
+            self.pass_to_socket(packet);
+        }
+        for packet in packets.iter().filter(|packet| !packet.has(flags::PING | flags::TRIMMED)) {
+            self.wake_application(packet.to as usize);
+        }
         if let Some(nics) = &mut self.nics {
             nics.give_back(queue, packets);
         }
@@ -699,21 +705,38 @@ impl<'a> Simulation<'a> {
 
     #[inline]
     fn hand_over(&mut self, packet: &Packet) {
+        if self.pass_to_socket(packet) {
+            self.wake_application(packet.to as usize);
+        }
+    }
+
+    /// Lets the kernel of its host handle a packet. Returns whether the application of its socket may have something to do.
+    #[inline]
+    fn pass_to_socket(&mut self, packet: &Packet) -> bool {
         if packet.has(flags::PING | flags::TRIMMED) {
             // IP drops a packet that is shorter than it says.
             if !packet.has(flags::TRIMMED) {
                 self.on_ping(*packet);
             }
-            return;
+            return false;
         }
-        let index = packet.to as usize;
-        let sock = &mut self.socks[index];
+        let sock = &mut self.socks[packet.to as usize];
         let was_established = sock.state == State::Established;
         sock.on_packet(packet, &mut self.net);
-        if sock.receiver.unread_bytes > 0 {
+        sock.receiver.unread_bytes > 0 || !was_established
+    }
+
+    /// The application of a socket reads what it waits for, and writes once it is connected.
+    #[inline]
+    fn wake_application(&mut self, index: usize) {
+        if self.socks[index].receiver.unread_bytes > 0 {
             self.offer_data(index);
         }
-        if !was_established && index % 2 == 0 && self.socks[index].state == State::Established {
+        let is_client = index % 2 == 0;
+        if is_client
+            && self.socks[index].state == State::Established
+            && !self.apps[index / 2].writing_begun
+        {
             self.on_connected(index / 2);
         }
     }

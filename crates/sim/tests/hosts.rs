@@ -82,6 +82,32 @@ fn a_window_that_fills_the_count_does_not_wait() {
     assert_eq!(after_last(Some(41), ms(1)), at_once + 1_000_000);
 }
 
+#[test]
+fn applications_run_when_all_packets_of_an_interrupt_are_handled() {
+    // What the application has not read takes its room in a small buffer, so each ACK offers less.
+    let windows = |coalesce| {
+        let mut path = Path::new(us(60)).hosts(|host| {
+            (host.rcvbuf_initial_bytes, host.rcvbuf_max_bytes) = (65_536, 65_536);
+        });
+        path.receiver.coalesce = coalesce;
+        let run = path.run(vec![path.bulk("reno", 10 * MSS)]);
+        let windows = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&windows);
+        let each = move |tapped: Tapped| {
+            let Segment { ack, window_bytes, .. } = tapped.segment;
+            sink.borrow_mut().extend((tapped.is_out && ack > 1).then_some(window_bytes));
+        };
+        let at = TapAt { flow: 0, side: Side::Listening };
+        knee_sim::simulate_tapped(&run, at, each).expect("the run is well-formed");
+        windows.take()
+    };
+    let one_by_one = windows(None);
+    assert!(one_by_one.windows(2).all(|pair| pair[0] <= pair[1]), "{one_by_one:?}");
+    let at_once = windows(waits(None, ms(1)));
+    assert!(at_once.len() > 5, "{at_once:?}");
+    assert!(at_once.windows(2).all(|pair| pair[0] > pair[1]), "{at_once:?}");
+}
+
 /// Ten segments at once to a host that merges; every cost is another power of ten.
 fn ten_segments(gro: bool) -> (Outcome, Path) {
     let mut path = Path::new(us(60));
