@@ -97,7 +97,8 @@ const FEW: usize = 5;
 
 /// Returns half the 95 % interval of the difference of two means.
 ///
-/// This is Welch's interval if the reference has at least five runs. With fewer, their own spread is too uncertain,
+/// This is Welch's interval if both have at least five runs. Runs that are all the same, as of an event that did not happen in them, do not show that
+/// it never happens: they take the spread of the other side. With fewer runs, their own spread is too uncertain,
 /// so both sides are assumed to have the same one (Student's interval). With a single reference run, this is the
 /// prediction interval of our spread. `None` if neither side has a spread, because both are deterministic.
 pub fn difference_half_width(theirs: Sample, ours: Sample) -> Option<f64> {
@@ -106,7 +107,8 @@ pub fn difference_half_width(theirs: Sample, ours: Sample) -> Option<f64> {
         return None;
     }
     if theirs.n >= FEW && ours.n >= FEW {
-        let (a, b) = (theirs.sd.powi(2) / n, ours.sd.powi(2) / m);
+        let spread = |side: Sample, other: Sample| if side.sd > 0.0 { side.sd } else { other.sd };
+        let (a, b) = (spread(theirs, ours).powi(2) / n, spread(ours, theirs).powi(2) / m);
         if a + b == 0.0 {
             return Some(0.0);
         }
@@ -219,6 +221,17 @@ mod tests {
         // A single run: t(19) = 2.093, sd 3, sqrt(1 + 1/20) = 1.02470: 6.4341.
         near(difference_half_width(Sample::single(0.0), ours).unwrap(), 6.4341, 1e-3);
         assert_eq!(difference_half_width(Sample::single(0.0), Sample::single(1.0)), None);
+    }
+
+    #[test]
+    fn an_event_that_no_run_had_is_not_known_never_to_happen() {
+        // None in 8 runs beside 0.4 (sd 0.84) in 32: both have 0.84, standard error 0.84 * sqrt(1/8 + 1/32) = 0.33204.
+        // a = 0.0882, b = 0.02205, degrees 0.11025^2 / (0.0882^2 / 7 + 0.02205^2 / 31) = 10.78, t = 2.2066.
+        let none = Sample { n: 8, mean: 0.0, sd: 0.0 };
+        let some = Sample { n: 32, mean: 0.4, sd: 0.84 };
+        near(difference_half_width(none, some).unwrap(), 0.7327, 2e-3);
+        let all = Sample { n: 32, mean: 1.0, sd: 0.0 };
+        assert_eq!(difference_half_width(none, all), Some(0.0));
     }
 
     #[test]
