@@ -15,7 +15,7 @@ use std::time::Duration;
 use knee_algo::{Algorithm, Call, Field, Given, Params};
 use knee_bpf::{Embedded, Loaded, TraceFilter, Tracer};
 use knee_flight::{Error, Record, Report};
-use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
+use knee_testbed::net::{self, Pair, Path, SERVER, choose, chosen};
 use knee_testbed::trace::{record, replay};
 use knee_testbed::{outside, own_name};
 
@@ -39,7 +39,7 @@ fn connect(pair: &Pair, port: u16) -> TcpStream {
 }
 
 fn listen(pair: &Pair) -> (TcpListener, u16) {
-    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let listener = net::listen(pair);
     let port = listener.local_addr().unwrap().port();
     (listener, port)
 }

@@ -132,6 +132,9 @@ pub const SERVER: &str = "10.99.0.2";
 /// IPv6 address of the server. The client has fd99::1.
 pub const SERVER_IPV6: &str = "fd99::2";
 
+/// MAC addresses of client and server.
+const MACS: [&str; 2] = ["02:00:00:00:99:01", "02:00:00:00:99:02"];
+
 impl Pair {
     /// Creates the two hosts. Both use `congestion_control` unless a socket sets another one.
     /// Frames hold one segment each, so that a mark or a drop affects exactly one.
@@ -141,7 +144,8 @@ impl Pair {
         ip(
             &pair.client,
             format!(
-                "link add knee-c gso_max_segs 1 type veth peer name knee-s gso_max_segs 1 netns {tid}"
+                "link add knee-c address {} gso_max_segs 1 type veth peer name knee-s address {} gso_max_segs 1 netns {tid}",
+                MACS[0], MACS[1]
             ),
         );
         for (host, device, number, path) in
@@ -151,6 +155,15 @@ impl Pair {
             ip(host, format!("addr add 10.99.0.{number}/24 dev {device}"));
             ip(host, format!("addr add fd99::{number}/64 dev {device} nodad"));
             ip(host, format!("link set {device} up"));
+            // Where the machine is busy, a device may carry nothing for longer than the three seconds in which a host gives up
+            // asking who has an address.
+            let (peer, mac) = (3 - number, MACS[2 - number]);
+            for address in [format!("10.99.0.{peer}"), format!("fd99::{peer}")] {
+                ip(
+                    host,
+                    format!("neigh replace {address} lladdr {mac} nud permanent dev {device}"),
+                );
+            }
             sysctl(host, "tcp_ecn", "1");
             sysctl(host, "tcp_congestion_control", congestion_control);
             host.run(move || path.attach(device, TC_INGRESS));
@@ -192,9 +205,22 @@ pub fn chosen(socket: &impl AsRawFd) -> String {
     String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
 }
 
-/// Opens a listener at the server's address.
+/// Opens a listener at the server's address. It waits for a connection for a minute, so that a test whose client fails ends.
 pub fn listen(pair: &Pair) -> TcpListener {
-    pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap())
+    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let patience = libc::timeval { tv_sec: 60, tv_usec: 0 };
+    // SAFETY: the pointer and the length are those of the time.
+    let result = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVTIMEO,
+            (&raw const patience).cast(),
+            size_of::<libc::timeval>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    listener
 }
 
 /// Opens a connection to the listener and returns its two ends, the client's first.
