@@ -54,6 +54,7 @@ const VALUES: &[(&str, &str)] = &[
     ("until", "\"5 ms\""),
     ("overhead", "\"24 B\""),
     ("max_tcp_header", "\"256 B\""),
+    ("max_skb_frags", "8"),
     ("rate_high", "500000"),
     ("weight.0.from", "\"switch\""),
     ("weight.0.to", "\"h1\""),

@@ -178,6 +178,7 @@ const BEHAVIOURS: &[(u32, &str)] = &[
     (2, "a4abe8b3c45f80ec34d2b177a1d42dfa0b95e849cec8dc1e374b033564b78834"),
     (3, "69107490fcba25a704fffdc7e132de5adf482673e70d225e3bda384f68541cd4"),
     (4, "968c88341e44bce3079b81b0345a35e9060dd671e0c69aea6e60e1793f6938df"),
+    (5, "f28aca5fcc78c5a91a941fdfc3fdaa475f78215f8c28616271e3ebfe8bc0b16c"),
 ];
 
 #[test]

@@ -142,6 +142,8 @@ impl Path {
         host.jiffies_at_start = Some(48);
         host.tcp_ecn = tcp_ecn;
         host.skb_overhead_bytes = 768;
+        // Its senders hold each packet until the ACK, and so keep it from joining others.
+        host.max_skb_frags = 1;
         host.rcvbuf_initial_bytes = 8 << 20;
         host.rcvbuf_max_bytes = 512 << 20;
         let plain = Cable {

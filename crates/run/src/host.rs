@@ -36,6 +36,8 @@ const MTU_MAX_BYTES: u32 = 65_535;
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
 /// Largest overhead in bytes that a kernel charges for a packet besides its payload.
 const MAX_OVERHEAD_BYTES: u64 = 64 << 10;
+/// The most that a kernel can be built with.
+const MAX_SKB_FRAGS: u64 = 45;
 /// Largest number of receive queues, more than any NIC has.
 const MAX_RECEIVE_QUEUES: u64 = 1024;
 
@@ -79,8 +81,12 @@ knee_units::settings! {
         pub gro_window: Duration = Duration::ZERO => "gro_window": Time;
         /// Limit of TCP small queues: 4 MTU to 1 GiB.
         pub limit_output_bytes: u32 = if linux >= LinuxVersion(6, 18) { 4 << 20 } else { 1 << 20 } => "limit_output": Bytes.like("6 MiB");
-        /// truesize of a packet minus payload, at most 64 KiB.
-        pub skb_overhead_bytes: u32 = TUN_OVERHEAD_BYTES => "skb_overhead": Bytes.within(1, MAX_OVERHEAD_BYTES).like("1216 B");
+        // 832: drivers that put payload into pages, and senders. 856: buffers of 2 KiB. 1216: TUN.
+        /// truesize of a packet minus payload, at both ends; at most 64 KiB.
+        pub skb_overhead_bytes: u32 = 832 => "skb_overhead": Bytes.within(1, MAX_OVERHEAD_BYTES).like("832 B");
+        // `MAX_SKB_FRAGS`, 17 unless a kernel was built otherwise; not the sysctl of this name, which is for sending.
+        /// Most full segments that join in one skb while they wait.
+        pub max_skb_frags: u32 = 17 => "max_skb_frags": Number.within(1, MAX_SKB_FRAGS);
         // Until 6.5. By its options, 320 with wireless networks (as distributions have them), 256 without; 192 without tunnels either,
         // which plans the same as 320.
         /// The kernel's MAX_TCP_HEADER, for the receive buffer of Linux 6.1.
@@ -128,23 +134,16 @@ knee_units::settings! {
 }
 
 impl HostConfig {
-    /// Sets what a host with a NIC of 25 Gbps has if nobody changes it: TSO up to 64 KiB, GRO, an interrupt at 128 frames or 8 us after
-    /// the first of each of 8 queues (packets and time are those with which mlx5 begins), and the memory that a driver charges. `false`: what a
-    /// host here has without.
+    /// Sets what a host with a NIC of 25 Gbps has if nobody changes it: TSO up to 64 KiB, GRO, and an interrupt at 128 frames or 8 us
+    /// after the first of each of 8 queues (packets and time are those with which mlx5 begins). `false`: what a host here has without.
     pub fn set_offloads(&mut self, on: bool) {
         let stock = Coalesce::fixed(Some(128), Duration::from_us(8));
         self.gso_max_segs = if on { 65_535 } else { 1 };
         self.gro = on;
         self.coalesce = on.then_some(stock);
         self.receive_queues = if on { 8 } else { 1 };
-        self.skb_overhead_bytes = if on { NIC_OVERHEAD_BYTES } else { TUN_OVERHEAD_BYTES };
     }
 }
-
-/// truesize of a full packet minus payload, where a driver takes a buffer of 2 KiB or the packet's own size for it. NICs have 832 to 856 B.
-const NIC_OVERHEAD_BYTES: u32 = 832;
-/// The same of a TUN device.
-const TUN_OVERHEAD_BYTES: u32 = 1216;
 
 const NEEDS_COALESCE: &str =
     "needs interrupt coalescing: add coalesce = { frames = 64, time = \"50 us\" }";

@@ -297,14 +297,12 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
     let mut with_offloads = host.clone();
     with_offloads.set_offloads(true);
     let all_offloads = *host == with_offloads;
-    // Offloads bring their own.
-    let usual = if host.gro { &with_offloads } else { &stock };
-    let has_usual_overhead = host.skb_overhead_bytes == usual.skb_overhead_bytes;
     #[rustfmt::skip]
     let HostConfig {
         linux: _, hz, jiffies_at_start, tcp_ecn: _, syn_ect, ecn_low, tcp_ecn_fallback: _, ipv6, mtu_bytes,
         initial_cwnd_pkts: _, rto_min: _, slow_start_after_idle: _, sack: _, gso_max_segs, gro_window, coalesce,
-        receive_queues, gro, cpu, limit_output_bytes: _, skb_overhead_bytes: _, max_tcp_header_bytes, base_rtt: _, fq,
+        receive_queues, gro, cpu, limit_output_bytes: _, skb_overhead_bytes, max_skb_frags, max_tcp_header_bytes, base_rtt: _,
+        fq,
         fq_counts_headers, rcvbuf_initial_bytes: _, rcvbuf_max_bytes: _, sndbuf_initial_bytes: _, sndbuf_max_bytes: _,
         defects, sysctls: Sysctls { min_rtt_wlen, .. },
     } = host;
@@ -344,7 +342,10 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
         offloads(row("hosts.gro_window", *gro_window > Duration::ZERO))
             .on(&[Vkernel], Refused("a guest's device merges per interrupt: use coalesce and gro"))
             .on(&[Hosts], Inert(own)),
-        row("hosts.skb_overhead", !has_usual_overhead).on(KERNELS, Inert("the kernel has its own")),
+        row("hosts.skb_overhead", *skb_overhead_bytes != stock.skb_overhead_bytes)
+            .on(KERNELS, Inert("the kernel has its own")),
+        row("hosts.max_skb_frags", *max_skb_frags != stock.max_skb_frags)
+            .on(KERNELS, Inert("the kernel has its own")),
         row("hosts.max_tcp_header", *max_tcp_header_bytes != stock.max_tcp_header_bytes)
             .on(KERNELS, Inert("the kernel has its own")),
         row("hosts.fq", *fq)

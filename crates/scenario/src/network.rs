@@ -382,7 +382,7 @@ keys! {
     static VERSION: VersionKeys = "version" {
         /// Linux version of the TCP.
         linux: Choice<LinuxVersion> = of(&PROFILES).or("6.1"),
-        /// `"on"`: `gso_max_segs`, `coalesce`, `receive_queues`, `gro` and `skb_overhead` as stock hosts with 25 Gbps have them: docs/receiving.md.
+        /// `"on"`: `gso_max_segs`, `coalesce`, `receive_queues` and `gro` as stock hosts with 25 Gbps have them: docs/receiving.md.
         offloads: Choice<bool> = of(&[("off", false), ("on", true)]).or("off"),
     }
 }

@@ -27,6 +27,11 @@ pub struct SimStack {
     diag: Vec<String>,
 }
 
+/// What a TUN device, through which scripts reach a kernel, charges a packet beside its payload.
+pub(crate) const TUN_OVERHEAD_BYTES: u32 = 1216;
+/// Its packets are not in pages, and do not join.
+pub(crate) const TUN_SKB_FRAGS: u32 = 1;
+
 fn refuse<T>(text: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal(text.into()))
 }
@@ -53,6 +58,8 @@ impl SimStack {
             base_rtt: settings.base_rtt,
             fq: settings.fq,
             sndbuf_max_bytes: Some(4 << 20),
+            skb_overhead_bytes: TUN_OVERHEAD_BYTES,
+            max_skb_frags: TUN_SKB_FRAGS,
             ..HostConfig::new(profile.linux)
         };
         for (name, value) in &settings.sysctls {

@@ -8,7 +8,7 @@ use knee_run::{BackEnd, Capabilities, Error, Run, RunOptions, RunResult};
 
 /// Version of what the simulator computes. It grows when the same run has other results: stored runs of another version are not
 /// taken for this one's.
-pub const BEHAVIOUR: u32 = 4;
+pub const BEHAVIOUR: u32 = 5;
 
 /// The simulator.
 #[derive(Clone, Copy, Debug, Default)]

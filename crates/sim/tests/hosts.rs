@@ -268,3 +268,34 @@ fn who_waits_for_much_is_woken_where_it_will_not_fit() {
     let opened = pairs.find(|pair| pair[1].1 > pair[0].1 + 16_384).expect("it reads")[1].0;
     assert_eq!((opened - 1) / MSS as u32, 44);
 }
+
+/// From 6.12 on the buffer grows by what was read less what still waits behind the first skb, so it depends on how much
+/// joins in one.
+#[test]
+fn segments_that_wait_join() {
+    let mbps_of = |linux, rcvbuf_max_bytes, max_skb_frags| {
+        let path = Path::new(ms(5)).hosts(|host| {
+            host.linux = linux;
+            (host.skb_overhead_bytes, host.max_skb_frags) = (832, max_skb_frags);
+            host.max_tcp_header_bytes = 192;
+            (host.rcvbuf_initial_bytes, host.rcvbuf_max_bytes) = (128 << 10, rcvbuf_max_bytes);
+        });
+        let flow = Flow { read_at_bytes: 65_536, ..path.bulk("cubic", None) };
+        let run = Run { end: at_ms(1000), ..path.run(vec![flow]) };
+        simulate(&run).flows[0].received_bytes as f64 * 8.0 / 1e6
+    };
+    // What guests of these kernels have in virtual time (notebook/vkernel.md).
+    for (linux, rcvbuf_max_bytes, guest) in [
+        (LinuxVersion(6, 1), 6 << 20, 926.7),
+        (LinuxVersion(6, 12), 6 << 20, 922.1),
+        (LinuxVersion(7, 3), 6 << 20, 917.0),
+        (LinuxVersion(6, 1), 128 << 10, 78.35),
+        (LinuxVersion(6, 12), 128 << 10, 99.92),
+    ] {
+        let got = mbps_of(linux, rcvbuf_max_bytes, 17);
+        // Their queue and the way to it are not quite the same.
+        assert!((got / guest - 1.0).abs() < 0.01, "{linux}: {got} Mbps, {guest}");
+    }
+    // One by one, a read of a whole window leaves nothing to grow by.
+    assert!(mbps_of(LinuxVersion(6, 12), 6 << 20, 1) < 120.0);
+}

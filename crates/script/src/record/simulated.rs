@@ -2,6 +2,7 @@
 
 use super::{About, MAX_SEGMENTS};
 use crate::settings::{Settings, headers_bytes};
+use crate::sim::{TUN_OVERHEAD_BYTES, TUN_SKB_FRAGS};
 use crate::stack::Refusal;
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::spec::{Cc, Flow, HostConfig, Run};
@@ -138,10 +139,9 @@ fn not_in_scripts(host: &HostConfig) -> Vec<String> {
     say(merges, "receive merging (what it received is shown before it)".to_owned());
     say(host.fq, "an fq qdisc".to_owned());
     let overhead = host.skb_overhead_bytes;
-    say(
-        overhead != stock.skb_overhead_bytes,
-        format!("{overhead} bytes of bookkeeping per packet"),
-    );
+    say(overhead != TUN_OVERHEAD_BYTES, format!("{overhead} bytes of bookkeeping per packet"));
+    let frags = host.max_skb_frags;
+    say(frags != TUN_SKB_FRAGS, format!("{frags} waiting segments in one skb"));
     say(host.defects != stock.defects, "defects of old versions of Linux".to_owned());
     said
 }

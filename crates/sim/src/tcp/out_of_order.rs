@@ -103,9 +103,9 @@ impl OutOfOrder {
         n
     }
 
-    /// Returns the payload beyond the gap, bytes.
-    pub(super) fn bytes(&self) -> u32 {
-        self.ranges.iter().map(|(start, end)| end.wrapping_sub(*start)).sum()
+    /// Returns the length of each range, bytes.
+    pub(super) fn lens(&self) -> impl Iterator<Item = u32> {
+        self.ranges.iter().map(|(start, end)| end.wrapping_sub(*start))
     }
 
     /// Adds a range beyond the gap. Returns false if all of it was there already. Linux:

@@ -1,5 +1,6 @@
 //! Receives data, lets the application read it, and sends ACKs.
 
+mod memory;
 mod reading;
 mod window;
 
@@ -65,13 +66,17 @@ pub(crate) struct Receiver {
     pub(crate) merged_mss: u16,
 
     // Window.
-    window_scale: u32,
+    /// Share of the buffer that is offered as window, in 1/256.
+    window_ratio: u16,
+    window_scale: u8,
+    /// The most full segments that join in one skb.
+    max_skb_frags: u8,
     /// Bytes in order that the application has not read, and the number for which it waits.
     pub(crate) unread_bytes: u32,
     read_at_bytes: u32,
+    /// Unread bytes in the first skb.
+    first_skb_bytes: u32,
     rcvbuf: u32,
-    /// Share of the buffer that is offered as window, in 1/256.
-    window_ratio: u32,
     window_clamp: u32,
     rcv_ssthresh: u32,
     rcv_wnd: u32,
@@ -174,7 +179,7 @@ impl Receiver {
 
     /// Returns the window scale in this end's SYN.
     pub(crate) fn window_scale(&self) -> u8 {
-        self.window_scale as u8
+        self.window_scale
     }
 
     pub(super) fn forget_data(&mut self) {
@@ -211,25 +216,6 @@ impl Receiver {
         } else {
             rto_jiffies
         }
-    }
-
-    /// Returns the room for payload as Linux counts it: a share of the free buffer. Linux:
-    /// `tcp_space`.
-    fn space(&self) -> u32 {
-        share(self.rcvbuf.saturating_sub(self.used()), self.window_ratio)
-    }
-
-    /// Returns the memory charged for unread data.
-    fn used(&self) -> u32 {
-        let payload = self.unread_bytes + self.out_of_order.bytes();
-        // Mostly nothing waits, and never on a pure sender, so the division is skipped.
-        let buffers = if payload == 0 { 0 } else { payload.div_ceil(self.advmss) };
-        payload.saturating_add(buffers.saturating_mul(self.skb_overhead_bytes))
-    }
-
-    /// Reports whether less than an eighth of the buffer is left. Linux: `tcp_rmem_pressure`.
-    fn is_pressed(&self) -> bool {
-        self.used() > self.rcvbuf - (self.rcvbuf >> 3)
     }
 
     /// Reports whether segments are acknowledged one by one. Linux: `tcp_in_quickack_mode`.
@@ -545,7 +531,7 @@ impl Sock {
         let len = payload_bytes.min(merged_mss);
         if len >= receiver.rcv_mss {
             if receiver.measures_ratio && len != receiver.rcv_mss {
-                receiver.window_ratio = (len << 8) / (len + receiver.skb_overhead_bytes);
+                receiver.window_ratio = ((len << 8) / (len + receiver.skb_overhead_bytes)) as u16;
                 let clamp = share(receiver.rcvbuf, receiver.window_ratio);
                 receiver.clamp_window(clamp, self.host.config.linux);
             }
@@ -671,15 +657,6 @@ impl Sock {
             let space_bytes = self.receiver.space_bytes;
             self.receiver.grow_rcvbuf(space_bytes, self.tp.rcv_nxt, linux);
         }
-    }
-
-    /// Passes all data below `rcv_nxt` to the application, because it is in order. Linux:
-    /// `tcp_rcv_nxt_update`.
-    fn received(&mut self, rcv_nxt: u32) {
-        let new_bytes = rcv_nxt.wrapping_sub(self.tp.rcv_nxt);
-        self.receiver.unread_bytes += new_bytes;
-        self.receiver.received_bytes += u64::from(new_bytes);
-        self.tp.rcv_nxt = rcv_nxt;
     }
 
     /// Grows the window limit by two segments per full segment, and asks for an immediate ACK. A

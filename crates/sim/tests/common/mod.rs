@@ -87,12 +87,13 @@ pub(crate) fn marking(k: u32, not_ect: NotEctAbove) -> QueueConfig {
     })
 }
 
-/// A host like the reference's: 6.1, no offloads, receive buffer 8 MiB; its clock starts at 0.
+/// A host like the reference's: 6.1, no offloads, receive buffer 8 MiB, packets that never join; its clock starts at 0.
 pub(crate) fn host() -> HostConfig {
     HostConfig {
         jiffies_at_start: Some(0),
         tcp_ecn: 0,
         skb_overhead_bytes: 768,
+        max_skb_frags: 1,
         rcvbuf_initial_bytes: 8 << 20,
         rcvbuf_max_bytes: 512 << 20,
         ..HostConfig::new(LinuxVersion(6, 1))

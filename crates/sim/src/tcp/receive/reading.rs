@@ -29,12 +29,11 @@ impl Sock {
             return 0;
         }
         let stays = self.receiver.unread_bytes - bytes;
-        // Linux reads buffer by buffer and tunes the receive buffer after each. In the reference
-        // runs each buffer holds one segment. Linux merges buffers only if nobody else holds them,
-        // and there the sender holds them until the ACK.
+        // Linux reads skb by skb and tunes the receive buffer after each.
         while self.receiver.unread_bytes > stays {
             let left = self.receiver.unread_bytes - stays;
-            self.receiver.unread_bytes -= left.min(self.receiver.advmss);
+            let read = left.min(self.receiver.first_skb_bytes);
+            self.receiver.take(read);
             self.tune_rcvbuf();
         }
         self.ack_after_reading(net);

@@ -10,12 +10,12 @@ use knee_run::spec::{HostConfig, LinuxVersion};
 /// Share of the receive buffer that is offered as window, in 1/256. Up to 6.5, `tcp_adv_win_scale`
 /// sets it. Later it is the share of payload in a segment's charge; in 6.10 and later it has this
 /// value until the first full segment. What 6.6 to 6.9 begin with, the simulator does not have.
-const WINDOW_RATIO_6_10: u32 = 128;
+const WINDOW_RATIO_6_10: u16 = 128;
 /// `net.core.rmem_max`, which sets the window scale if the buffer is smaller. When it grew after 6.12 is not known.
 const RMEM_MAX_6_1: u32 = 212_992;
 const RMEM_MAX_6_18: u32 = 4 << 20;
 
-fn window_ratio(config: &HostConfig) -> u32 {
+fn window_ratio(config: &HostConfig) -> u16 {
     let scale = config.sysctls.adv_win_scale;
     if config.linux >= LinuxVersion(6, 10) {
         WINDOW_RATIO_6_10
@@ -32,7 +32,7 @@ pub(in crate::tcp) fn rmem_max(linux: LinuxVersion) -> u32 {
 }
 
 /// Returns the window in `bytes` of buffer. Linux: `tcp_win_from_space`, `__tcp_win_from_space`.
-pub(in crate::tcp) fn share(bytes: u32, ratio: u32) -> u32 {
+pub(in crate::tcp) fn share(bytes: u32, ratio: u16) -> u32 {
     ((u64::from(bytes) * u64::from(ratio)) >> 8) as u32
 }
 
@@ -90,6 +90,7 @@ impl Receiver {
             out_of_order: OutOfOrder::default(),
             unread_bytes: 0,
             read_at_bytes: 1,
+            first_skb_bytes: 0,
             has_ended: false,
             received_bytes: 0,
             rcvbuf,
@@ -103,11 +104,12 @@ impl Receiver {
             rcv_ssthresh: rcv_wnd.min(window_clamp),
             rcv_wnd,
             rcv_wup: 0,
-            window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
+            window_scale: space.max(1).ilog2().saturating_sub(15).min(14) as u8,
             advmss,
             merged_mss: u16::MAX,
             reads_on: false,
             skb_overhead_bytes: config.skb_overhead_bytes,
+            max_skb_frags: config.max_skb_frags as u8,
             max_tcp_header_bytes: config.max_tcp_header_bytes,
             rcv_mss: (rcv_wnd / 2).min(MSS_DEFAULT).min(advmss).max(MSS_MIN),
             last_seg_size: 0,
