@@ -72,7 +72,7 @@ dist-test: dist  ## make dist again from another place, for the same bytes; lint
 	@for wheel in target/dist/packages/knee-*.whl; do [ ! -e "$$wheel" ] || scripts/python try "$$wheel"; done
 
 fidelity: build fidelity-built  ## rerun the reference cases of the real Linux stack and compare: Linux 6.1, then each kernel with offloads off and on
-	@code=0; $(TARGET_DIR)/release/fidelity || code=$$?; KNEE=$(KNEE) scripts/reference check || code=$$?; exit $$code
+	@code=0; $(TARGET_DIR)/release/fidelity || code=$$?; KNEE=$(KNEE) scripts/reference check || code=$$?; scripts/packetdrill 7.3; exit $$code
 
 # Where queues fill up, single nanoseconds decide whose packet is lost, so the way back varies by one packet's time (decision 5).
 fidelity-live: build  ## simulator and kernel in virtual time (knee vkernel build) on the same files: what differs
