@@ -302,8 +302,7 @@ fn of_host(host: &HostConfig, facts: Facts) -> Vec<Row> {
         linux: _, hz, jiffies_at_start, tcp_ecn: _, syn_ect, ecn_low, tcp_ecn_fallback: _, ipv6, mtu_bytes,
         initial_cwnd_pkts: _, rto_min: _, slow_start_after_idle: _, sack: _, gso_max_segs, gro_window, coalesce,
         receive_queues, gro, cpu, limit_output_bytes: _, skb_overhead_bytes, max_skb_frags, max_tcp_header_bytes, base_rtt: _,
-        fq,
-        fq_counts_headers, rcvbuf_initial_bytes: _, rcvbuf_max_bytes: _, sndbuf_initial_bytes: _, sndbuf_max_bytes: _,
+        fq, fq_counts_headers, rcvbuf_initial_bytes: _, rcvbuf_max_bytes: _, sndbuf_initial_bytes: _, sndbuf_max_bytes: _,
         defects, sysctls: Sysctls { min_rtt_wlen, .. },
     } = host;
     let real = "it models a device and a CPU, but these hosts have real ones";
