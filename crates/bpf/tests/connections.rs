@@ -99,7 +99,7 @@ fn patient(stream: TcpStream) -> TcpStream {
 
 /// The two ends of a connection over the pair.
 fn connect(pair: &Pair) -> (TcpListener, TcpStream, TcpStream) {
-    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let listener = knee_testbed::net::listen(pair);
     let port = listener.local_addr().unwrap().port();
     let client = patient(pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap()));
     let server = patient(listener.accept().unwrap().0);

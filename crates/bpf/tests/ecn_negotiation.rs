@@ -7,7 +7,7 @@
 )]
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use knee_algo::Algorithm;
@@ -86,7 +86,7 @@ impl Wire {
 /// Connects by way of the hosts' defaults, as programs do that choose nothing, and sends data both ways.
 fn connection(pair: &Pair) -> (TcpStream, TcpStream, Outcome) {
     let wire = Wire::of(pair);
-    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let listener = knee_testbed::net::listen(pair);
     let port = listener.local_addr().unwrap().port();
     let mut client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
     let mut server = listener.accept().unwrap().0;

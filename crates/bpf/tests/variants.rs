@@ -8,7 +8,7 @@
 )]
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::thread;
 use std::time::Duration;
@@ -30,7 +30,7 @@ const REQUEST_BYTES: usize = 50_000;
 /// Sends requests one after the other, each when the last is answered, so that each starts a round
 /// with nothing in flight; hands over the client's end.
 fn requests(pair: &Pair) -> TcpStream {
-    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let listener = knee_testbed::net::listen(pair);
     let port = listener.local_addr().unwrap().port();
     let patient = |stream: &TcpStream| {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

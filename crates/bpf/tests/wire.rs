@@ -23,7 +23,7 @@ fn register(algorithm: &Algorithm, name: &str) -> Loaded {
 
 /// Both ends of a new connection, and the listener, of which `prepare` may ask something before.
 fn connect(pair: &Pair, prepare: impl FnOnce(&TcpListener)) -> (TcpStream, TcpStream) {
-    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let listener = knee_testbed::net::listen(pair);
     prepare(&listener);
     let port = listener.local_addr().unwrap().port();
     let client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
